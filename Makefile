@@ -1,0 +1,41 @@
+# `make demo` and `make test` are all a fresh clone needs; each prepares .venv by itself.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check format clean help
+
+help:
+	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
+	@echo "make test    every test, with coverage"
+	@echo "make check   formatting, lint, types, and the shape of the tree"
+	@echo "make format  apply formatting and safe lint fixes"
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/aeron-async demo
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q --no-cov tests/test_tidy.py
+
+test: $(STAMP)
+	$(BIN)/coverage erase
+	$(BIN)/pytest --cov --cov-report=
+	$(BIN)/coverage report --fail-under=95
+	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

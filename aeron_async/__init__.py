@@ -1,0 +1,1 @@
+"""Aeron for asyncio."""

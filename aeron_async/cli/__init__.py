@@ -1,0 +1,1 @@
+"""The `aeron-async` command line, one module per command, imported lazily."""

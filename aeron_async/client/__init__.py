@@ -1,0 +1,1 @@
+"""What an application holds: Aeron, Publication, Subscription, Image."""

@@ -1,0 +1,47 @@
+"""Time as an argument: what the agents read, and what a test may replace.
+
+Invariant: `protocol`, `logbuffer` and `driver/core` call no clock; they are told the time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+__all__ = [
+    "NS_PER_MS",
+    "NS_PER_SECOND",
+    "NS_PER_US",
+    "Clock",
+    "SystemClock",
+]
+
+NS_PER_US: Final = 1_000
+NS_PER_MS: Final = 1_000_000
+NS_PER_SECOND: Final = 1_000_000_000
+
+
+class Clock(Protocol):
+    """Two readings: monotonic time for deadlines, wall-clock time for what people see."""
+
+    def now_ns(self) -> int:
+        """Return monotonic time in nanoseconds."""
+        ...
+
+    def epoch_ms(self) -> int:
+        """Return wall-clock time in milliseconds since 1970."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks.
+
+    `time.monotonic_ns` and not `loop.time()`: uvloop's steps by a whole millisecond.
+    """
+
+    # Bound as attributes of the class, so that reading the time costs one call and no frame.
+    now_ns = staticmethod(time.monotonic_ns)
+
+    def epoch_ms(self) -> int:
+        """Return wall-clock time in milliseconds since 1970."""
+        return time.time_ns() // NS_PER_MS

@@ -1,0 +1,1 @@
+"""The media driver: sender, receiver and conductor as coroutine tasks on one event loop."""

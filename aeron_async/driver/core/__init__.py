@@ -1,0 +1,1 @@
+"""Decisions: no task, no socket, no clock; told the time, asked for the next deadline."""

@@ -1,0 +1,1 @@
+"""Congestion control: how a receiver chooses the window it advertises."""

@@ -1,0 +1,1 @@
+"""Flow control: how status messages become the sender limit."""

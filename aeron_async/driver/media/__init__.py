@@ -1,0 +1,1 @@
+"""The only sockets: endpoints, their transports, and name resolution."""

@@ -1,0 +1,155 @@
+"""Every exception that aeron_async raises, in one tree.
+
+    AeronError
+    ├── ConfigurationError            (ValueError)  a URI, context or argument; before any I/O
+    │   └── ChannelUriError                         a channel URI that cannot be meant
+    ├── RegistrationError                           the conductor refused; carries a code
+    ├── ProtocolError                               a peer broke the wire contract
+    ├── ClosedError                                 we closed it, or its owner was closed
+    ├── PublicationError                            an offer can never succeed
+    │   ├── MessageTooLongError       (ValueError)  longer than the log buffer allows
+    │   └── MaxPositionExceededError                the stream is at its last position
+    ├── AeronTimeoutError             (TimeoutError) a caller's timeout passed
+    │   ├── OfferTimeoutError                       an offer found no room in time
+    │   └── DriverTimeoutError                      the driver did not answer in time
+    ├── WrongLoopError                (RuntimeError) used from another loop than its own
+    └── DriverError                                 an agent of the driver failed
+
+The expected is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
+`ProtocolError` inside the protocol layer only; the driver counts and drops it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import final
+
+__all__ = [
+    "AeronError",
+    "AeronTimeoutError",
+    "ChannelUriError",
+    "ClosedError",
+    "ConfigurationError",
+    "DriverError",
+    "DriverTimeoutError",
+    "ErrorCode",
+    "MaxPositionExceededError",
+    "MessageTooLongError",
+    "OfferTimeoutError",
+    "ProtocolError",
+    "PublicationError",
+    "RegistrationError",
+    "WrongLoopError",
+]
+
+
+@final
+class ErrorCode(IntEnum):
+    """Error codes of the client protocol and of ERR frames.
+
+    Source: Aeron `ErrorCode`.
+    """
+
+    GENERIC = 11
+    INVALID_CHANNEL = 1
+    UNKNOWN_SUBSCRIPTION = 2
+    UNKNOWN_PUBLICATION = 3
+    CHANNEL_ENDPOINT_ERROR = 4
+    UNKNOWN_COUNTER = 5
+    UNKNOWN_COMMAND = 6
+    MALFORMED_COMMAND = 7
+    NOT_SUPPORTED = 8
+    UNKNOWN_HOST = 9
+    RESOURCE_TEMPORARILY_UNAVAILABLE = 10
+    STORAGE_SPACE = 12
+    IMAGE_REJECTED = 13
+    PUBLICATION_REVOKED = 14
+
+
+class AeronError(Exception):
+    """Anything this package raises on purpose."""
+
+
+class ConfigurationError(AeronError, ValueError):
+    """A setting or argument that cannot be meant; raised before any I/O."""
+
+
+class ChannelUriError(ConfigurationError):
+    """A channel URI that cannot be parsed, or whose parameters contradict each other."""
+
+
+class RegistrationError(AeronError):
+    """The conductor refused a request.
+
+    Attributes:
+        code: Aeron's error code for the refusal.
+    """
+
+    def __init__(self, message: str, *, code: ErrorCode = ErrorCode.GENERIC) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ProtocolError(AeronError):
+    """A frame that breaks the wire contract."""
+
+
+class ClosedError(AeronError):
+    """The object, or the client or driver that owns it, has been closed on this side."""
+
+
+class PublicationError(AeronError):
+    """An offer that can never succeed on this publication."""
+
+
+class MessageTooLongError(PublicationError, ValueError):
+    """A message longer than the publication's term length and MTU allow."""
+
+
+class MaxPositionExceededError(PublicationError):
+    """The stream has reached the last position its term length can express."""
+
+
+class AeronTimeoutError(AeronError, TimeoutError):
+    """A timeout given by the caller has passed."""
+
+
+class OfferTimeoutError(AeronTimeoutError):
+    """An offer found no room, or no subscriber, before its timeout.
+
+    Attributes:
+        position: Position of the publication, in bytes.
+        position_limit: Position up to which appending was allowed, in bytes.
+        waited_ns: How long the offer waited.
+        is_connected: Whether any subscriber was connected at the end.
+        slowest_receiver: Identity of the receiver that sets the pace, where it is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        position: int,
+        position_limit: int,
+        waited_ns: int,
+        is_connected: bool,
+        slowest_receiver: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.position = position
+        self.position_limit = position_limit
+        self.waited_ns = waited_ns
+        self.is_connected = is_connected
+        self.slowest_receiver = slowest_receiver
+
+
+class DriverTimeoutError(AeronTimeoutError):
+    """The media driver did not answer in time."""
+
+
+class WrongLoopError(AeronError, RuntimeError):
+    """An object was used from an event loop, or process, other than the one that made it."""
+
+
+class DriverError(AeronError):
+    """An agent of the media driver failed; the driver and its clients are closed."""

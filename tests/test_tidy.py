@@ -1,0 +1,130 @@
+"""The shape of the tree, executed: file and function sizes, and which floor may import which."""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "aeron_async"
+FILE_LIMIT = 400
+FUNCTION_LIMIT = 60
+
+# What each floor may import of the package; `errors` is open to all. The longest prefix decides.
+FLOORS: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "clock": (),
+    "counters": (),
+    "protocol": ("protocol",),
+    "logbuffer": ("logbuffer", "protocol"),
+    "driver.core": ("driver.core", "logbuffer", "protocol", "counters"),
+    "driver": ("driver", "logbuffer", "protocol", "counters", "clock"),
+    "client": (
+        "client",
+        "driver.commands",
+        "driver.media_driver",
+        "driver.core.context",
+        "logbuffer",
+        "protocol",
+        "counters",
+        "clock",
+    ),
+    "archive": ("archive", "client", "logbuffer", "protocol", "counters", "clock"),
+    "cli": ("",),
+    "spark": ("spark", "archive", "client", "logbuffer", "protocol", "clock"),
+    "testing": ("",),
+    "": ("client", "driver.media_driver", "driver.core", "protocol.channel_uri", "clock"),
+}
+# What only one floor may touch of the world outside.
+ONLY = {
+    "pyspark": "spark",
+    "cyclopts": "cli",
+    "rich": "cli",
+    "socket": "driver.media",
+    "random": "driver",
+    "time": "clock",
+}
+DOORS = ("cli", "spark", "testing")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def floor_of(name: str) -> str:
+    candidates = [floor for floor in FLOORS if floor and is_within(name, floor)]
+    return max(candidates, key=len, default="")
+
+
+def is_within(name: str, floor: str) -> bool:
+    return not floor or name == floor or name.startswith(f"{floor}.")
+
+
+def imports(path: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            if node.module == "aeron_async":
+                found += [f"aeron_async.{alias.name}" for alias in node.names]
+            else:
+                found.append(node.module)
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_name)
+def test_every_file_and_function_is_short_enough_to_read(path: Path) -> None:
+    source = path.read_text()
+    assert len(source.splitlines()) <= FILE_LIMIT
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= FUNCTION_LIMIT, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_name)
+def test_every_floor_imports_only_from_floors_below(path: Path) -> None:
+    floor = floor_of(module_name(path))
+    for name in imports(path):
+        top, _, inner = name.partition(".")
+        if top != "aeron_async":
+            continue
+        if inner == "errors":
+            continue
+        assert any(is_within(inner, allowed) for allowed in FLOORS[floor]), (
+            f"{floor or 'the front door'} must not import {inner}"
+        )
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_name)
+def test_the_world_is_touched_by_one_floor_only(path: Path) -> None:
+    name = module_name(path)
+    for imported in imports(path):
+        owner = ONLY.get(imported.partition(".")[0])
+        assert owner is None or is_within(name, owner) or floor_of(name) in DOORS, (
+            f"{name} must not import {imported}"
+        )
+
+
+def test_the_floors_stand_in_order() -> None:
+    order = ("protocol", "logbuffer", "driver.core", "driver", "client", "archive")
+    for lower, upper in pairwise(order):
+        assert upper not in FLOORS[lower]
+
+
+def test_nothing_is_left_unsaid() -> None:
+    for path in modules():
+        tree = ast.parse(path.read_text())
+        assert ast.get_docstring(tree), f"{path} says nothing of itself"
