@@ -1,0 +1,399 @@
+"""Counters: 64-bit numbers that others may watch while we change them, in Aeron's own layout.
+
+Two parallel arrays are indexed by counter id. The values array holds 128 bytes per counter, so that
+no two share a cache line; the metadata array holds 512:
+
+    values    0 value i64 | 8 registration id i64 | 16 owner id i64 | 24 reference id i64 | padding
+    metadata  0 state i32 | 4 type id i32 | 8 free-for-reuse deadline i64, epoch ms
+              16 key, 112 bytes | 128 label length i32 | 132 label, 380 bytes
+
+Invariant: the state is stored last when a counter appears and first when it goes, so a reader
+never sees half of one. A freed id rests in state -1 until its deadline: readers may still hold it.
+
+Source: Aeron `CountersManager`, `CountersReader`, `aeron_counters_manager.c`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import mmap
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from aeron_async.errors import ClosedError, ConfigurationError, RegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+__all__ = [
+    "DEFAULT_VALUES_LENGTH",
+    "METADATA_LENGTH",
+    "VALUE_LENGTH",
+    "Counter",
+    "CounterRecord",
+    "CountersManager",
+    "CountersReader",
+    "Position",
+]
+
+VALUE_LENGTH: Final = 128
+METADATA_LENGTH: Final = 512
+DEFAULT_VALUES_LENGTH: Final = 8 * 1024 * 1024
+MAX_KEY_LENGTH: Final = 112
+MAX_LABEL_LENGTH: Final = 380
+
+RECORD_UNUSED: Final = 0
+RECORD_ALLOCATED: Final = 1
+RECORD_RECLAIMED: Final = -1
+NOT_FREE_TO_REUSE: Final = 2**63 - 1
+NULL_OWNER_ID: Final = -1
+
+# Distances between records, and fields inside one, counted in the numbers they are read as.
+_VALUE_WORDS: Final = VALUE_LENGTH // 8
+_METADATA_INTS: Final = METADATA_LENGTH // 4
+_METADATA_LONGS: Final = METADATA_LENGTH // 8
+_TYPE_INT: Final = 1
+_DEADLINE_LONG: Final = 1
+_LABEL_LENGTH_INT: Final = 32
+_KEY_OFFSET: Final = 16
+_LABEL_OFFSET: Final = 132
+
+
+@attrs.frozen(kw_only=True)
+class CounterRecord:
+    """One counter as it stood when it was read.
+
+    Attributes:
+        key: All 112 bytes; what they mean depends on `type_id`.
+    """
+
+    counter_id: int
+    type_id: int
+    value: int
+    registration_id: int
+    owner_id: int
+    reference_id: int
+    key: bytes
+    label: str
+
+
+class _Cell(Protocol):
+    """The one 64-bit word of a counter: a memory view, until the counter is closed."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
+class _ClosedCell:
+    """Stands in for the word of a closed counter, so that an open one need not ask each time."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def __getitem__(self, index: int, /) -> int:
+        raise ClosedError(self._message)
+
+    def __setitem__(self, index: int, value: int, /) -> None:
+        raise ClosedError(self._message)
+
+
+class Counter:
+    """A counter that its one writer may change; one word of memory per access, and no lock.
+
+    Made by `CountersManager.allocate`. After `close` every access raises `ClosedError`: by then
+    the word may belong to another counter.
+
+    Source: Aeron `AtomicCounter`, `aeron_atomic_counter_t`.
+    """
+
+    __slots__ = ("_cell", "_is_closed", "_manager", "id")
+
+    def __init__(self, manager: CountersManager, counter_id: int, cell: _Cell) -> None:
+        self.id: Final = counter_id
+        self._manager = manager
+        self._cell = cell
+        self._is_closed = False
+
+    def get(self) -> int:
+        """Return the value."""
+        return self._cell[0]
+
+    def set(self, value: int) -> None:
+        """Replace the value."""
+        self._cell[0] = value
+
+    def increment(self, amount: int = 1) -> None:
+        """Add to the value."""
+        self._cell[0] += amount
+
+    def propose_max(self, value: int) -> bool:
+        """Raise the value to `value` if that is more, and say whether it was."""
+        cell = self._cell
+        if value > cell[0]:
+            cell[0] = value
+            return True
+        return False
+
+    @property
+    def label(self) -> str:
+        """What a person reads beside the value."""
+        self.get()
+        return self._manager.label(self.id)
+
+    def update_label(self, label: str) -> None:
+        """Replace the label; what exceeds 380 bytes is cut."""
+        self.get()
+        self._manager.write_label(self.id, label)
+
+    def append_to_label(self, text: str) -> None:
+        """Lengthen the label; what exceeds 380 bytes is cut."""
+        self.update_label(self.label + text)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the counter has been closed or freed."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Give the counter back; closing again does nothing."""
+        if not self._is_closed:
+            self._manager.free(self.id)
+
+    def invalidate(self) -> None:
+        """Refuse all further access; called by the manager that frees the counter."""
+        self._is_closed = True
+        self._cell = _ClosedCell(f"counter {self.id} is closed: it was given back for reuse")
+
+    def __repr__(self) -> str:
+        shown = "closed" if self._is_closed else f"{self.label!r} = {self.get()}"
+        return f"<Counter {self.id} {shown}>"
+
+
+# Differs: Aeron has a class of its own for a counter that holds a position in a stream, in bytes.
+Position = Counter
+
+
+class CountersReader:
+    """Reads counters that anyone has written, ids 0 to `limit` - 1, over any two buffers.
+
+    Args:
+        values: 128 bytes per counter; what is left over is not used.
+        metadata: 512 bytes per counter, so at least four times as long.
+
+    Raises:
+        ConfigurationError: `metadata` is too short, or `values` holds no counter at all.
+    """
+
+    def __init__(self, values: ReadableBuffer, metadata: ReadableBuffer) -> None:
+        value_bytes = memoryview(values).cast("B")
+        metadata_bytes = memoryview(metadata).cast("B")
+        self.limit: Final = len(value_bytes) // VALUE_LENGTH
+        if self.limit == 0 or len(metadata_bytes) < self.limit * METADATA_LENGTH:
+            message = (
+                f"each counter takes {VALUE_LENGTH} bytes of values and {METADATA_LENGTH} of "
+                f"metadata, got {len(value_bytes)} and {len(metadata_bytes)} bytes"
+            )
+            raise ConfigurationError(message)
+        self._metadata = metadata_bytes
+        # Whole words, so that a store is never seen half done by another process.
+        self._values = value_bytes[: self.limit * VALUE_LENGTH].cast("q")
+        self._metadata_ints = metadata_bytes[: self.limit * METADATA_LENGTH].cast("i")
+        self._metadata_longs = metadata_bytes[: self.limit * METADATA_LENGTH].cast("q")
+
+    def state(self, counter_id: int) -> int:
+        """Return 0 for never used, 1 for allocated, -1 for freed and perhaps not yet reusable."""
+        return self._metadata_ints[self._checked(counter_id) * _METADATA_INTS]
+
+    def value(self, counter_id: int) -> int:
+        """Return the value of a counter, whatever its state."""
+        return self._values[self._checked(counter_id) * _VALUE_WORDS]
+
+    def label(self, counter_id: int) -> str:
+        """Return the label of a counter, whatever its state."""
+        start = self._checked(counter_id) * METADATA_LENGTH + _LABEL_OFFSET
+        length = self._metadata_ints[counter_id * _METADATA_INTS + _LABEL_LENGTH_INT]
+        # The length is clamped, for the buffer may be another program's file.
+        end = start + min(max(length, 0), MAX_LABEL_LENGTH)
+        return bytes(self._metadata[start:end]).decode("utf-8", "replace")
+
+    def record(self, counter_id: int) -> CounterRecord:
+        """Return everything about a counter, whatever its state."""
+        word = self._checked(counter_id) * _VALUE_WORDS
+        value, registration_id, owner_id, reference_id = self._values[word : word + 4]
+        start = counter_id * METADATA_LENGTH
+        return CounterRecord(
+            counter_id=counter_id,
+            type_id=self._type_id(counter_id),
+            value=value,
+            registration_id=registration_id,
+            owner_id=owner_id,
+            reference_id=reference_id,
+            key=bytes(self._metadata[start + _KEY_OFFSET :][:MAX_KEY_LENGTH]),
+            label=self.label(counter_id),
+        )
+
+    def for_each(self, handler: Callable[[CounterRecord], object]) -> None:
+        """Hand every allocated counter to `handler`, lowest id first."""
+        for record in self:
+            handler(record)
+
+    def snapshot(self) -> list[CounterRecord]:
+        """Return every allocated counter, lowest id first."""
+        return list(self)
+
+    def find(self, *, type_id: int, registration_id: int) -> CounterRecord | None:
+        """Return the first allocated counter of this type and registration, if there is one.
+
+        Source: Aeron `CountersReader.findByTypeIdAndRegistrationId`.
+        """
+        for counter_id in self._allocated_ids():
+            found = self._values[counter_id * _VALUE_WORDS + 1]
+            if found == registration_id and self._type_id(counter_id) == type_id:
+                return self.record(counter_id)
+        return None
+
+    def __iter__(self) -> Iterator[CounterRecord]:
+        return map(self.record, self._allocated_ids())
+
+    def _allocated_ids(self) -> Iterator[int]:
+        """Walk the ids; the first that was never used ends the table."""
+        for counter_id in range(self.limit):
+            state = self._metadata_ints[counter_id * _METADATA_INTS]
+            if state == RECORD_UNUSED:
+                return
+            if state == RECORD_ALLOCATED:
+                yield counter_id
+
+    def _type_id(self, counter_id: int) -> int:
+        return self._metadata_ints[counter_id * _METADATA_INTS + _TYPE_INT]
+
+    def _checked(self, counter_id: int) -> int:
+        """Return the id; a negative one would silently count from the end of the table."""
+        if 0 <= counter_id < self.limit:
+            return counter_id
+        message = f"counter id {counter_id} is not between 0 and {self.limit - 1}"
+        raise IndexError(message)
+
+
+class CountersManager(CountersReader):
+    """Hands out counters, and takes them back for reuse after a rest.
+
+    Args:
+        values: Writable and zeroed, 128 bytes per counter.
+        metadata: Writable and zeroed, 512 bytes per counter.
+        free_to_reuse_timeout_ms: How long a freed id rests, in milliseconds.
+        epoch_ms: Wall-clock time in milliseconds; the deadline of a freed id is public.
+    """
+
+    def __init__(
+        self,
+        values: WriteableBuffer,
+        metadata: WriteableBuffer,
+        *,
+        free_to_reuse_timeout_ms: int,
+        epoch_ms: Callable[[], int],
+    ) -> None:
+        super().__init__(values, metadata)
+        self._free_to_reuse_timeout_ms = free_to_reuse_timeout_ms
+        self._epoch_ms = epoch_ms
+        self._counters: dict[int, Counter] = {}
+        # (deadline, id), soonest first: wall-clock time may step back, so they may come unsorted.
+        self._resting: list[tuple[int, int]] = []
+        self._used_count = 0
+
+    @classmethod
+    def in_memory(
+        cls,
+        values_length: int = DEFAULT_VALUES_LENGTH,
+        *,
+        free_to_reuse_timeout_ms: int,
+        epoch_ms: Callable[[], int],
+    ) -> CountersManager:
+        """Manage counters in anonymous memory, whose pages cost nothing until they are touched.
+
+        `values_length` is in bytes: 128 for each counter there may be.
+        """
+        return cls(
+            mmap.mmap(-1, values_length),
+            mmap.mmap(-1, values_length * (METADATA_LENGTH // VALUE_LENGTH)),
+            free_to_reuse_timeout_ms=free_to_reuse_timeout_ms,
+            epoch_ms=epoch_ms,
+        )
+
+    def allocate(
+        self,
+        type_id: int,
+        key: bytes,
+        label: str,
+        *,
+        registration_id: int = 0,
+        owner_id: int = NULL_OWNER_ID,
+        reference_id: int = 0,
+    ) -> Counter:
+        """Publish a new counter with value 0.
+
+        Type ids below 1000 belong to Aeron's own products. A key beyond 112 bytes and a label
+        beyond 380 are cut. The owner is the client with which the counter goes, -1 for none.
+
+        Raises:
+            RegistrationError: every counter is in use, or freed too recently.
+        """
+        counter_id = self._next_id()
+        word = counter_id * _VALUE_WORDS
+        # Differs: the C driver stores the ids after the state, so that a reader may see them as 0.
+        for offset, number in enumerate((0, registration_id, owner_id, reference_id)):
+            self._values[word + offset] = number
+        self._metadata_ints[counter_id * _METADATA_INTS + _TYPE_INT] = type_id
+        self._metadata_longs[counter_id * _METADATA_LONGS + _DEADLINE_LONG] = NOT_FREE_TO_REUSE
+        used_key = key[:MAX_KEY_LENGTH]
+        key_start = counter_id * METADATA_LENGTH + _KEY_OFFSET
+        self._metadata[key_start : key_start + len(used_key)] = used_key
+        self.write_label(counter_id, label)
+        self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_ALLOCATED
+        counter = Counter(self, counter_id, self._values[word : word + 1])
+        self._counters[counter_id] = counter
+        return counter
+
+    def free(self, counter_id: int) -> None:
+        """Take a counter back; its id may be used again after the timeout.
+
+        Raises:
+            RegistrationError: no such counter is allocated.
+        """
+        counter = self._counters.pop(counter_id, None)
+        if counter is None:
+            message = f"counter {counter_id} cannot be freed: it is not allocated"
+            raise RegistrationError(message)
+        counter.invalidate()
+        self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_RECLAIMED
+        key_start = counter_id * METADATA_LENGTH + _KEY_OFFSET
+        self._metadata[key_start : key_start + MAX_KEY_LENGTH] = bytes(MAX_KEY_LENGTH)
+        deadline_ms = self._epoch_ms() + self._free_to_reuse_timeout_ms
+        self._metadata_longs[counter_id * _METADATA_LONGS + _DEADLINE_LONG] = deadline_ms
+        heapq.heappush(self._resting, (deadline_ms, counter_id))
+
+    def write_label(self, counter_id: int, label: str) -> None:
+        """Replace a label; the length is stored last, so that a reader never runs past it."""
+        encoded = label.encode("utf-8", "replace")[:MAX_LABEL_LENGTH]
+        start = self._checked(counter_id) * METADATA_LENGTH + _LABEL_OFFSET
+        self._metadata[start : start + len(encoded)] = encoded
+        self._metadata_ints[counter_id * _METADATA_INTS + _LABEL_LENGTH_INT] = len(encoded)
+
+    def _next_id(self) -> int:
+        if self._resting and self._resting[0][0] <= self._epoch_ms():
+            return heapq.heappop(self._resting)[1]
+        if self._used_count == self.limit:
+            message = (
+                f"no counter is left: {len(self._counters)} of {self.limit} are in use and "
+                f"{len(self._resting)} were freed less than {self._free_to_reuse_timeout_ms} ms "
+                "ago; raise aeron.counters.buffer.length, 128 bytes for each counter"
+            )
+            raise RegistrationError(message)  # GENERIC, as both official drivers answer
+        self._used_count += 1
+        return self._used_count - 1
