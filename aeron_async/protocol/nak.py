@@ -1,0 +1,88 @@
+"""NAK frames: a receiver asking for the bytes of one gap again.
+
+Layout, 28 bytes: the common header, then session_id, stream_id, term_id, term_offset, length
+(int32 each). A gap never spans two terms.
+
+Source: Aeron `NakFlyweight`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Self
+
+import attrs
+
+from aeron_async.protocol.header import (
+    CURRENT_VERSION,
+    Buffer,
+    FrameType,
+    check_header,
+    is_byte,
+    is_int32,
+)
+
+NAK_LENGTH: Final = 28
+_NAK: Final = Struct("<iBBHiiiii")
+
+
+@attrs.frozen(kw_only=True)
+class Nak:
+    """A gap in a stream.
+
+    Attributes:
+        session_id: Publication, within the channel.
+        stream_id: Stream, within the channel.
+        term_id: Term of the gap.
+        term_offset: Where the gap begins, in bytes.
+        length: Bytes of the term that are missing, headers and alignment included.
+        flags: None are known; always 0 today.
+        trailing: Bytes of the frame after the fields known here; kept, not interpreted.
+    """
+
+    session_id: int = attrs.field(validator=is_int32)
+    stream_id: int = attrs.field(validator=is_int32)
+    term_id: int = attrs.field(validator=is_int32)
+    term_offset: int = attrs.field(validator=is_int32)
+    length: int = attrs.field(validator=is_int32)
+    flags: int = attrs.field(default=0, validator=is_byte)
+    trailing: bytes = b""
+
+    @property
+    def frame_length(self) -> int:
+        """Bytes of the whole frame."""
+        return NAK_LENGTH + len(self.trailing)
+
+    def encode(self) -> bytes:
+        """Return the frame's bytes."""
+        header = _NAK.pack(
+            self.frame_length,
+            CURRENT_VERSION,
+            self.flags,
+            FrameType.NAK,
+            self.session_id,
+            self.stream_id,
+            self.term_id,
+            self.term_offset,
+            self.length,
+        )
+        return header + self.trailing
+
+    @classmethod
+    def decode(cls, datagram: Buffer) -> Self:
+        """Return the frame that `datagram` begins with, its values unchecked: see `check_nak`.
+
+        Raises:
+            ProtocolError: The bytes are no NAK frame.
+        """
+        frame_length, flags = check_header(datagram, FrameType.NAK, NAK_LENGTH)
+        fields = _NAK.unpack_from(datagram)
+        return cls(
+            session_id=fields[4],
+            stream_id=fields[5],
+            term_id=fields[6],
+            term_offset=fields[7],
+            length=fields[8],
+            flags=flags,
+            trailing=bytes(datagram[NAK_LENGTH:frame_length]),
+        )

@@ -1,0 +1,129 @@
+"""SM frames: a receiver telling how far it has consumed and how much more it has room for.
+
+Layout, 36 bytes: the common header, then session_id, stream_id, consumption_term_id,
+consumption_term_offset, receiver_window (int32 each) and receiver_id (int64, at offset 28); with
+a group tag 8 bytes more (int64). Older peers may put other feedback where the group tag stands.
+
+Source: Aeron `StatusMessageFlyweight`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Self
+
+import attrs
+
+from aeron_async.errors import ProtocolError
+from aeron_async.protocol.header import (
+    CURRENT_VERSION,
+    Buffer,
+    FrameType,
+    StatusMessageFlags,
+    check_header,
+    is_byte,
+    is_int32,
+    is_int64,
+)
+
+STATUS_MESSAGE_LENGTH: Final = 36
+STATUS_MESSAGE_WITH_GROUP_TAG_LENGTH: Final = 44
+_STATUS_MESSAGE: Final = Struct("<iBBHiiiiiq")
+_GROUP_TAG: Final = Struct("<q")
+
+
+@attrs.frozen(kw_only=True)
+class StatusMessage:
+    """A receiver's consumption and window, or its wish for a SETUP.
+
+    Attributes:
+        session_id: Publication; 0 with stream 0 when any may answer.
+        stream_id: Stream, within the channel.
+        consumption_term_id: Term of the consumption position; 0 when eliciting a SETUP.
+        consumption_term_offset: Offset of the consumption position, in bytes; likewise.
+        receiver_window: Bytes the receiver has room for beyond that position; likewise.
+        receiver_id: The receive endpoint's own random number.
+        group_tag: Group the receiver belongs to, if it has been given one.
+        flags: Setup wanted, end of stream.
+        feedback: Feedback that is no group tag, by its length; kept, not interpreted.
+    """
+
+    session_id: int = attrs.field(validator=is_int32)
+    stream_id: int = attrs.field(validator=is_int32)
+    consumption_term_id: int = attrs.field(default=0, validator=is_int32)
+    consumption_term_offset: int = attrs.field(default=0, validator=is_int32)
+    receiver_window: int = attrs.field(default=0, validator=is_int32)
+    receiver_id: int = attrs.field(validator=is_int64)
+    group_tag: int | None = attrs.field(default=None, validator=attrs.validators.optional(is_int64))
+    flags: StatusMessageFlags = attrs.field(default=StatusMessageFlags(0), validator=is_byte)
+    feedback: bytes = b""
+
+    def __attrs_post_init__(self) -> None:
+        if self.feedback and (self.group_tag is not None or len(self.feedback) == _GROUP_TAG.size):
+            message = (
+                f"feedback of {len(self.feedback)} bytes, group_tag {self.group_tag}: "
+                f"a group tag is the whole of {_GROUP_TAG.size} bytes of feedback"
+            )
+            raise ProtocolError(message)
+
+    @property
+    def frame_length(self) -> int:
+        """Bytes of the whole frame: 36, or 44 with a group tag."""
+        if self.group_tag is not None:
+            return STATUS_MESSAGE_WITH_GROUP_TAG_LENGTH
+        return STATUS_MESSAGE_LENGTH + len(self.feedback)
+
+    @property
+    def is_setup_elicit(self) -> bool:
+        """Whether the receiver asks for a SETUP; then it says nothing of consumption."""
+        return bool(self.flags & StatusMessageFlags.SEND_SETUP)
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether the receiver is leaving, or has drained the stream to its end."""
+        return bool(self.flags & StatusMessageFlags.END_OF_STREAM)
+
+    def encode(self) -> bytes:
+        """Return the frame's bytes."""
+        header = _STATUS_MESSAGE.pack(
+            self.frame_length,
+            CURRENT_VERSION,
+            self.flags,
+            FrameType.SM,
+            self.session_id,
+            self.stream_id,
+            self.consumption_term_id,
+            self.consumption_term_offset,
+            self.receiver_window,
+            self.receiver_id,
+        )
+        if self.group_tag is not None:
+            return header + _GROUP_TAG.pack(self.group_tag)
+        return header + self.feedback
+
+    @classmethod
+    def decode(cls, datagram: Buffer) -> Self:
+        """Return the frame that `datagram` begins with, unchecked: see `check_status_message`.
+
+        Raises:
+            ProtocolError: The bytes are no SM frame.
+        """
+        frame_length, flags = check_header(datagram, FrameType.SM, STATUS_MESSAGE_LENGTH)
+        fields = _STATUS_MESSAGE.unpack_from(datagram)
+        group_tag = None
+        feedback = b""
+        if frame_length == STATUS_MESSAGE_WITH_GROUP_TAG_LENGTH:
+            (group_tag,) = _GROUP_TAG.unpack_from(datagram, STATUS_MESSAGE_LENGTH)
+        else:
+            feedback = bytes(datagram[STATUS_MESSAGE_LENGTH:frame_length])
+        return cls(
+            session_id=fields[4],
+            stream_id=fields[5],
+            consumption_term_id=fields[6],
+            consumption_term_offset=fields[7],
+            receiver_window=fields[8],
+            receiver_id=fields[9],
+            group_tag=group_tag,
+            flags=StatusMessageFlags(flags),
+            feedback=feedback,
+        )
