@@ -1,0 +1,238 @@
+"""The values a channel URI can hold beyond numbers and addresses, each with its text form."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final, final
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import INT64_MAX, format_duration, parse_duration_ns
+
+__all__ = [
+    "PROTOTYPE_CORRELATION_ID",
+    "RESERVED_TIMESTAMP_OFFSET",
+    "CongestionControlStrategy",
+    "ControlMode",
+    "FlowControlOptions",
+    "FlowControlStrategy",
+    "Group",
+    "Media",
+    "TagReference",
+    "Tags",
+    "parse_integer",
+]
+
+RESERVED_TIMESTAMP_OFFSET: Final = -8
+"""The timestamp goes into the reserved value of the data header, 8 bytes before the payload."""
+
+PROTOTYPE_CORRELATION_ID: Final = -2
+"""A response publication made in advance, before any image asked for it."""
+
+INT32_MAX: Final = 2**31 - 1
+
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+@final
+class Media(StrEnum):
+    """What carries the stream."""
+
+    UDP = "udp"
+    IPC = "ipc"
+
+
+@final
+class ControlMode(StrEnum):
+    """Who decides where a multi-destination channel sends to, or listens."""
+
+    MANUAL = "manual"
+    DYNAMIC = "dynamic"
+    RESPONSE = "response"
+
+
+@final
+class Group(StrEnum):
+    """Whether a subscription behaves as one receiver of several when it asks for repair."""
+
+    TRUE = "true"
+    FALSE = "false"
+    INFER = "infer"
+
+
+@final
+class CongestionControlStrategy(StrEnum):
+    """How a receiver chooses its window."""
+
+    STATIC = "static"
+    CUBIC = "cubic"
+
+
+@final
+class FlowControlStrategy(StrEnum):
+    """Which receivers of a group set the pace of the publication."""
+
+    MAX = "max"
+    MIN = "min"
+    TAGGED = "tagged"
+
+
+@attrs.frozen
+class TagReference:
+    """Stands for the session of the publication whose entity tag this is: `tag:N`."""
+
+    tag: int
+
+    @classmethod
+    def parse(cls, text: str) -> TagReference:
+        """Read `tag:N`.
+
+        Raises:
+            ConfigurationError: no prefix `tag:`, or no number from 0 to 2^63-1 after it.
+        """
+        prefix, colon, tag = text.partition(":")
+        if prefix != "tag" or not colon:
+            message = f"{text!r} is not a reference to an entity tag, such as tag:7"
+            raise ConfigurationError(message)
+        return cls(parse_integer(tag, 0, INT64_MAX))
+
+    def __str__(self) -> str:
+        return f"tag:{self.tag}"
+
+
+@attrs.frozen
+class Tags:
+    """Numbers by which other channels refer to this one: `C`, `C,E` or `,E`.
+
+    Attributes:
+        channel_tag: Names the endpoint, so that several publications or subscriptions share it.
+        entity_tag: Names this publication or subscription itself.
+    """
+
+    channel_tag: int | None = None
+    entity_tag: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Tags:
+        """Read `C[,E]`, either part of which may be empty, but not both.
+
+        Raises:
+            ConfigurationError: no number at all, more than two, or one outside 0 to 2^63-1.
+        """
+        channel, _, entity = text.partition(",")
+        if not channel and not entity:
+            message = "neither a channel tag nor an entity tag; write C, C,E or ,E"
+            raise ConfigurationError(message)
+        return cls(
+            parse_integer(channel, 0, INT64_MAX) if channel else None,
+            parse_integer(entity, 0, INT64_MAX) if entity else None,
+        )
+
+    def __str__(self) -> str:
+        channel = "" if self.channel_tag is None else str(self.channel_tag)
+        return channel if self.entity_tag is None else f"{channel},{self.entity_tag}"
+
+
+@attrs.frozen(kw_only=True)
+class FlowControlOptions:
+    """How a publication to a group paces itself: `max`, `min,t:5s,g:/2` or `tagged,g:101/1`.
+
+    Attributes:
+        strategy: Which receivers count.
+        receiver_timeout_ns: How long a silent receiver still counts; min and tagged only.
+        group_tag: The tag a receiver must carry to count; read but without effect on min.
+        group_min_size: How many receivers must be there to be connected; min and tagged only.
+        retransmit_receiver_window_multiple: Most receiver windows repaired by one NAK.
+    """
+
+    strategy: FlowControlStrategy
+    receiver_timeout_ns: int | None = None
+    group_tag: int | None = None
+    group_min_size: int | None = None
+    retransmit_receiver_window_multiple: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> FlowControlOptions:
+        """Read a strategy's name and its options `t:DURATION`, `g:[TAG][/SIZE]`, `rrwm:N`.
+
+        Differs: an option given twice is refused; the C driver takes the last. The Java driver
+        ignores unknown options, and `t:` and `g:` on `max`; both are refused, as in the C driver.
+
+        Raises:
+            ConfigurationError: an unknown strategy or option, or a value out of range.
+
+        Source: Aeron `aeron_flow_control_parse_tagged_options`.
+        """
+        name, *items = text.split(",")
+        if name not in list(FlowControlStrategy):
+            message = f"unknown flow control strategy {name!r}; it must be max, min or tagged"
+            raise ConfigurationError(message)
+        strategy = FlowControlStrategy(name)
+        options: dict[str, str] = {}
+        for item in items:
+            option, _, value = item.partition(":")
+            if option not in {"t", "g", "rrwm"} or not value:
+                message = (
+                    f"unknown flow control option {item!r}; it must be t:DURATION, "
+                    "g:[TAG][/SIZE] or rrwm:N"
+                )
+                raise ConfigurationError(message)
+            if option in options:
+                message = f"flow control option {option!r} is given twice"
+                raise ConfigurationError(message)
+            if strategy is FlowControlStrategy.MAX and option != "rrwm":
+                message = (
+                    f"{item!r} needs a group that counts receivers; use min or tagged, not max"
+                )
+                raise ConfigurationError(message)
+            options[option] = value
+        group_tag, group_min_size = _parse_group(options.get("g"))
+        timeout, multiple = options.get("t"), options.get("rrwm")
+        return cls(
+            strategy=strategy,
+            receiver_timeout_ns=None if timeout is None else parse_duration_ns(timeout),
+            group_tag=group_tag,
+            group_min_size=group_min_size,
+            retransmit_receiver_window_multiple=(
+                None if multiple is None else parse_integer(multiple, 1, INT32_MAX)
+            ),
+        )
+
+    def __str__(self) -> str:
+        parts = [str(self.strategy)]
+        if self.receiver_timeout_ns is not None:
+            parts.append(f"t:{format_duration(self.receiver_timeout_ns)}")
+        tag = "" if self.group_tag is None else str(self.group_tag)
+        size = "" if self.group_min_size is None else f"/{self.group_min_size}"
+        if tag or size:
+            parts.append(f"g:{tag}{size}")
+        if self.retransmit_receiver_window_multiple is not None:
+            parts.append(f"rrwm:{self.retransmit_receiver_window_multiple}")
+        return ",".join(parts)
+
+
+def parse_integer(text: str, low: int, high: int) -> int:
+    """Read a decimal number from low to high, in its shortest form.
+
+    Differs: the C driver reads many numbers in base 8 after a leading 0 and in base 16 after 0x,
+    the Java driver none; a number that two drivers understand differently is refused here.
+
+    Raises:
+        ConfigurationError: not such a number, or outside the range.
+    """
+    if _INTEGER.fullmatch(text) is None or not low <= (value := int(text)) <= high:
+        message = f"{text!r} is not a whole decimal number between {low} and {high}"
+        raise ConfigurationError(message)
+    return value
+
+
+def _parse_group(text: str | None) -> tuple[int | None, int | None]:
+    if text is None:
+        return None, None
+    tag, slash, size = text.partition("/")
+    return (
+        parse_integer(tag, -INT64_MAX - 1, INT64_MAX) if tag else None,
+        parse_integer(size, 0, INT32_MAX) if slash else None,
+    )
