@@ -1,0 +1,264 @@
+"""One setting of the driver: its names, its limits, and how its text in the environment reads.
+
+A setting is a field of an attrs class; what is said here hangs in the field's metadata, so that the
+class, its error messages, the environment and the reference page cannot drift apart.
+
+Invariant: a value is checked the same way wherever it came from.
+
+Source: Aeron `Configuration`, `aeron_properties_util.c`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.units import (
+    INT64_MAX,
+    format_duration,
+    format_size,
+    parse_duration_ns,
+    parse_size,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "INT32_MAX",
+    "INT32_MIN",
+    "INT64_MIN",
+    "Kind",
+    "Setting",
+    "choice",
+    "duration",
+    "flag",
+    "inferable",
+    "integer",
+    "port_range",
+    "setting_of",
+    "size",
+]
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+INT64_MIN: Final = -(2**63)
+MAX_PORT: Final = 65_535
+
+_SETTING_KEY: Final = "aeron_async.setting"
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_PORT_RANGE: Final = re.compile(r"\s*([0-9]{1,5})\s+([0-9]{1,5})\s*")
+_FLAGS: Final = {"1": True, "on": True, "true": True, "0": False, "off": False, "false": False}
+_INFERABLES: Final[dict[str, bool | None]] = {"true": True, "false": False, "infer": None}
+
+
+@final
+class Kind(Enum):
+    """What a setting holds, which decides how its text reads."""
+
+    SIZE = "size"
+    DURATION = "duration"
+    INTEGER = "integer"
+    FLAG = "true or false"
+    INFERABLE = "true, false or infer"
+    CHOICE = "text"
+    PORT_RANGE = "two ports"
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """What is known of a setting beyond its value.
+
+    Attributes:
+        name: Aeron's property, such as `aeron.mtu.length`; ours begin with `aeron_async.`.
+        env_name: The environment variable, such as `AERON_MTU_LENGTH`.
+        default: In the unit of the field: bytes, nanoseconds, or what the field's name ends in.
+        multiple: What a number must be a multiple of.
+        uri_key: The parameter of a channel URI that beats this setting for one channel.
+        doc: One sentence.
+    """
+
+    name: str
+    env_name: str
+    kind: Kind
+    default: object
+    doc: str
+    minimum: int = INT64_MIN
+    maximum: int = INT64_MAX
+    multiple: int = 1
+    power_of_two: bool = False
+    choices: tuple[str, ...] = ()
+    uri_key: str | None = None
+
+    def parse(self, text: str) -> object:
+        """Read the setting's value as the environment spells it; the limits are not checked here.
+
+        Differs: the C driver warns and takes the default where a text means nothing.
+
+        Raises:
+            ConfigurationError: the text means nothing for this kind of setting.
+        """
+        try:
+            return _PARSERS[self.kind](text.strip())
+        except ConfigurationError as error:
+            self._refuse(f"cannot be read: {error}", cause=error)
+
+    def check(self, value: object) -> None:
+        """Refuse a value of another type, or beyond the limits.
+
+        Differs: the C driver moves a value to the nearest limit and says nothing.
+
+        Raises:
+            ConfigurationError: names the property, the variable, the limit and the value.
+        """
+        if value is None and self.default is None:
+            return
+        match self.kind:
+            case Kind.SIZE | Kind.DURATION | Kind.INTEGER:
+                self._check_number(value)
+            case Kind.FLAG | Kind.INFERABLE:
+                if not isinstance(value, bool):
+                    self._refuse(f"must be {self.kind.value}, got {value!r}")
+            case Kind.CHOICE:
+                if value not in self.choices:
+                    self._refuse(f"must be one of {', '.join(self.choices)}, got {value!r}")
+            case _:  # Kind.PORT_RANGE
+                self._check_ports(value)
+
+    def format(self, value: object) -> str:
+        """Print a value as the environment spells it."""
+        match value:
+            case None:
+                return "infer" if self.kind is Kind.INFERABLE else "not set"
+            case bool():
+                return str(value).lower()
+            case int() if self.kind is Kind.SIZE:
+                return format_size(value)
+            case int() if self.kind is Kind.DURATION:
+                return format_duration(value)
+            case (low, high):
+                return f"{low} {high}"
+            case _:
+                return str(value)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.env_name})"
+
+    def _check_number(self, value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            self._refuse(f"must be a whole number, got {value!r}")
+        if value < self.minimum:
+            self._refuse(f"must be at least {self.minimum}, got {value}")
+        if value > self.maximum:
+            self._refuse(f"must be at most {self.maximum}, got {value}")
+        if value % self.multiple:
+            self._refuse(f"must be a multiple of {self.multiple}, got {value}")
+        if self.power_of_two and value.bit_count() != 1:
+            self._refuse(f"must be a power of two, got {value}")
+
+    def _check_ports(self, value: object) -> None:
+        match value:
+            case (int(low), int(high)) if 0 <= low <= high <= MAX_PORT:
+                return
+        self._refuse(f"must be two ports, low before high, 0 to {MAX_PORT}, got {value!r}")
+
+    def _refuse(self, reason: str, *, cause: Exception | None = None) -> NoReturn:
+        message = f"{self} {reason}"
+        raise ConfigurationError(message) from cause
+
+
+def setting_of(attribute: attrs.Attribute[Any]) -> Setting:
+    """Return what is known of a field made by the functions below."""
+    setting: Setting = attribute.metadata[_SETTING_KEY]
+    return setting
+
+
+def size(
+    name: str, default: int, doc: str, *, minimum: int = 0, maximum: int = INT32_MAX, **more: Any
+) -> Any:
+    """Declare a number of bytes."""
+    return _field(Kind.SIZE, name, default, doc, minimum=minimum, maximum=maximum, **more)
+
+
+def duration(name: str, default: int | None, doc: str, *, minimum: int = 0, **more: Any) -> Any:
+    """Declare a number of nanoseconds."""
+    return _field(Kind.DURATION, name, default, doc, minimum=minimum, **more)
+
+
+def integer(name: str, default: int | None, doc: str, **more: Any) -> Any:
+    """Declare a number of anything else; without limits it has 64 bits."""
+    return _field(Kind.INTEGER, name, default, doc, **more)
+
+
+def flag(name: str, default: bool, doc: str, **more: Any) -> Any:  # noqa: FBT001  a value, not a switch
+    """Declare something that is or is not so."""
+    return _field(Kind.FLAG, name, default, doc, **more)
+
+
+def inferable(name: str, doc: str, **more: Any) -> Any:
+    """Declare something that is or is not so, or, by default, is found out: `None`."""
+    return _field(Kind.INFERABLE, name, None, doc, **more)
+
+
+def choice(name: str, default: str, doc: str, *, choices: tuple[str, ...], **more: Any) -> Any:
+    """Declare one of a few names."""
+    return _field(Kind.CHOICE, name, default, doc, choices=choices, **more)
+
+
+def port_range(name: str, doc: str) -> Any:
+    """Declare two ports, both included; by default 0 and 0, any port."""
+    return _field(Kind.PORT_RANGE, name, (0, 0), doc)
+
+
+def _field(
+    kind: Kind, name: str, default: object, doc: str, *, env_name: str | None = None, **more: Any
+) -> Any:
+    if env_name is None:
+        env_name = name.upper().replace(".", "_")
+    setting = Setting(name=name, env_name=env_name, kind=kind, default=default, doc=doc, **more)
+    return attrs.field(default=default, validator=_validate, metadata={_SETTING_KEY: setting})
+
+
+def _validate(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    setting_of(attribute).check(value)
+
+
+def _parse_integer(text: str) -> int:
+    # Python itself would also take underscores and the digits of other scripts.
+    if _INTEGER.fullmatch(text) is None:
+        message = f"{text!r} is not a whole number"
+        raise ConfigurationError(message)
+    return int(text)
+
+
+def _parse_port_range(text: str) -> tuple[int, int]:
+    match = _PORT_RANGE.fullmatch(text)
+    if match is None:
+        message = f"{text!r} is not two ports with a blank between"
+        raise ConfigurationError(message)
+    return int(match[1]), int(match[2])
+
+
+def _one_of(words: Mapping[str, bool | None]) -> Callable[[str], bool | None]:
+    def parse(text: str) -> bool | None:
+        if text.lower() not in words:
+            message = f"{text!r} is none of {', '.join(words)}"
+            raise ConfigurationError(message)
+        return words[text.lower()]
+
+    return parse
+
+
+_PARSERS: Final[Mapping[Kind, Callable[[str], object]]] = {
+    Kind.SIZE: parse_size,
+    Kind.DURATION: parse_duration_ns,
+    Kind.INTEGER: _parse_integer,
+    Kind.FLAG: _one_of(_FLAGS),
+    Kind.INFERABLE: _one_of(_INFERABLES),
+    Kind.CHOICE: str,
+    Kind.PORT_RANGE: _parse_port_range,
+}
