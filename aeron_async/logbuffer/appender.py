@@ -1,0 +1,259 @@
+"""What both kinds of publication share: results of an offer, limits, the way into the log.
+
+An offer first reserves room, which is where shared and exclusive publications differ, and then
+writes its frames there. Nothing that can be refused is left to be found out after the reservation.
+
+Source: Aeron `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.errors import ConfigurationError, MessageTooLongError
+from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.frame import (
+    OPEN_UNFRAGMENTED,
+    session_word,
+    stream_word,
+    write_frame,
+    write_message,
+)
+from aeron_async.logbuffer.position import (
+    MAX_MESSAGE_LENGTH,
+    MESSAGES_PER_TERM_MIN,
+    framed_length,
+    max_message_length,
+    max_payload_length,
+    max_position,
+    partition_index,
+    term_id_at,
+    term_offset_at,
+)
+from aeron_async.protocol.header import DATA_HEADER_LENGTH, align_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Buffer
+
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["AppendResult", "Appender", "byte_view"]
+
+INT64_LIMIT: Final = 2**63
+# What `(length + FRAME_OVERHEAD) & -32` adds to a payload: its header, then up to the next frame.
+FRAME_OVERHEAD: Final = DATA_HEADER_LENGTH + 31
+
+
+@final
+class AppendResult(IntEnum):
+    """Why nothing was appended; a position, which is never negative, says that it was."""
+
+    NOT_CONNECTED = -1
+    BACK_PRESSURED = -2
+    ADMIN_ACTION = -3
+    CLOSED = -4
+    MAX_POSITION_EXCEEDED = -5
+
+
+class Appender(ABC):
+    """Writes messages at the end of a log, up to a limit that the caller passes each time.
+
+    `ADMIN_ACTION` means that a term came to its end: try again at once. A message may reach beyond
+    the limit; only one that would start at or beyond it is refused.
+
+    Attributes:
+        max_message_length: Longest message that `offer` takes, in bytes.
+        max_payload_length: Longest message that fits one frame, and longest claim, in bytes.
+        max_position: Where the stream ends for good, in bytes.
+    """
+
+    __slots__ = (
+        "_bits",
+        "_initial_term_id",
+        "_log",
+        "_longs",
+        "_metadata",
+        "_metadata_words",
+        "_session",
+        "_stream",
+        "_tails",
+        "_term",
+        "_term_begin",
+        "_term_length",
+        "_words",
+        "max_message_length",
+        "max_payload_length",
+        "max_position",
+    )
+
+    def __init__(self, log: LogBuffers) -> None:
+        self._log = log
+        self._metadata = log.metadata
+        self._metadata_words = log.metadata.words
+        self._tails = log.metadata.longs
+        self._term_length = log.term_length
+        self._bits = log.position_bits
+        self._initial_term_id = log.initial_term_id
+        self._session = session_word(log.session_id)
+        self.max_payload_length = max_payload_length(log.mtu_length)
+        self.max_message_length = max_message_length(log.term_length)
+        self.max_position = max_position(log.term_length)
+        self._enter_term(log.metadata.active_term_count << log.position_bits)
+
+    @property
+    @abstractmethod
+    def position(self) -> int:
+        """Where the next message would start, in bytes."""
+
+    @abstractmethod
+    def _reserve(self, size: int, length: int, limit: int) -> int:
+        """Return the position where `size` bytes are now ours, or a negative `AppendResult`."""
+
+    def offer(self, data: Buffer, *, limit: int, reserved_value: int = 0) -> int:
+        """Append one message; return its end position, or a negative `AppendResult`.
+
+        Args:
+            data: Any C-contiguous buffer.
+            limit: Position at which the log is full for now.
+            reserved_value: Signed 64 bits of the application's own, put into every fragment.
+
+        Raises:
+            MessageTooLongError: Longer than `max_message_length`.
+            ConfigurationError: The reserved value has more than 64 bits.
+        """
+        if type(data) is not bytes:
+            data = byte_view(data)
+        length = len(data)
+        if reserved_value and not -INT64_LIMIT <= reserved_value < INT64_LIMIT:
+            msg = f"reserved value {reserved_value} does not fit a signed 64-bit integer"
+            raise ConfigurationError(msg)
+        max_payload = self.max_payload_length
+        if length <= max_payload:
+            size = (length + FRAME_OVERHEAD) & -32
+        else:
+            size = self._fragmented_length(length)
+        start = self._reserve(size, length, limit)
+        if start < 0:
+            return start
+        offset = start - self._term_begin
+        if offset >= self._term_length:
+            offset = self._enter_term(start)
+        if length <= max_payload:
+            write_frame(
+                self._term, self._words, self._longs, offset,
+                OPEN_UNFRAGMENTED, self._session, self._stream, data, length, reserved_value,
+            )  # fmt: skip
+        else:
+            write_message(
+                self._term, self._words, self._longs, offset,
+                self._session, self._stream, memoryview(data), length, max_payload, reserved_value,
+            )  # fmt: skip
+        return start + size
+
+    def offer_vector(
+        self, buffers: Iterable[Buffer], *, limit: int, reserved_value: int = 0
+    ) -> int:
+        """Append one message gathered from several buffers; see `offer`.
+
+        Gathered first and copied then: one call in C beats a loop over pieces in Python.
+
+        Args:
+            buffers: The parts of the message, in order.
+            limit: Position at which the log is full for now.
+            reserved_value: Signed 64 bits of the application's own, put into every fragment.
+
+        Raises:
+            MessageTooLongError: Longer than `max_message_length` in sum.
+            ConfigurationError: The reserved value has more than 64 bits.
+        """
+        return self.offer(b"".join(buffers), limit=limit, reserved_value=reserved_value)
+
+    def try_claim(self, length: int, *, limit: int) -> Claim | int:
+        """Reserve one frame to be filled in place; return it, or a negative `AppendResult`.
+
+        Args:
+            length: Of the payload, in bytes.
+            limit: Position at which the log is full for now.
+
+        Raises:
+            MessageTooLongError: Longer than `max_payload_length`.
+            ConfigurationError: The length is negative.
+        """
+        self._check_not_negative(length)
+        if length > self.max_payload_length:
+            msg = (
+                f"claim of {length} bytes is longer than {self.max_payload_length} bytes, the most "
+                f"for one frame: offer the message, which fragments it, or raise mtu="
+            )
+            raise MessageTooLongError(msg)
+        size = align_frame(length + DATA_HEADER_LENGTH)
+        start = self._reserve(size, length, limit)
+        if start < 0:
+            return start
+        offset = start - self._term_begin
+        if offset >= self._term_length:
+            offset = self._enter_term(start)
+        return Claim(
+            self._term,
+            self._words,
+            self._longs,
+            offset,
+            session=self._session,
+            stream=self._stream,
+            length=length,
+            position=start + size,
+        )
+
+    def _enter_term(self, position: int) -> int:
+        """Look up what changes only with the term; return the offset of a position in it."""
+        log = self._log
+        index = partition_index(position, bits=log.position_bits)
+        self._term = log.terms[index]
+        self._words = log.term_words[index]
+        self._longs = log.term_longs[index]
+        term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=log.position_bits)
+        self._stream = stream_word(stream_id=log.stream_id, term_id=term_id)
+        offset = term_offset_at(position, term_length=log.term_length)
+        self._term_begin = position - offset
+        return offset
+
+    def _fragmented_length(self, length: int) -> int:
+        if length > self.max_message_length:
+            raise MessageTooLongError(self._too_long(length))
+        return framed_length(length, max_payload_length=self.max_payload_length)
+
+    def _too_long(self, length: int) -> str:
+        if length > MAX_MESSAGE_LENGTH:
+            advice = f"split it, for no term length allows more than {MAX_MESSAGE_LENGTH} bytes"
+        else:
+            needed = 1 << (length * MESSAGES_PER_TERM_MIN - 1).bit_length()
+            advice = f"set term-length={needed}"
+        return (
+            f"message of {length} bytes is longer than {self.max_message_length} bytes, the most "
+            f"for terms of {self._term_length} bytes: {advice}"
+        )
+
+    def _refuse(self, position: int, length: int) -> int:
+        """Return why a message may not start at or beyond the limit."""
+        if position + align_frame(length + DATA_HEADER_LENGTH) >= self.max_position:
+            return AppendResult.MAX_POSITION_EXCEEDED
+        if self._metadata.is_connected == 1:
+            return AppendResult.BACK_PRESSURED
+        return AppendResult.NOT_CONNECTED
+
+    @staticmethod
+    def _check_not_negative(length: int) -> None:
+        if length < 0:
+            msg = f"length {length} is negative"
+            raise ConfigurationError(msg)
+
+
+def byte_view(data: Buffer) -> memoryview:
+    """Return a C-contiguous buffer as single bytes, whatever its items are."""
+    view = memoryview(data)
+    # A view with a zero in its shape cannot be cast, and need not be.
+    return view.cast("B") if view.nbytes else memoryview(b"")

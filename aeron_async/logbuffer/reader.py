@@ -1,0 +1,163 @@
+"""Where a subscriber stands in a log, and the frames in front of it.
+
+Source: Aeron `Image`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, final
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.logbuffer.assembler import FragmentAssembler, read_whole
+from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
+from aeron_async.logbuffer.position import PARTITION_COUNT, max_message_length
+from aeron_async.protocol.header import FRAME_ALIGNMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.logbuffer.assembler import ReadMessage
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+    FragmentHandler: TypeAlias = Callable[[memoryview, int, int, int], object]
+
+__all__ = ["TermReader"]
+
+
+@final
+class TermReader:
+    """Reads a log from one position on; moves only forward.
+
+    One call reads in one term at most; the next goes on in the next. A frame that reaches beyond
+    the limit position is left for later.
+
+    Differs: Aeron's bounded poll delivers the frame that straddles its limit.
+    """
+
+    __slots__ = ("_assembler", "_log", "_position")
+
+    def __init__(self, log: LogBuffers, position: int) -> None:
+        self._log = log
+        self._position = position
+        self._assembler = FragmentAssembler(max_message_length(log.term_length))
+
+    @property
+    def position(self) -> int:
+        """End of the last frame read, padding included, in bytes."""
+        return self._position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        """Skip forward to the start of a frame in this term.
+
+        Raises:
+            ConfigurationError: Behind the position, beyond the term, or not a multiple of 32.
+        """
+        term_length = self._log.term_length
+        term_end = (self._position & -term_length) + term_length
+        if not self._position <= position <= term_end or position % FRAME_ALIGNMENT:
+            msg = (
+                f"position {position} must be a multiple of {FRAME_ALIGNMENT} from "
+                f"{self._position} up to the end of its term, {term_end}"
+            )
+            raise ConfigurationError(msg)
+        self._position = position
+
+    @property
+    def discarded_fragments(self) -> int:
+        """How many fragments belonged to no whole message, or to one that was too long."""
+        return self._assembler.discarded_fragments
+
+    def read_messages(
+        self, out: list[ReadMessage], *, limit: int, limit_position: int | None = None
+    ) -> int:
+        """Append whole messages to `out`; return how many.
+
+        Args:
+            out: Gets (payload, end position, reserved value of the first fragment) of each.
+            limit: Most messages to read.
+            limit_position: Position not to be passed; `None` reads what is committed.
+        """
+        log = self._log
+        index, offset, end, begin_position = self._place(limit_position)
+        term, words, longs = log.terms[index], log.term_words[index], log.term_longs[index]
+        target = len(out) + limit
+        while True:
+            offset = read_whole(
+                term, words, longs, offset, end, begin_position, target - len(out), out
+            )
+            if len(out) >= target:
+                break
+            behind = self._assembler.assemble(log, index, offset, end, begin_position, out)
+            if behind == offset:
+                offset = self._skip_overrun(words, offset, end)
+                break
+            offset = behind
+        self._position = begin_position + offset
+        return limit - target + len(out)
+
+    def poll(
+        self,
+        handler: FragmentHandler,
+        *,
+        fragment_limit: int,
+        limit_position: int | None = None,
+    ) -> int:
+        """Call a handler with each frame as it lies in the log; return how many.
+
+        An exception of the handler reaches the caller after the position has moved past its frame.
+
+        Args:
+            handler: Called with payload, end position, flags and reserved value. The payload is a
+                view of the log, to be copied if wanted beyond the next poll.
+            fragment_limit: Most frames to deliver.
+            limit_position: Position not to be passed; `None` reads what is committed.
+        """
+        log = self._log
+        index, offset, end, begin_position = self._place(limit_position)
+        term, words, longs = log.terms[index], log.term_words[index], log.term_longs[index]
+        fragments = 0
+        try:
+            while fragments < fragment_limit and offset < end:
+                frame = offset
+                frame_length = words[frame >> 2]
+                following = (frame + frame_length + 31) & -32
+                if frame_length <= 0 or following > end:
+                    offset = self._skip_overrun(words, frame, end)
+                    break
+                offset = following
+                word = words[(frame >> 2) + 1]
+                if word >> TYPE_SHIFT:
+                    fragments += 1
+                    handler(
+                        term[frame + HEADER : frame + frame_length],
+                        begin_position + following,
+                        word >> FLAGS_SHIFT & 0xFF,
+                        longs[(frame >> 3) + 3],
+                    )
+        finally:
+            self._position = begin_position + offset
+        return fragments
+
+    def _place(self, limit_position: int | None) -> tuple[int, int, int, int]:
+        """Return the partition, the offset, the offset not to be passed and the term's position."""
+        log = self._log
+        position = self._position
+        end = log.term_length
+        offset = position & (end - 1)
+        begin_position = position - offset
+        if limit_position is not None:
+            end = min(end, limit_position - begin_position)
+        return (position >> log.position_bits) % PARTITION_COUNT, offset, end, begin_position
+
+    def _skip_overrun(self, words: memoryview, offset: int, end: int) -> int:
+        """Return the end of the term if the frame here claims to go on beyond it, else its offset.
+
+        No publisher writes such a frame and no driver should let it in, but a reader that waited
+        for the rest of it would wait for ever.
+        """
+        term_length = self._log.term_length
+        if offset < end == term_length and offset + words[offset >> 2] > term_length:
+            self._assembler.discarded_fragments += 1
+            return term_length
+        return offset

@@ -1,0 +1,97 @@
+"""Putting datagrams back where they belong, and finding what is missing between them.
+
+Source: Aeron `TermRebuilder`, `TermGapScanner`, `TermGapFiller`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
+from aeron_async.logbuffer.position import PARTITION_COUNT
+from aeron_async.protocol.header import FRAME_ALIGNMENT, wrap_int32
+
+if TYPE_CHECKING:
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["fill_gap", "insert", "is_hole", "scan_for_gap"]
+
+FRAME_LENGTH: Final = Struct("<i")
+UNALIGNED_MASK: Final = FRAME_ALIGNMENT - 1
+
+
+def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview) -> bool:
+    """Place a datagram of one or more frames into its term; return False for a duplicate.
+
+    A duplicate is told by its first four bytes alone. A datagram that begins in a hole and reaches
+    over frames already there writes the same bytes again. What does not fit the term, or does not
+    start at a frame, is refused as well: the caller has counted it before.
+
+    Args:
+        term: The term as bytes.
+        words: The term as 32-bit words.
+        offset: Term offset that the first header names.
+        packet: The datagram; at least one header long.
+    """
+    end = offset + len(packet)
+    if offset < 0 or offset & UNALIGNED_MASK or end > len(term) or words[offset >> 2]:
+        return False
+    term[offset + 4 : end] = packet[4:]
+    # The first length goes last: no reader gets past it before all of the datagram is there.
+    words[offset >> 2] = FRAME_LENGTH.unpack_from(packet)[0]
+    return True
+
+
+def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, int]:
+    """Return the offset up to which frames follow one another, and the length of the gap there.
+
+    No gap has length zero. A frame that claims to go on beyond the term counts as its last.
+
+    Args:
+        words: The term as 32-bit words.
+        offset: Where to begin; start of a frame, or where one is missing.
+        limit: Offset up to which frames may have come, such as that of the high-water mark.
+    """
+    while offset < limit:
+        frame_length = words[offset >> 2]
+        if frame_length <= 0:
+            break
+        offset = (offset + frame_length + 31) & -32
+    if offset >= limit:
+        return min(offset, len(words) << 2), 0
+    end = offset + FRAME_ALIGNMENT
+    while end < limit and not words[end >> 2]:
+        end += FRAME_ALIGNMENT
+    return offset, end - offset
+
+
+def is_hole(words: memoryview, start: int, end: int) -> bool:
+    """Return whether no frame starts in a range of a term, looking from its end backwards."""
+    return not any(
+        words[slot >> 2] for slot in range(end - FRAME_ALIGNMENT, start - 1, -FRAME_ALIGNMENT)
+    )
+
+
+def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool:
+    """Lay padding over a gap that will not be repaired; return False if a frame came after all.
+
+    Args:
+        log: Of an image of an unreliable stream.
+        term_id: Of the term with the gap.
+        offset: Where the gap starts.
+        length: Of the gap; a multiple of 32.
+    """
+    index = wrap_int32(term_id - log.initial_term_id) % PARTITION_COUNT
+    words = log.term_words[index]
+    if not is_hole(words, offset, offset + length):
+        return False
+    write_padding(
+        words,
+        log.term_longs[index],
+        offset,
+        session_word(log.session_id),
+        stream_word(stream_id=log.stream_id, term_id=term_id),
+        length,
+    )
+    return True
