@@ -6,6 +6,8 @@
     ├── RegistrationError                           the conductor refused; carries a code
     ├── ProtocolError                               a peer broke the wire contract
     ├── ClosedError                                 we closed it, or its owner was closed
+    ├── NotConnectedError                           no subscriber, and the caller would not wait
+    ├── BusyError            (RuntimeError)         a second task consumes what one may
     ├── PublicationError                            an offer can never succeed
     │   ├── MessageTooLongError       (ValueError)  longer than the log buffer allows
     │   └── MaxPositionExceededError                the stream is at its last position
@@ -27,6 +29,7 @@ from typing import final
 __all__ = [
     "AeronError",
     "AeronTimeoutError",
+    "BusyError",
     "ChannelUriError",
     "ClosedError",
     "ConfigurationError",
@@ -35,6 +38,7 @@ __all__ = [
     "ErrorCode",
     "MaxPositionExceededError",
     "MessageTooLongError",
+    "NotConnectedError",
     "OfferTimeoutError",
     "ProtocolError",
     "PublicationError",
@@ -96,6 +100,14 @@ class ProtocolError(AeronError):
 
 class ClosedError(AeronError):
     """The object, or the client or driver that owns it, has been closed on this side."""
+
+
+class NotConnectedError(AeronError):
+    """No subscriber is connected, and the publication was told not to wait for one."""
+
+
+class BusyError(AeronError, RuntimeError):
+    """A second task tried to consume what only one task may."""
 
 
 class PublicationError(AeronError):

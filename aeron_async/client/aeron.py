@@ -1,0 +1,278 @@
+"""The client: one object that adds publications and subscriptions, and closes them all.
+
+Invariant: nothing here holds a cancel scope open between entering and leaving.
+
+Source: Aeron `Aeron`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Self, final
+
+from aeron_async.client.publication import ExclusivePublication, Publication
+from aeron_async.client.subscription import Subscription
+from aeron_async.driver.media_driver import MediaDriver
+from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.protocol.channel_uri import ChannelUri
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aeron_async.client.publication_base import OnDisconnected, PublicationBase
+    from aeron_async.client.subscription import ImageHandler
+    from aeron_async.clock import Clock
+    from aeron_async.counters import CountersManager
+    from aeron_async.driver.core.context import DriverContext
+
+__all__ = ["Aeron"]
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+
+@final
+class Aeron:
+    """A client of a media driver: `async with Aeron.connect() as aeron`.
+
+    Everything it added is closed with it. Objects belong to the event loop that made them.
+
+    Attributes:
+        driver: The media driver it uses.
+    """
+
+    def __init__(self, driver: MediaDriver, *, is_driver_owned: bool) -> None:
+        self.driver = driver
+        self._is_driver_owned = is_driver_owned
+        self._client_id: int | None = None
+        self._publications: set[PublicationBase] = set()
+        self._subscriptions: set[Subscription] = set()
+        self._is_closed = False
+        self._closed_because: Exception | None = None
+
+    @classmethod
+    def connect(
+        cls, driver: MediaDriver | None = None, *, context: DriverContext | None = None
+    ) -> Self:
+        """Return a client that starts when it is entered with `async with`, or by `start`.
+
+        Args:
+            driver: To be used and left running; when not given, one of its own is embedded in the
+                running event loop, and closed with the client.
+            context: Settings of its own driver; read from the environment when not given.
+
+        Raises:
+            ConfigurationError: Both a driver and settings for another were given.
+        """
+        if driver is None:
+            return cls(MediaDriver.launch(context), is_driver_owned=True)
+        if context is not None:
+            message = "a context configures the client's own driver: give it to MediaDriver.launch"
+            raise ConfigurationError(message)
+        return cls(driver, is_driver_owned=False)
+
+    @property
+    def client_id(self) -> int:
+        """Return the id by which the driver knows this client.
+
+        Raises:
+            ClosedError: The client is not running.
+        """
+        if self._client_id is None or self._is_closed:
+            message = "the client is not running: enter it with `async with`, and only once"
+            raise ClosedError(message) from self._closed_because
+        return self._client_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the client is closed, by whomever."""
+        return self._is_closed
+
+    @property
+    def clock(self) -> Clock:
+        """Return the driver's clock."""
+        return self.driver.clock
+
+    @property
+    def counters(self) -> CountersManager:
+        """Return the driver's counters."""
+        return self.driver.counters
+
+    async def start(self) -> None:
+        """Start the driver if it is this client's own, and join it.
+
+        Raises:
+            ClosedError: The driver, or this client, is closed.
+            WrongLoopError: The driver runs in another event loop or process.
+        """
+        if self._client_id is not None or self._is_closed:
+            message = "a client starts once: connect another"
+            raise ClosedError(message)
+        if self._is_driver_owned:
+            await self.driver.start()
+        self._client_id = self.driver.conductor.add_client(self)
+
+    async def add_publication(
+        self, channel: str | ChannelUri, stream_id: int, *, on_disconnected: OnDisconnected = "wait"
+    ) -> Publication:
+        """Add a publication; asking for the same channel and stream again shares it.
+
+        Args:
+            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
+            stream_id: Signed 32 bits, within the channel.
+            on_disconnected: Whether offers wait for a subscriber, or raise `NotConnectedError`.
+
+        Raises:
+            ChannelUriError: The channel cannot be meant.
+            RegistrationError: The driver cannot have it.
+            ClosedError: The client or the driver is closed.
+        """
+        publication = Publication(self, on_disconnected=on_disconnected)
+        await self._add_publication(publication, channel, stream_id, is_exclusive=False)
+        return publication
+
+    async def add_exclusive_publication(
+        self, channel: str | ChannelUri, stream_id: int, *, on_disconnected: OnDisconnected = "wait"
+    ) -> ExclusivePublication:
+        """Add a publication with a session of its own; otherwise like `add_publication`.
+
+        Raises:
+            ChannelUriError: The channel cannot be meant.
+            RegistrationError: The driver cannot have it.
+            ClosedError: The client or the driver is closed.
+        """
+        publication = ExclusivePublication(self, on_disconnected=on_disconnected)
+        await self._add_publication(publication, channel, stream_id, is_exclusive=True)
+        return publication
+
+    async def add_subscription(
+        self,
+        channel: str | ChannelUri,
+        stream_id: int,
+        *,
+        on_available_image: ImageHandler | None = None,
+        on_unavailable_image: ImageHandler | None = None,
+    ) -> Subscription:
+        """Add a subscription.
+
+        Args:
+            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`; port 0 lets the system choose.
+            stream_id: Signed 32 bits, within the channel.
+            on_available_image: Called with each source before its first message.
+            on_unavailable_image: Called with each source after its last.
+
+        Raises:
+            ChannelUriError: The channel cannot be meant.
+            RegistrationError: The driver cannot have it.
+            ClosedError: The client or the driver is closed.
+        """
+        uri = parse_channel(channel)
+        uri.check_subscription(check_stream_id(stream_id))
+        client_id = self.client_id
+        subscription = Subscription(
+            self,
+            on_available_image=on_available_image,
+            on_unavailable_image=on_unavailable_image,
+        )
+        ready = await self.driver.conductor.add_subscription(
+            client_id, uri, stream_id, listener=subscription
+        )
+        subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
+        if self._is_closed:
+            subscription.on_driver_closed(self._closed_because)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    async def aclose(self) -> None:
+        """Close everything this client added, and its driver if it is its own.
+
+        With a driver of its own, what was offered is still delivered, for as long as the context's
+        `close_linger_timeout_ns` allows. Closing twice is closing once.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            for publication in list(self._publications):
+                publication.close()
+            for subscription in list(self._subscriptions):
+                subscription.close()
+            if self._client_id is not None and not self.driver.is_closed:
+                self.driver.conductor.remove_client(self._client_id)
+        if self._is_driver_owned:
+            await self.driver.aclose()
+        else:
+            await asyncio.sleep(0)
+
+    # What its publications and subscriptions, and the driver, say.
+
+    def release_publication(self, publication: PublicationBase, registration_id: int) -> None:
+        """Let the driver drain a publication that was closed."""
+        self._publications.discard(publication)
+        if not self.driver.is_closed:
+            self.driver.conductor.remove_publication(registration_id)
+
+    def release_subscription(self, subscription: Subscription, registration_id: int) -> None:
+        """Let the driver forget a subscription that was closed."""
+        self._subscriptions.discard(subscription)
+        if not self.driver.is_closed:
+            self.driver.conductor.remove_subscription(registration_id)
+
+    def on_driver_closed(self, error: Exception | None) -> None:
+        """Close everything without asking the driver: it is gone."""
+        self._is_closed = True
+        self._closed_because = error
+        for publication in list(self._publications):
+            publication.on_driver_closed(error)
+        for subscription in list(self._subscriptions):
+            subscription.on_driver_closed(error)
+        self._publications.clear()
+        self._subscriptions.clear()
+
+    async def _add_publication(
+        self,
+        publication: Publication,
+        channel: str | ChannelUri,
+        stream_id: int,
+        *,
+        is_exclusive: bool,
+    ) -> None:
+        uri = parse_channel(channel)
+        uri.check_publication(check_stream_id(stream_id))
+        ready = await self.driver.conductor.add_publication(
+            self.client_id, uri, stream_id, is_exclusive=is_exclusive, listener=publication
+        )
+        publication._start(ready)  # noqa: SLF001 - the two halves of one construction
+        if self._is_closed:
+            publication.on_driver_closed(self._closed_because)
+        self._publications.add(publication)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def parse_channel(channel: str | ChannelUri) -> ChannelUri:
+    """Return a channel as a value, whichever way it was given.
+
+    Raises:
+        ChannelUriError: The text cannot be meant.
+    """
+    return channel if isinstance(channel, ChannelUri) else ChannelUri.parse(channel)
+
+
+def check_stream_id(stream_id: int) -> int:
+    """Return the stream id, if it is one.
+
+    Raises:
+        ConfigurationError: It does not fit signed 32 bits.
+    """
+    if not INT32_MIN <= stream_id <= INT32_MAX:
+        message = f"stream_id {stream_id} must be within {INT32_MIN}..{INT32_MAX}, signed 32 bits"
+        raise ConfigurationError(message)
+    return stream_id

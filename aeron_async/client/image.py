@@ -1,0 +1,164 @@
+"""Images: one source of a subscription, and how far it has been read.
+
+Invariant: the position moves after the application has taken a message, never before, so that flow
+control follows what was processed and not what was delivered.
+
+Source: Aeron `Image`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, final
+
+from aeron_async.client.message import FragmentHeader, Message
+from aeron_async.client.signal import Signal
+from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
+from aeron_async.logbuffer.reader import TermReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.client.subscription import Subscription
+    from aeron_async.driver.commands import ImageReady
+
+    FragmentHandler = Callable[[memoryview, FragmentHeader], object]
+
+__all__ = ["Image"]
+
+
+@final
+class Image:
+    """One publication as a subscription receives it.
+
+    Attributes:
+        session_id: Of the publication.
+        stream_id: Of the subscription.
+        join_position: Where this subscription came in, in bytes.
+        source_identity: Where the stream comes from, as `host:port`.
+        subscription: Who reads it.
+    """
+
+    def __init__(self, subscription: Subscription, ready: ImageReady) -> None:
+        self.subscription = subscription
+        self.image_id = ready.image_id
+        self.session_id = ready.session_id
+        self.stream_id = ready.stream_id
+        self.join_position = ready.join_position
+        self.source_identity = ready.source_identity
+        self.initial_term_id = ready.log.initial_term_id
+        self.term_length = ready.log.term_length
+        self.mtu_length = ready.log.mtu_length
+        self._metadata = ready.log.metadata
+        self._counter = ready.position
+        self._port = ready.port
+        self._wake_receiver = ready.wake_receiver
+        self._reader = TermReader(ready.log, ready.join_position)
+        self._header = FragmentHeader(self)
+        self._position = ready.join_position
+        self._is_closed = False
+        self._end_of_stream_position = END_OF_STREAM_UNKNOWN
+        self.progress = Signal()
+
+    @property
+    def position(self) -> int:
+        """Return up to where the application has taken the stream, in bytes."""
+        return self._position
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the image is over: ended, lost, or its subscription closed."""
+        return self._is_closed
+
+    @property
+    def end_of_stream_position(self) -> int | None:
+        """Return where the stream ends, in bytes, once the publisher has said so."""
+        end = self._end_of_stream_position
+        if not self._is_closed:
+            end = self._metadata.end_of_stream_position
+        return None if end == END_OF_STREAM_UNKNOWN else end
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Return whether the stream has ended, and everything of it has been taken."""
+        end = self.end_of_stream_position
+        return end is not None and self._position >= end
+
+    @property
+    def discarded_fragments(self) -> int:
+        """Return how many fragments belonged to no message that was received whole."""
+        return self._reader.discarded_fragments
+
+    def poll(self, handler: FragmentHandler, fragment_limit: int = 10) -> int:
+        """Call a handler with each fragment that is there, without waiting; return how many.
+
+        An exception of the handler reaches the caller; the position has then passed its fragment.
+
+        Args:
+            handler: Called with the payload, a view that is valid until it returns, and a header
+                that is the same object every time.
+            fragment_limit: Most fragments to deliver.
+
+        Raises:
+            BusyError: Another task iterates the subscription.
+        """
+        if self._is_closed:
+            return 0
+        self.subscription.check_idle()
+        header = self._header
+
+        def deliver(payload: memoryview, position: int, flags: int, reserved_value: int) -> None:
+            header.position = position
+            header.flags = flags
+            header.reserved_value = reserved_value
+            handler(payload, header)
+
+        try:
+            return self._reader.poll(deliver, fragment_limit=fragment_limit)
+        finally:
+            self.take(self._reader.position)
+
+    def read(self, limit: int) -> list[Message]:
+        """Return whole messages that are there; their positions are to be taken by the caller."""
+        found: list[tuple[bytes, int, int]] = []
+        if self._is_closed:
+            return []
+        reader = self._reader
+        if not reader.read_messages(found, limit=limit):
+            # Padding, or fragments of a message not yet whole, may be all there was: move past.
+            self.take(reader.position)
+            return []
+        return [Message(data, position, reserved, self) for data, position, reserved in found]
+
+    def take(self, position: int) -> None:
+        """Move the position: the application has taken everything before it."""
+        if position <= self._position or self._is_closed:
+            return
+        self._position = position
+        self._counter.set(position)
+        if position > self._port.consumption_trigger:
+            self._wake_receiver()
+
+    def take_read(self) -> None:
+        """Move the position to the end of what was read, padding included."""
+        self.take(self._reader.position)
+
+    def mark_closed(self) -> None:
+        """Touch the log no more: it is about to go."""
+        if not self._is_closed:
+            self._end_of_stream_position = self._metadata.end_of_stream_position
+            self._is_closed = True
+            self.progress.ring()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the next message of this source; the iteration ends with the stream."""
+        return await self.subscription.next_of(self)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return (
+            f"<Image of session {self.session_id}, stream {self.stream_id} from "
+            f"{self.source_identity} at position {self._position}, {state}>"
+        )

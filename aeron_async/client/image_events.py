@@ -1,0 +1,80 @@
+"""Images that come and go, as something to iterate over.
+
+Source: Aeron `AvailableImageHandler`, `UnavailableImageHandler`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
+
+from aeron_async.client.signal import Signal
+
+if TYPE_CHECKING:
+    from aeron_async.client.image import Image
+
+__all__ = ["ImageEvent", "ImageEventKind", "ImageEvents"]
+
+MAX_EVENTS: Final = 1024
+"""Events that one iterator keeps for a consumer that does not come for them."""
+
+
+@final
+class ImageEventKind(Enum):
+    """Whether an image has come or gone."""
+
+    AVAILABLE = auto()
+    UNAVAILABLE = auto()
+
+
+class ImageEvent(NamedTuple):
+    """An image that has come or gone."""
+
+    kind: ImageEventKind
+    image: Image
+
+
+@final
+class ImageEvents:
+    """An iterator over the images of one subscription; it ends when the subscription closes.
+
+    Args:
+        listeners: Where the subscription finds those to tell; this one adds and removes itself.
+
+    Attributes:
+        missed_count: Oldest events given up because more than 1024 waited.
+    """
+
+    def __init__(self, listeners: set[ImageEvents]) -> None:
+        self._listeners = listeners
+        self._queue: deque[ImageEvent] = deque()
+        self._signal = Signal()
+        self._is_closed = False
+        self.missed_count = 0
+        listeners.add(self)
+
+    def put(self, event: ImageEvent) -> None:
+        """Add an event."""
+        if len(self._queue) >= MAX_EVENTS:
+            self._queue.popleft()
+            self.missed_count += 1
+        self._queue.append(event)
+        self._signal.ring()
+
+    def close(self) -> None:
+        """End the iteration after the events that are there."""
+        self._is_closed = True
+        self._listeners.discard(self)
+        self._signal.ring()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ImageEvent:
+        """Return the next event, waiting for it."""
+        while not self._queue:
+            if self._is_closed:
+                raise StopAsyncIteration
+            await self._signal.wait()
+        return self._queue.popleft()

@@ -1,0 +1,201 @@
+"""Publications: what an application offers its messages to.
+
+An offer that finds room appends and returns without waiting. One that finds none waits for the
+window to open and costs nothing meanwhile. A cancelled offer has either been appended, or not at
+all: between finding room and appending there is no `await`.
+
+Source: Aeron `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+from aeron_async.client.buffer_claim import BufferClaim
+from aeron_async.client.offer_outcome import OfferOutcome
+from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
+from aeron_async.errors import MaxPositionExceededError
+from aeron_async.logbuffer.appender import AppendResult
+from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.shared_appender import SharedAppender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aeron_async.logbuffer.appender import Appender
+    from aeron_async.protocol.header import Buffer
+
+__all__ = ["ExclusivePublication", "Publication"]
+
+
+class Publication(PublicationBase):
+    """A publication that clients of one driver share when they ask for the same channel and stream.
+
+    Messages are bytes, any other buffer, or a list of buffers to be sent as one message.
+    """
+
+    _appender: Appender
+
+    def _make_appender(self) -> Appender:
+        return SharedAppender(self._ready.log)
+
+    async def offer(
+        self,
+        data: Buffer | list[Buffer],
+        *,
+        reserved_value: int = 0,
+        timeout: float | None = None,
+    ) -> int:
+        """Append one message, waiting for a subscriber and for room; return its position.
+
+        Args:
+            data: The message, up to `max_message_length` bytes.
+            reserved_value: 64 bits of the application's own beside the message.
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            OfferTimeoutError: The timeout passed; nothing was appended.
+            ClosedError: The publication was closed, before or meanwhile.
+            NotConnectedError: No subscriber is there, and the publication was told not to wait.
+            MessageTooLongError: The message is longer than the log allows.
+            MaxPositionExceededError: The stream is at its end.
+        """
+        self._turn_budget -= 1
+        if self._turn_budget <= 0:
+            self._turn_budget = OFFERS_PER_TURN
+            await asyncio.sleep(0)
+        position = self._offer(data, reserved_value)
+        if position < 0:
+            position = await self._wait_for_room(
+                lambda: self._offer(data, reserved_value), position, timeout
+            )
+        return position
+
+    async def offer_many(
+        self,
+        messages: Iterable[Buffer | list[Buffer]],
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Append messages one after the other; return the position after the last.
+
+        Cancelled or timed out, it has appended those before and none after.
+
+        Args:
+            messages: Taken one at a time, as there is room.
+            timeout: Seconds to wait at most for each.
+
+        Raises:
+            OfferTimeoutError: As `offer`; likewise the others.
+        """
+        position = self.position
+        for data in messages:
+            position = await self.offer(data, timeout=timeout)
+        return position
+
+    def try_offer(
+        self, data: Buffer | list[Buffer], *, reserved_value: int = 0
+    ) -> int | OfferOutcome:
+        """Append one message if that can be done now; return its position, or why not.
+
+        Raises:
+            ClosedError: The publication is closed.
+            MessageTooLongError: The message is longer than the log allows.
+            MaxPositionExceededError: The stream is at its end.
+        """
+        result = self._offer(data, reserved_value)
+        return result if result >= 0 else OfferOutcome(result)
+
+    def try_claim(self, length: int) -> BufferClaim | OfferOutcome:
+        """Claim room for one message of `length` bytes if there is some now, or say why not.
+
+        Args:
+            length: At most `max_payload_length`.
+
+        Raises:
+            ClosedError: The publication is closed.
+            MessageTooLongError: The length exceeds one frame.
+            MaxPositionExceededError: The stream is at its end.
+        """
+        result = self._claim(length)
+        return result if isinstance(result, BufferClaim) else OfferOutcome(result)
+
+    async def claim(
+        self,
+        length: int,
+        *,
+        timeout: float | None = None,
+    ) -> BufferClaim:
+        """Claim room for one message of `length` bytes, waiting for it as `offer` does.
+
+        Raises:
+            OfferTimeoutError: The timeout passed; nothing was claimed.
+            ClosedError: The publication was closed, before or meanwhile.
+            MessageTooLongError: The length exceeds one frame.
+        """
+        claimed: list[BufferClaim] = []
+
+        def attempt() -> int:
+            result = self._claim(length)
+            if isinstance(result, BufferClaim):
+                claimed.append(result)
+                return result.position
+            return result
+
+        position = attempt()
+        if position < 0:
+            await self._wait_for_room(attempt, position, timeout)
+        return claimed[0]
+
+    def _offer(self, data: Buffer | list[Buffer], reserved_value: int) -> int:
+        """Append if that can be done now; return the position, or a negative `AppendResult`."""
+        if self._is_closed:
+            self._raise_closed()
+        appender, limit = self._appender, self._limit.get()
+        while True:
+            if isinstance(data, list):
+                result = appender.offer_vector(data, limit=limit, reserved_value=reserved_value)
+            else:
+                result = appender.offer(data, limit=limit, reserved_value=reserved_value)
+            if result >= 0:
+                self._wake_sender()
+                return result
+            if result != AppendResult.ADMIN_ACTION:
+                return self._refused(result)
+            # The term is full and its padding must leave; the next one is there at once.
+            self._wake_sender()
+
+    def _claim(self, length: int) -> BufferClaim | int:
+        if self._is_closed:
+            self._raise_closed()
+        while True:
+            result = self._appender.try_claim(length, limit=self._limit.get())
+            if not isinstance(result, int):
+                return BufferClaim(self, result)
+            if result != AppendResult.ADMIN_ACTION:
+                return self._refused(result)
+            self._wake_sender()
+
+    def _refused(self, result: int) -> int:
+        if result == AppendResult.MAX_POSITION_EXCEEDED:
+            message = (
+                f"the stream is at position {self.position}, and with terms of "
+                f"{self.term_length} bytes it ends at {self._appender.max_position}: add another "
+                "publication, or raise term-length"
+            )
+            raise MaxPositionExceededError(message)
+        return result
+
+
+@final
+class ExclusivePublication(Publication):
+    """A publication of one's own: its own session, and a cheaper append.
+
+    Differs: Aeron's is a class beside `Publication`; here it is one, and can do more.
+    """
+
+    _appender: ExclusiveAppender
+
+    def _make_appender(self) -> ExclusiveAppender:
+        return ExclusiveAppender(self._ready.log)

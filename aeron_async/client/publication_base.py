@@ -1,0 +1,261 @@
+"""What a publication is, apart from being offered to: its identity, its state, and its waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
+
+from aeron_async.client.signal import Signal
+from aeron_async.errors import (
+    AeronTimeoutError,
+    ClosedError,
+    NotConnectedError,
+    OfferTimeoutError,
+)
+from aeron_async.logbuffer.appender import AppendResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.counters import Counter
+    from aeron_async.driver.commands import PublicationReady
+    from aeron_async.logbuffer.appender import Appender
+
+__all__ = ["OFFERS_PER_TURN", "OnDisconnected", "PublicationBase"]
+
+OFFERS_PER_TURN: Final = 256
+"""Offers after which the loop gets a turn, whether or not there was room for more."""
+
+OnDisconnected = Literal["wait", "raise"]
+"""What an offer does while no subscriber is connected."""
+
+
+class PublicationBase(ABC):
+    """One stream to publish on; made by `Aeron.add_publication`.
+
+    Attributes:
+        channel: As it was asked for.
+        stream_id: Within the channel.
+        session_id: Of this publication, within channel and stream.
+        initial_term_id: First term of the stream.
+        term_length: In bytes.
+        mtu_length: Longest datagram payload, in bytes.
+        max_payload_length: Longest message that fits one frame, in bytes.
+        max_message_length: Longest message at all, in bytes.
+        local_address: What the socket is bound to, as `host:port`.
+    """
+
+    def __init__(self, aeron: Aeron, *, on_disconnected: OnDisconnected) -> None:
+        self._aeron = aeron
+        self._on_disconnected = on_disconnected
+        self._is_closed = False
+        self._changed = Signal()
+        self._turn_budget = OFFERS_PER_TURN
+        self._closed_because: Exception | None = None
+        self.last_error: str | None = None
+
+    def _start(self, ready: PublicationReady) -> None:
+        """Take what the driver has made; called once, before anybody else has the object."""
+        self._ready = ready
+        self._appender = self._make_appender()
+        self._limit: Counter = ready.publisher_limit
+        self._metadata = ready.log.metadata
+        self._wake_sender = ready.wake_sender
+        self.channel = str(ready.uri)
+        self.stream_id = ready.stream_id
+        self.session_id = ready.session_id
+        self.initial_term_id = ready.log.initial_term_id
+        self.term_length = ready.log.term_length
+        self.mtu_length = ready.log.mtu_length
+        self.max_payload_length = self._appender.max_payload_length
+        self.max_message_length = self._appender.max_message_length
+        self.local_address = ready.local_address
+
+    @abstractmethod
+    def _make_appender(self) -> Appender: ...
+
+    @property
+    def position(self) -> int:
+        """Return where the next message would start, in bytes.
+
+        Raises:
+            ClosedError: The publication is closed.
+        """
+        self._check_open()
+        return self._appender.position
+
+    @property
+    def position_limit(self) -> int:
+        """Return the position below which an offer may begin, in bytes.
+
+        Raises:
+            ClosedError: The publication is closed.
+        """
+        self._check_open()
+        return self._limit.get()
+
+    @property
+    def available_window(self) -> int:
+        """Return how many bytes may be offered now; negative when the last message ran over."""
+        return self.position_limit - self.position
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether a subscriber is there."""
+        return not self._is_closed and self._metadata.is_connected == 1
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the publication is closed, by whomever."""
+        return self._is_closed
+
+    async def wait_connected(self, timeout: float | None = None) -> None:
+        """Wait until a subscriber is there and there is room for it.
+
+        Args:
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            AeronTimeoutError: The timeout passed.
+            ClosedError: The publication was closed, before or meanwhile.
+        """
+        await self._wait_until(
+            lambda: self.is_connected and self.available_window > 0,
+            timeout,
+            "no subscriber of {} connected within {} s: is one there, and does its channel match?",
+        )
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Wait until everything offered has been sent.
+
+        What is lost on the way is still resent while the publication is open or lingers.
+
+        Args:
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            AeronTimeoutError: The timeout passed.
+            ClosedError: The publication was closed, before or meanwhile.
+        """
+        await self._wait_until(
+            lambda: self._ready.sender_position.get() >= self.position,
+            timeout,
+            "publication on {} was not drained within {} s: do its subscribers keep up?",
+        )
+
+    def close(self) -> None:
+        """Close now; what was offered is still sent. Closing twice is closing once."""
+        if not self._is_closed:
+            self._mark_closed(None)
+            self._aeron.release_publication(self, self._ready.registration_id)
+
+    async def aclose(self) -> None:
+        """Close now; what was offered is still sent. Closing twice is closing once."""
+        self.close()
+        await asyncio.sleep(0)
+
+    def wake_sender(self) -> None:
+        """Let the driver look at what was appended; for claims."""
+        if not self._is_closed:
+            self._wake_sender()
+
+    # What the driver says.
+
+    def on_window_changed(self) -> None:
+        """Wake whoever waits for room."""
+        self._changed.ring()
+
+    def on_publication_error(self, code: int, message: str) -> None:
+        """Remember why a receiver rejected the stream."""
+        self.last_error = f"a receiver rejected the stream with code {code}: {message}"
+        self._changed.ring()
+
+    def on_driver_closed(self, error: Exception | None) -> None:
+        """Close without asking the driver: it is gone."""
+        self._mark_closed(error)
+
+    # How it waits.
+
+    async def _wait_for_room(
+        self, attempt: Callable[[], int], result: int, timeout: float | None
+    ) -> int:
+        """Try again whenever the window has changed, until it works or the timeout passes."""
+        started_ns = self._aeron.clock.now_ns()
+        try:
+            async with asyncio.timeout(timeout):
+                while result < 0:
+                    is_disconnected = result == AppendResult.NOT_CONNECTED
+                    if is_disconnected and self._on_disconnected == "raise":
+                        message = f"no subscriber of {self.channel} stream {self.stream_id}"
+                        raise NotConnectedError(message)
+                    await self._changed.wait()
+                    result = attempt()
+        except TimeoutError:
+            raise self._offer_timeout(self._aeron.clock.now_ns() - started_ns) from None
+        return result
+
+    async def _wait_until(
+        self, condition: Callable[[], bool], timeout: float | None, complaint: str
+    ) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                self._check_open()
+                while not condition():
+                    await self._changed.wait()
+                    self._check_open()
+        except TimeoutError:
+            message = complaint.format(f"{self.channel} stream {self.stream_id}", timeout)
+            raise AeronTimeoutError(message) from None
+
+    def _offer_timeout(self, waited_ns: int) -> OfferTimeoutError:
+        slowest = self._ready.slowest_receiver()
+        position, limit = self.position, self.position_limit
+        what = "back pressure" if self.is_connected else "no subscriber connected"
+        message = (
+            f"{what} on {self.channel} stream {self.stream_id}: position {position}, "
+            f"limit {limit}, waited {waited_ns / 1e9:.3f} s, slowest receiver "
+            f"{slowest or 'unknown'}; raise the timeout, let the subscriber keep up, or raise "
+            "rcv-wnd and term-length"
+        )
+        return OfferTimeoutError(
+            message,
+            position=position,
+            position_limit=limit,
+            waited_ns=waited_ns,
+            is_connected=self.is_connected,
+            slowest_receiver=slowest,
+        )
+
+    def _mark_closed(self, because: Exception | None) -> None:
+        self._is_closed = True
+        self._closed_because = because
+        self._changed.ring()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            self._raise_closed()
+
+    def _raise_closed(self) -> NoReturn:
+        message = f"the publication on {self.channel} stream {self.stream_id} is closed"
+        raise ClosedError(message) from self._closed_because
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return (
+            f"<{type(self).__name__} {self.channel} stream {self.stream_id} "
+            f"session {self.session_id}, {state}>"
+        )

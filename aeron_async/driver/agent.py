@@ -1,0 +1,141 @@
+"""One coroutine task that does what is due, learns the next deadline, and sleeps until then.
+
+Invariant: an agent never spins and never ticks. It sleeps on one future and at most one timer, and
+is woken by either.
+
+Source: Aeron `Agent`, `AgentRunner`; the idle strategy is the event loop's own sleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import structlog
+
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+
+if TYPE_CHECKING:
+    from aeron_async.clock import Clock
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["Agent"]
+
+SOON_NS: Final = 50_000
+"""Closer than this is the next turn of the loop: no timer is that fine."""
+TIMER_MIN_NS: Final = NS_PER_MS
+"""Both loops round timers to about a millisecond, and uvloop takes less for zero."""
+TURNS_AFTER_LAG: Final = 8
+"""Turns of the loop given to sockets after a stall, before any timeout is looked at."""
+
+log = structlog.get_logger(__name__)
+
+
+class Agent(ABC):
+    """The life of one agent.
+
+    Args:
+        clock: Reads the time.
+        system_counters: Counts cycles that took too long, and loops that were blocked.
+        max_cycle_time: Shows the longest cycle.
+        threshold_exceeded: Counts cycles longer than the threshold.
+        cycle_threshold_ns: How long a cycle may take unnoticed.
+        lag_threshold_ns: How late a timer may be unnoticed.
+
+    Attributes:
+        role_name: The agent's name, as its task carries it.
+    """
+
+    role_name: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        system_counters: SystemCounters,
+        max_cycle_time: SystemCounterId,
+        threshold_exceeded: SystemCounterId,
+        cycle_threshold_ns: int,
+        lag_threshold_ns: int,
+    ) -> None:
+        self._clock = clock
+        self._system_counters = system_counters
+        self._max_cycle_time = system_counters[max_cycle_time]
+        self._threshold_exceeded = system_counters[threshold_exceeded]
+        self._cycle_threshold_ns = cycle_threshold_ns
+        self._lag_threshold_ns = lag_threshold_ns
+        self._longest_cycle_ns = 0
+        self._is_awake = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    @abstractmethod
+    async def do_work(self, now_ns: int) -> int:
+        """Do what is due, and return the next deadline; 0 when there is more to do at once."""
+
+    def wake(self) -> None:
+        """Let the agent look at once what there is to do."""
+        self._is_awake = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def run(self) -> None:
+        """Work and sleep by turns, until cancelled."""
+        while True:
+            now_ns = self._clock.now_ns()
+            deadline_ns = await self.do_work(now_ns)
+            self._count_cycle(self._clock.now_ns() - now_ns)
+            await self._sleep_until(deadline_ns)
+
+    async def _sleep_until(self, deadline_ns: int) -> None:
+        delay_ns = deadline_ns - self._clock.now_ns()
+        if self._is_awake or delay_ns < SOON_NS:
+            self._is_awake = False
+            await asyncio.sleep(0)
+            return
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = None
+        if deadline_ns != NEVER_NS:
+            delay_ns = max(delay_ns, TIMER_MIN_NS)
+            timer = loop.call_later(delay_ns / NS_PER_SECOND, _set_result, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        if not self._is_awake:
+            await self._check_lag(self._clock.now_ns() - max(deadline_ns, 0))
+        self._is_awake = False
+
+    async def _check_lag(self, late_ns: int) -> None:
+        """Notice that the loop was blocked, and read the sockets before judging who is silent."""
+        if late_ns <= self._lag_threshold_ns:
+            return
+        self._system_counters[DriverCounterId.LOOP_LAG_COUNT].increment()
+        self._system_counters[DriverCounterId.LOOP_LAG_MAX_NS].propose_max(late_ns)
+        log.warning(
+            "event_loop_lagged",
+            agent=self.role_name,
+            late_ms=late_ns // NS_PER_MS,
+            threshold_ms=self._lag_threshold_ns // NS_PER_MS,
+            remedy="move blocking work off the loop, for example with anyio.to_thread.run_sync",
+        )
+        for _ in range(TURNS_AFTER_LAG):
+            await asyncio.sleep(0)
+
+    def _count_cycle(self, cycle_ns: int) -> None:
+        if cycle_ns > self._longest_cycle_ns:
+            self._longest_cycle_ns = cycle_ns
+            self._max_cycle_time.set(cycle_ns)
+        if cycle_ns > self._cycle_threshold_ns:
+            self._threshold_exceeded.increment()
+
+
+def _set_result(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,151 @@
+"""What clients ask of a driver, what they are given, and what they hear from it.
+
+A client holds these and nothing else of the driver, so that a driver in another process can stand
+in for the embedded one.
+
+Source: Aeron `aeron.command`: AddPublication, PublicationReady, ImageReady and their neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.counters import Counter
+    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = [
+    "ClientListener",
+    "ImagePort",
+    "ImageReady",
+    "PublicationListener",
+    "PublicationReady",
+    "SubscriptionListener",
+    "SubscriptionReady",
+]
+
+
+class PublicationListener(Protocol):
+    """Who hears of one publication of a client."""
+
+    def on_window_changed(self) -> None:
+        """The publisher limit was raised, or the connection came or went."""
+        ...
+
+    def on_publication_error(self, code: int, message: str) -> None:
+        """A receiver rejected the stream."""
+        ...
+
+
+class SubscriptionListener(Protocol):
+    """Who hears of one subscription of a client."""
+
+    def on_available_image(self, ready: ImageReady) -> None:
+        """A source has been joined; nothing of it has been read yet."""
+        ...
+
+    def on_image_progress(self, image_id: int) -> None:
+        """More of the image can be read, or its end is known."""
+        ...
+
+    def on_unavailable_image(self, image_id: int) -> None:
+        """The image is over; its log is about to go."""
+        ...
+
+
+class ClientListener(Protocol):
+    """Who hears of a client as a whole."""
+
+    def on_driver_closed(self, error: Exception | None) -> None:
+        """The driver is gone: closed by its owner, or failed with `error`."""
+        ...
+
+
+class ImagePort(Protocol):
+    """What the reader of an image tells the driver."""
+
+    @property
+    def consumption_trigger(self) -> int:
+        """Return the position, in bytes, beyond which progress is worth telling."""
+        ...
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class PublicationReady:
+    """A publication that was added.
+
+    Attributes:
+        registration_id: Of this request; removes it again.
+        original_registration_id: Of the publication, which other requests may share.
+        uri: The channel as asked for.
+        log: Where to append.
+        publisher_limit: Position below which an offer may begin, in bytes.
+        channel_status: Of the endpoint: 1 when active.
+        local_address: What the endpoint is bound to, as `host:port`.
+        sender_position: Up to where it has been sent, in bytes.
+        is_exclusive: Whether no other request shares it.
+        wake_sender: To be called when something was appended.
+        slowest_receiver: Says which receiver sets the pace, where it is known.
+    """
+
+    registration_id: int
+    original_registration_id: int
+    uri: ChannelUri
+    session_id: int
+    stream_id: int
+    log: LogBuffers
+    publisher_limit: Counter
+    sender_position: Counter
+    channel_status: Counter
+    local_address: str
+    is_exclusive: bool
+    wake_sender: Callable[[], None]
+    slowest_receiver: Callable[[], str | None]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SubscriptionReady:
+    """A subscription that was added.
+
+    Attributes:
+        registration_id: Removes it again.
+        uri: The channel as asked for.
+        channel_status: Of the endpoint: 1 when active.
+        local_address: What the endpoint is bound to, as `host:port`.
+    """
+
+    registration_id: int
+    uri: ChannelUri
+    stream_id: int
+    channel_status: Counter
+    local_address: str
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ImageReady:
+    """An image that a subscription has joined.
+
+    Attributes:
+        image_id: Names the image within its driver.
+        log: Where to read.
+        join_position: Where this subscription starts, in bytes.
+        position: To be moved after a message was taken, in bytes.
+        source_identity: Where the stream comes from, as `host:port`.
+        port: Says when progress is worth telling.
+        wake_receiver: To be called when it is.
+    """
+
+    image_id: int
+    session_id: int
+    stream_id: int
+    log: LogBuffers
+    join_position: int
+    position: Counter
+    source_identity: str
+    port: ImagePort
+    wake_receiver: Callable[[], None]

@@ -1,0 +1,251 @@
+"""The conductor: the one task that changes what a driver consists of.
+
+Requests of clients are carried out one after the other, so that nothing else moves while a socket
+is being opened. A request whose client no longer waits is undone at once.
+
+Source: Aeron `DriverConductor`, `ClientCommandAdapter`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.media.channel_resolver import resolve_publication, resolve_subscription
+from aeron_async.driver.publications import Publications
+from aeron_async.driver.receiver import Receiver
+from aeron_async.driver.sender import Sender
+from aeron_async.driver.subscriptions import Subscriptions
+from aeron_async.errors import AeronError, ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aeron_async.driver.commands import (
+        ClientListener,
+        PublicationListener,
+        PublicationReady,
+        SubscriptionListener,
+        SubscriptionReady,
+    )
+    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["Conductor"]
+
+T = TypeVar("T")
+
+
+@attrs.frozen(eq=False)
+class Command:
+    """One request: what to do, who waits for it, and how to undo it if nobody does."""
+
+    execute: Callable[[], Awaitable[Any]]
+    undo: Callable[[Any], None]
+    result: asyncio.Future[Any]
+
+
+class Conductor(Agent):
+    """The task that adds and removes, and the two agents it adds to.
+
+    Args:
+        resources: What the driver's parts share.
+
+    Attributes:
+        sender: Polls the publications.
+        receiver: Polls the images.
+    """
+
+    role_name = "conductor"
+
+    def __init__(self, resources: DriverResources) -> None:
+        context = resources.context
+        super().__init__(
+            clock=resources.clock,
+            system_counters=resources.system_counters,
+            max_cycle_time=SystemCounterId.CONDUCTOR_MAX_CYCLE_TIME,
+            threshold_exceeded=SystemCounterId.CONDUCTOR_CYCLE_TIME_THRESHOLD_EXCEEDED,
+            cycle_threshold_ns=context.conductor_cycle_threshold_ns,
+            lag_threshold_ns=context.loop_lag_threshold_ns,
+        )
+        self._resources = resources
+        self._commands: deque[Command] = deque()
+        self._clients: dict[int, ClientListener] = {}
+        self._is_closed = False
+        self._drained: asyncio.Future[None] | None = None
+        self.sender = Sender(
+            context, resources.clock, resources.system_counters, self._on_publication_done
+        )
+        self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
+        self._publications = Publications(resources, self.sender, self._check_drained)
+        self._subscriptions = Subscriptions(resources, self.receiver)
+
+    # What clients ask.
+
+    def add_client(self, listener: ClientListener) -> int:
+        """Take a client in, and return its id.
+
+        Raises:
+            ClosedError: The driver is closed.
+        """
+        self._check_open()
+        client_id = self._resources.next_id()
+        self._clients[client_id] = listener
+        return client_id
+
+    def remove_client(self, client_id: int) -> None:
+        """Let a client go, and everything it holds."""
+        if self._clients.pop(client_id, None) is not None:
+            self._publications.remove_client(client_id)
+            self._subscriptions.remove_client(client_id)
+
+    async def add_publication(
+        self,
+        client_id: int,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        is_exclusive: bool,
+        listener: PublicationListener,
+    ) -> PublicationReady:
+        """Add a publication, or share the one that is there.
+
+        Raises:
+            RegistrationError: It cannot be had.
+            ClosedError: The driver or the client is closed.
+        """
+        self._check_open()
+        channel = await resolve_publication(self._resources.network, uri)
+
+        async def execute() -> PublicationReady:
+            self._check_client(client_id)
+            return await self._publications.add(
+                channel,
+                stream_id=stream_id,
+                is_exclusive=is_exclusive,
+                client_id=client_id,
+                listener=listener,
+            )
+
+        return await self._submit(
+            execute, lambda ready: self._publications.remove(ready.registration_id)
+        )
+
+    async def add_subscription(
+        self, client_id: int, uri: ChannelUri, stream_id: int, *, listener: SubscriptionListener
+    ) -> SubscriptionReady:
+        """Add a subscription.
+
+        Raises:
+            RegistrationError: It cannot be had.
+            ClosedError: The driver or the client is closed.
+        """
+        self._check_open()
+        suffix = str(self._resources.next_id())
+        channel = await resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
+
+        async def execute() -> SubscriptionReady:
+            self._check_client(client_id)
+            return await self._subscriptions.add(
+                channel, stream_id=stream_id, client_id=client_id, listener=listener
+            )
+
+        return await self._submit(
+            execute, lambda ready: self._subscriptions.remove(ready.registration_id)
+        )
+
+    def remove_publication(self, registration_id: int) -> None:
+        """Let a publication go; what is left to send is still sent."""
+        self._publications.remove(registration_id)
+
+    def remove_subscription(self, registration_id: int) -> None:
+        """Let a subscription go."""
+        self._subscriptions.remove(registration_id)
+
+    # What the other agents say.
+
+    def on_image_drained(self, image: PublicationImage) -> None:
+        """Take an image out of sight."""
+        self._subscriptions.images.on_image_drained(image)
+
+    def on_image_done(self, image: PublicationImage) -> None:
+        """Free an image."""
+        self._subscriptions.images.on_image_done(image)
+
+    # How it lives and ends.
+
+    async def do_work(self, now_ns: int) -> int:
+        """Carry out what clients asked for."""
+        del now_ns
+        while self._commands:
+            await self._carry_out(self._commands.popleft())
+        return NEVER_NS
+
+    async def drain(self) -> None:
+        """Wait until every publication has sent what it was given and said that it ends."""
+        self._publications.hasten()
+        if len(self._publications):
+            self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+
+    def release_clients(self, error: Exception | None) -> None:
+        """Take no more requests, and let every client go."""
+        self._is_closed = True
+        clients = list(self._clients.items())
+        for client_id, listener in clients:
+            self.remove_client(client_id)
+            listener.on_driver_closed(error)
+        while self._commands:
+            command = self._commands.popleft()
+            if not command.result.done():
+                command.result.set_exception(ClosedError("the media driver was closed"))
+
+    def close(self) -> None:
+        """Free everything at once."""
+        self._publications.close()
+        self._subscriptions.close()
+
+    async def _submit(self, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]) -> T:
+        self._check_open()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._commands.append(Command(execute, undo, result))
+        self.wake()
+        return await result
+
+    async def _carry_out(self, command: Command) -> None:
+        if command.result.done():
+            return
+        try:
+            value = await command.execute()
+        except (AeronError, OSError) as error:
+            if not command.result.done():
+                command.result.set_exception(error)
+            return
+        if command.result.done():
+            command.undo(value)
+        else:
+            command.result.set_result(value)
+
+    def _on_publication_done(self, publication: Any) -> None:
+        self._publications.on_publication_done(publication)
+
+    def _check_drained(self) -> None:
+        if self._drained is not None and not len(self._publications) and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            message = "the media driver is closed"
+            raise ClosedError(message)
+
+    def _check_client(self, client_id: int) -> None:
+        if client_id not in self._clients:
+            message = "the client was closed while the request was under way"
+            raise ClosedError(message)

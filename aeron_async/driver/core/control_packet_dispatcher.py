@@ -1,0 +1,131 @@
+"""From a control datagram to the publication it speaks of.
+
+Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.errors import ProtocolError
+from aeron_async.protocol.datagram import (
+    INVALID,
+    check_error,
+    check_nak,
+    check_status_message,
+    frame_type,
+)
+from aeron_async.protocol.error import ErrorFrame
+from aeron_async.protocol.header import FrameType
+from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.status_message import StatusMessage
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["ControlPacketDispatcher"]
+
+TERM_MAX_LENGTH: Final = 1024 * 1024 * 1024
+
+Activity = Callable[["NetworkPublication"], None]
+
+
+class ControlPacketDispatcher:
+    """The publications of one send endpoint.
+
+    Args:
+        system_counters: The driver's counters.
+        on_activity: Told of a publication that something arrived for; it wants to be polled.
+    """
+
+    def __init__(self, system_counters: SystemCounters, on_activity: Activity) -> None:
+        self._counters = system_counters
+        self._on_activity = on_activity
+        self._publications: dict[tuple[int, int], NetworkPublication] = {}
+        self._handlers: dict[int, Callable[[memoryview, int], None]] = {
+            FrameType.SM: self._on_status_message,
+            FrameType.NAK: self._on_nak,
+            FrameType.ERR: self._on_error,
+            FrameType.RTTM: self._on_rttm,
+        }
+
+    def __len__(self) -> int:
+        return len(self._publications)
+
+    @property
+    def publications(self) -> tuple[NetworkPublication, ...]:
+        """Return the publications that are heard for."""
+        return tuple(self._publications.values())
+
+    def add(self, publication: NetworkPublication) -> None:
+        """Hear for this publication from now on."""
+        self._publications[publication.session_id, publication.stream_id] = publication
+
+    def remove(self, publication: NetworkPublication) -> None:
+        """Hear for this publication no more."""
+        key = publication.session_id, publication.stream_id
+        if self._publications.get(key) is publication:
+            del self._publications[key]
+
+    def is_session_in_use(self, session_id: int, stream_id: int) -> bool:
+        """Return whether a publication of that stream has the session."""
+        return (session_id, stream_id) in self._publications
+
+    def on_datagram(self, datagram: memoryview, now_ns: int) -> None:
+        """Take one datagram; whatever is wrong with it moves a counter and nothing else."""
+        kind = frame_type(datagram)
+        if kind == INVALID:
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        handler = self._handlers.get(kind)
+        if handler is None:
+            return
+        try:
+            handler(datagram, now_ns)
+        except ProtocolError:
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+
+    def _on_status_message(self, datagram: memoryview, now_ns: int) -> None:
+        sm = StatusMessage.decode(datagram)
+        self._counters[SystemCounterId.STATUS_MESSAGES_RECEIVED].increment()
+        publication = self._publications.get((sm.session_id, sm.stream_id))
+        term_length = TERM_MAX_LENGTH if publication is None else publication.log.term_length
+        if not check_status_message(sm, term_length):
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+        elif publication is not None:
+            publication.on_status_message(sm, now_ns)
+            self._on_activity(publication)
+
+    def _on_nak(self, datagram: memoryview, now_ns: int) -> None:
+        nak = Nak.decode(datagram)
+        publication = self._publications.get((nak.session_id, nak.stream_id))
+        if publication is None:
+            return
+        if not check_nak(nak, publication.log.term_length):
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        self._counters[SystemCounterId.NAK_MESSAGES_RECEIVED].increment()
+        publication.on_nak(nak, now_ns)
+        self._on_activity(publication)
+
+    def _on_error(self, datagram: memoryview, now_ns: int) -> None:
+        error = ErrorFrame.decode(datagram)
+        if not check_error(error):
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        self._counters[SystemCounterId.ERROR_FRAMES_RECEIVED].increment()
+        publication = self._publications.get((error.session_id, error.stream_id))
+        if publication is not None:
+            publication.on_error(error, now_ns)
+            self._on_activity(publication)
+
+    def _on_rttm(self, datagram: memoryview, now_ns: int) -> None:
+        del now_ns
+        rttm = RttMeasurement.decode(datagram)
+        publication = self._publications.get((rttm.session_id, rttm.stream_id))
+        if publication is not None:
+            publication.on_rttm(rttm)

@@ -1,0 +1,240 @@
+"""From a datagram to the image it belongs to, or to the question who sent it.
+
+Data of an unknown session that somebody wants is answered with a status message that asks for a
+SETUP; the SETUP makes the image. Whatever nobody wants is dropped at the cost of one look-up.
+
+Source: Aeron `DataPacketDispatcher`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.stream_interest import SessionState, StreamInterest
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.errors import ProtocolError
+from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
+from aeron_async.protocol.header import DataFlags, FrameType, RttFlags, StatusMessageFlags
+from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.status_message import StatusMessage
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.outbox import Address, ControlOutbox
+    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["DataPacketDispatcher", "DispatchListener"]
+
+DATA_FIELDS: Final = Struct("<5xBxxiiii")
+"""Flags, term offset, session id, stream id and term id of a data header."""
+
+ELICIT_WINDOW_NS: Final = 1_000_000_000
+
+
+class DispatchListener(Protocol):
+    """Who hears what a dispatcher has found."""
+
+    def on_image_activity(self, image: PublicationImage) -> None:
+        """Something was placed in the image; it wants to be polled."""
+        ...
+
+    def on_create_image(self, setup: Setup, source: Address) -> None:
+        """A wanted stream begins; an image is to be made and added."""
+        ...
+
+
+class DataPacketDispatcher:
+    """The streams of one receive endpoint.
+
+    Args:
+        context: The driver's settings.
+        system_counters: The driver's counters.
+        receiver_id: Names our end to senders.
+        group_tag: Carried by every status message, or None.
+        outbox: Takes the datagrams.
+        listener: Hears what was found.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: DriverContext,
+        system_counters: SystemCounters,
+        receiver_id: int,
+        group_tag: int | None,
+        outbox: ControlOutbox,
+        listener: DispatchListener,
+    ) -> None:
+        self._context = context
+        self._counters = system_counters
+        self._receiver_id = receiver_id
+        self._group_tag = group_tag
+        self._outbox = outbox
+        self._listener = listener
+        self._streams: dict[int, StreamInterest] = {}
+        self._elicit_window_start_ns = -ELICIT_WINDOW_NS
+        self._elicit_count = 0
+
+    # Who wants what.
+
+    def add_subscription(self, stream_id: int, session_id: int | None) -> None:
+        """Want one session of a stream, or all of them."""
+        interest = self._streams.setdefault(stream_id, StreamInterest())
+        if session_id is None:
+            interest.is_all_sessions = True
+        else:
+            interest.session_ids.add(session_id)
+        interest.forget(SessionState.NO_INTEREST, session_id)
+
+    def remove_subscription(self, stream_id: int, session_id: int | None) -> None:
+        """Stop wanting what was added; images that are there stay until they are removed."""
+        interest = self._streams[stream_id]
+        if session_id is None:
+            interest.is_all_sessions = False
+        else:
+            interest.session_ids.discard(session_id)
+        if not interest.is_wanted and not interest.images:
+            del self._streams[stream_id]
+
+    def add_image(self, image: PublicationImage) -> None:
+        """Place data of this image's session in it from now on."""
+        interest = self._streams[image.stream_id]
+        interest.forget(SessionState.PENDING_SETUP, image.session_id)
+        interest.images[image.session_id] = image
+
+    def remove_image(self, image: PublicationImage) -> None:
+        """Stop placing data in this image, and let its session cool down unless it has ended."""
+        interest = self._streams.get(image.stream_id)
+        if interest is None or interest.images.get(image.session_id) is not image:
+            return
+        del interest.images[image.session_id]
+        if not interest.is_wanted:
+            if not interest.images:
+                del self._streams[image.stream_id]
+        elif not image.is_end_of_stream:
+            interest.set_state(image.session_id, SessionState.COOL_DOWN, expiry_ns=NEVER_NS)
+
+    def remove_cool_down(self, image: PublicationImage) -> None:
+        """Let the session of an image that has gone come back."""
+        interest = self._streams.get(image.stream_id)
+        if interest is not None:
+            interest.forget(SessionState.COOL_DOWN, image.session_id)
+
+    # What arrives.
+
+    def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Take one datagram; whatever is wrong with it moves a counter and nothing else."""
+        kind = frame_type(datagram)
+        if kind in {FrameType.DATA, FrameType.PAD}:
+            self._on_data(datagram, source, now_ns)
+        elif kind == FrameType.SETUP:
+            self._on_setup(datagram, source, now_ns)
+        elif kind == FrameType.RTTM:
+            self._on_rttm(datagram, source, now_ns)
+        elif kind == INVALID:
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+
+    def _on_data(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        flags, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(datagram)
+        interest = self._streams.get(stream_id)
+        if interest is None:
+            return
+        image = interest.images.get(session_id)
+        if image is not None:
+            image.on_data(
+                datagram, term_id=term_id, term_offset=term_offset, source=source, now_ns=now_ns
+            )
+            self._listener.on_image_activity(image)
+        elif not flags & DataFlags.END_OF_STREAM and interest.state_of(session_id, now_ns) is None:
+            if interest.wants(session_id):
+                self._elicit_setup(interest, stream_id, session_id, source, now_ns)
+            else:
+                interest.set_state(session_id, SessionState.NO_INTEREST, expiry_ns=NEVER_NS)
+
+    def _elicit_setup(
+        self,
+        interest: StreamInterest,
+        stream_id: int,
+        session_id: int,
+        source: Address,
+        now_ns: int,
+    ) -> None:
+        """Ask an unknown sender who it is: once a second each, and not more than so many in all."""
+        if now_ns >= self._elicit_window_start_ns + ELICIT_WINDOW_NS:
+            self._elicit_window_start_ns = now_ns
+            self._elicit_count = 0
+        if self._elicit_count >= self._context.max_elicited_setups_per_second:
+            self._counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED].increment()
+            return
+        self._elicit_count += 1
+        interest.set_state(
+            session_id, SessionState.PENDING_SETUP, expiry_ns=now_ns + PENDING_SETUP_TIMEOUT_NS
+        )
+        sm = StatusMessage(
+            flags=StatusMessageFlags.SEND_SETUP,
+            session_id=session_id,
+            stream_id=stream_id,
+            consumption_term_id=0,
+            consumption_term_offset=0,
+            receiver_window=0,
+            receiver_id=self._receiver_id,
+            group_tag=self._group_tag,
+        )
+        self._send(sm.encode(), source)
+
+    def _on_setup(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        try:
+            setup = Setup.decode(datagram)
+        except ProtocolError:
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        if not check_setup(setup):
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        interest = self._streams.get(setup.stream_id)
+        if interest is None:
+            return
+        image = interest.images.get(setup.session_id)
+        if image is not None:
+            image.on_setup(source, now_ns)
+            return
+        state = interest.state_of(setup.session_id, now_ns)
+        if state is SessionState.COOL_DOWN or state is SessionState.NO_INTEREST:
+            return
+        if interest.wants(setup.session_id):
+            self._listener.on_create_image(setup, source)
+        else:
+            interest.set_state(setup.session_id, SessionState.NO_INTEREST, expiry_ns=NEVER_NS)
+
+    def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        try:
+            rttm = RttMeasurement.decode(datagram)
+        except ProtocolError:
+            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        interest = self._streams.get(rttm.stream_id)
+        image = None if interest is None else interest.images.get(rttm.session_id)
+        if image is None or rttm.receiver_id not in {0, self._receiver_id}:
+            return
+        if rttm.is_reply_requested:
+            reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0)
+            self._send(reply.encode(), source)
+        else:
+            rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
+            image.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
+
+    def _send(self, frame: bytes, address: Address) -> None:
+        if not self._outbox.send_to(frame, address):
+            self._counters[SystemCounterId.SHORT_SENDS].increment()
+
+    def image_count(self, stream_id: int) -> int:
+        """Return how many images of a stream there are."""
+        interest = self._streams.get(stream_id)
+        return 0 if interest is None else len(interest.images)

@@ -1,0 +1,81 @@
+"""The counters of one image, and the position of one of its readers.
+
+Source: Aeron counter types 3, 4, 5 and 20.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.driver.core.stream_counters import (
+    DRIVER_OWNER_ID,
+    StreamCounterType,
+    allocate_stream_counter,
+)
+
+if TYPE_CHECKING:
+    from aeron_async.counters import Counter, CountersManager
+
+__all__ = ["ImageCounters", "SubscriberPosition"]
+
+
+@attrs.frozen(kw_only=True)
+class ImageCounters:
+    """What an image shows of itself; positions in bytes."""
+
+    receiver_hwm: Counter
+    receiver_position: Counter
+    naks_sent: Counter
+
+    @classmethod
+    def allocate(
+        cls,
+        manager: CountersManager,
+        *,
+        registration_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+    ) -> ImageCounters:
+        """Allocate every counter of an image.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+
+        def allocate(counter_type: StreamCounterType) -> Counter:
+            return allocate_stream_counter(
+                manager,
+                counter_type,
+                registration_id=registration_id,
+                session_id=session_id,
+                stream_id=stream_id,
+                channel=channel,
+                owner_id=DRIVER_OWNER_ID,
+            )
+
+        return cls(
+            receiver_hwm=allocate(StreamCounterType.RECEIVER_HWM),
+            receiver_position=allocate(StreamCounterType.RECEIVER_POSITION),
+            naks_sent=allocate(StreamCounterType.RECEIVER_NAKS_SENT),
+        )
+
+    def close(self) -> None:
+        """Free every counter."""
+        for counter in (self.receiver_hwm, self.receiver_position, self.naks_sent):
+            counter.close()
+
+
+@attrs.frozen(kw_only=True)
+class SubscriberPosition:
+    """How far one subscription has consumed one image.
+
+    Attributes:
+        subscription_id: Registration id of the subscription.
+        position: Moved by the client after it has taken a message, in bytes.
+    """
+
+    subscription_id: int
+    position: Counter

@@ -1,0 +1,181 @@
+"""What an image says to its sources: status messages, NAKs and round-trip measurements.
+
+A status message leaves when consumption has moved by a quarter of the window, when the window has
+changed, and at the latest after the status message timeout. The periodic one repeats what was
+scheduled last, not what has been consumed since.
+
+Source: Aeron `PublicationImage.sendPendingStatusMessage`, `sendPendingLoss`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.position import term_id_at
+from aeron_async.protocol.header import RttFlags, StatusMessageFlags
+from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.status_message import StatusMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aeron_async.driver.core.image_connection import ImageConnection
+    from aeron_async.driver.core.image_counters import ImageCounters
+    from aeron_async.driver.core.outbox import ControlOutbox
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["ImageFeedback"]
+
+
+class ImageFeedback:
+    """The voice of one image.
+
+    Args:
+        log: Says which stream it is, and turns positions into terms.
+        position: Where the image joined, in bytes.
+        window_length: The first window, in bytes.
+        timeout_ns: The longest time between two status messages.
+        receiver_id: Names our end to the sender.
+        group_tag: Carried by every status message, or None.
+        connections: Whom to speak to; those not heard for a while are left out.
+        outbox: Takes the datagrams.
+        counters: The image's counters.
+        system_counters: The driver's.
+        now_ns: The time now; the first status message is due at once.
+
+    Attributes:
+        last_sm_position: Consumption as last sent, in bytes.
+        next_sm_position: Consumption as last scheduled, in bytes.
+        overrun_threshold: Nothing may be placed beyond this position.
+        is_enabled: Whether status messages are sent at all.
+    """
+
+    def __init__(
+        self,
+        log: LogBuffers,
+        *,
+        position: int,
+        window_length: int,
+        timeout_ns: int,
+        receiver_id: int,
+        group_tag: int | None,
+        connections: Mapping[int, ImageConnection],
+        outbox: ControlOutbox,
+        counters: ImageCounters,
+        system_counters: SystemCounters,
+        now_ns: int,
+    ) -> None:
+        self._log = log
+        self._timeout_ns = timeout_ns
+        self._receiver_id = receiver_id
+        self._group_tag = group_tag
+        self._connections = connections
+        self._outbox = outbox
+        self._counters = counters
+        self._system_counters = system_counters
+        self._window_length = window_length
+        self._flags = StatusMessageFlags(0)
+        self._is_pending = True
+        self._deadline_ns = now_ns
+        self.is_enabled = True
+        self.next_sm_position = position
+        self.last_sm_position = position
+        self.overrun_threshold = position + log.term_length // 2
+
+    @property
+    def consumption_trigger(self) -> int:
+        """Return the position beyond which a reader's progress makes a status message due."""
+        return self.next_sm_position + self._window_length // 4
+
+    def schedule(self, position: int, window_length: int, *, is_forced: bool) -> bool:
+        """Take the latest consumption and window; return whether they are worth a message."""
+        is_due = (
+            is_forced
+            or position > self.next_sm_position + window_length // 4
+            or window_length != self._window_length
+        )
+        if is_due:
+            self.next_sm_position = position
+            self._window_length = window_length
+            self._is_pending = True
+        return is_due
+
+    def say_goodbye(self) -> None:
+        """From now on let every status message say that we leave; the first leaves at once.
+
+        Differs: C lets the first goodbye wait for the periodic deadline; like Java we do not.
+        """
+        self._flags = StatusMessageFlags.END_OF_STREAM
+        self._is_pending = True
+
+    def poll(self, now_ns: int) -> int:
+        """Send the status message that is due, if one is, and return the next deadline."""
+        if not self.is_enabled:
+            return NEVER_NS
+        if self._is_pending or now_ns >= self._deadline_ns:
+            self._send_status_message(now_ns)
+        return self._deadline_ns
+
+    def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
+        """Ask every live source for a gap."""
+        nak = Nak(
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            term_id=term_id,
+            term_offset=term_offset,
+            length=length,
+        ).encode()
+        for _ in range(self._send_to_live(nak, now_ns)):
+            self._counters.naks_sent.increment()
+            self._system_counters[SystemCounterId.NAK_MESSAGES_SENT].increment()
+
+    def send_rttm(self, now_ns: int) -> None:
+        """Ask every live source to echo the time."""
+        rttm = RttMeasurement(
+            flags=RttFlags.REPLY,
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            echo_timestamp_ns=now_ns,
+            reception_delta_ns=0,
+            receiver_id=self._receiver_id,
+        ).encode()
+        self._send_to_live(rttm, now_ns)
+
+    def _send_status_message(self, now_ns: int) -> None:
+        log, position = self._log, self.next_sm_position
+        sm = StatusMessage(
+            flags=self._flags,
+            session_id=log.session_id,
+            stream_id=log.stream_id,
+            consumption_term_id=term_id_at(
+                position, initial_term_id=log.initial_term_id, bits=log.position_bits
+            ),
+            consumption_term_offset=position & (log.term_length - 1),
+            receiver_window=self._window_length,
+            receiver_id=self._receiver_id,
+            group_tag=self._group_tag,
+        ).encode()
+        sent_count = self._send_to_live(sm, now_ns)
+        self._system_counters[SystemCounterId.STATUS_MESSAGES_SENT].increment(sent_count)
+        self.last_sm_position = position
+        self.overrun_threshold = position + log.term_length // 2
+        self._is_pending = False
+        self._deadline_ns = now_ns + self._timeout_ns
+        log.metadata.active_transport_count = sum(
+            connection.is_alive(now_ns) for connection in self._connections.values()
+        )
+
+    def _send_to_live(self, frame: bytes, now_ns: int) -> int:
+        """Send to every source heard recently, and return to how many it could leave."""
+        sent_count = 0
+        for connection in self._connections.values():
+            if connection.is_alive(now_ns):
+                if self._outbox.send_to(frame, connection.control_address):
+                    sent_count += 1
+                else:
+                    self._system_counters[SystemCounterId.SHORT_SENDS].increment()
+        return sent_count

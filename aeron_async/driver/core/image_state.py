@@ -1,0 +1,62 @@
+"""The life of a publication image as a table.
+
+An image is ACTIVE while its source is heard and somebody reads it. Then it is DRAINING: it tells
+the source goodbye and waits for its readers to take what has arrived. It LINGERs, out of the
+receiver's sight, while clients may still look at its log, until it is DONE.
+
+Source: Aeron `PublicationImage.State`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["TRANSITIONS", "ImageEvent", "ImageState", "next_state"]
+
+
+@final
+class ImageState(Enum):
+    """Where an image is in its life."""
+
+    ACTIVE = auto()
+    DRAINING = auto()
+    LINGER = auto()
+    DONE = auto()
+
+
+@final
+class ImageEvent(Enum):
+    """What can happen to an image."""
+
+    STREAM_ENDED = auto()
+    """The source said so, and everything up to its end has arrived."""
+    SOURCE_SILENT = auto()
+    """Nothing was heard for the image liveness timeout."""
+    ABANDONED = auto()
+    """The last subscription let go of it."""
+    DRAINED = auto()
+    """The readers have taken all that arrived, and the goodbye phase is over."""
+    LINGERED = auto()
+    """No subscription holds it, or the image liveness timeout has passed again."""
+
+
+TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
+    (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
+    (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
+}
+
+
+def next_state(state: ImageState, event: ImageEvent) -> ImageState:
+    """Return the state after `event`.
+
+    Raises:
+        KeyError: The table has no such transition; a mistake of ours, never of a peer.
+    """
+    return TRANSITIONS[state, event]

@@ -1,0 +1,365 @@
+"""A stream as its sender sees it: setup, data, heartbeats, and the limit that offers may reach.
+
+Invariant: data leaves only up to the sender limit that flow control allows, except that a padding
+frame, of which only the header travels, may carry the sender position past it. What has been sent
+stays in the log for half a term and a message, so that it can be sent again.
+
+The publication decides; its outbox carries bytes and its listener hears what changed.
+
+Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+import structlog
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.publication_params import StartPosition
+from aeron_async.driver.core.publication_state import (
+    PublicationEvent,
+    PublicationState,
+    next_state,
+)
+from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, PublisherWindow
+from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
+from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.driver.core.stream_sender import StreamSender
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.position import compute_position, term_id_at
+from aeron_async.logbuffer.producer import producer_position
+from aeron_async.protocol.header import RttFlags
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.flow_control.base import FlowControl
+    from aeron_async.driver.core.outbox import DataOutbox
+    from aeron_async.driver.core.publication_counters import PublicationCounters
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.protocol.error import ErrorFrame
+    from aeron_async.protocol.nak import Nak
+    from aeron_async.protocol.rtt import RttMeasurement
+    from aeron_async.protocol.status_message import StatusMessage
+
+__all__ = ["NetworkPublication", "PublicationListener"]
+
+log = structlog.get_logger(__name__)
+
+
+class PublicationListener(Protocol):
+    """Who hears what a publication has decided."""
+
+    def on_window_changed(self, publication: NetworkPublication) -> None:
+        """The publisher limit rose, data was sent, or the connection came or went."""
+        ...
+
+    def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
+        """A live receiver rejected the stream."""
+        ...
+
+
+class NetworkPublication:
+    """One stream on its way out.
+
+    Args:
+        registration_id: Names the publication within its driver.
+        channel: The channel as its first client wrote it.
+        log: The terms it is written to.
+        params: What the channel and the context say of it.
+        context: The driver's settings.
+        flow_control: Turns status messages into the sender limit.
+        counters: Its own counters.
+        system_counters: The driver's.
+        outbox: Takes the datagrams.
+        listener: Hears of changes.
+        now_ns: The time now.
+
+    Attributes:
+        start: Where the stream began.
+        is_connected: Whether the required receivers are there.
+    """
+
+    def __init__(
+        self,
+        *,
+        registration_id: int,
+        channel: str,
+        log: LogBuffers,
+        params: PublicationParams,
+        context: DriverContext,
+        flow_control: FlowControl,
+        counters: PublicationCounters,
+        system_counters: SystemCounters,
+        outbox: DataOutbox,
+        listener: PublicationListener,
+        now_ns: int,
+    ) -> None:
+        self.registration_id = registration_id
+        self.channel = channel
+        self.log = log
+        self.params = params
+        self.session_id = log.session_id
+        self.stream_id = log.stream_id
+        self.flow_control = flow_control
+        self.counters = counters
+        self.state = PublicationState.ACTIVE
+        self.is_connected = False
+        self.is_end_of_stream = False
+        self._system_counters = system_counters
+        self._listener = listener
+        self._receivers = ReceiverLiveness(context.publication_connection_timeout_ns)
+        self._sender = StreamSender(
+            log,
+            params=params,
+            counters=counters,
+            system_counters=system_counters,
+            outbox=outbox,
+            burst_limit=context.network_publication_max_messages_per_send,
+            now_ns=now_ns,
+        )
+        self._retransmit_handler = RetransmitHandler(
+            self._sender.resend,
+            delay_ns=context.retransmit_unicast_delay_ns,
+            linger_ns=context.retransmit_unicast_linger_ns,
+            max_resend=params.max_resend,
+            has_group_semantics=params.has_group_semantics,
+            overflow=system_counters[SystemCounterId.RETRANSMIT_OVERFLOW],
+        )
+        self._set_up_window(context.publication_unblock_timeout_ns, now_ns)
+        self._told_position = self._sender.position
+        self._has_initial_connection = False
+        self._is_setup_elicited = False
+        self._has_unicast_eos = False
+        self._is_hastened = False
+        self._linger_deadline_ns = NEVER_NS
+
+    def _set_up_window(self, unblock_timeout_ns: int, now_ns: int) -> None:
+        log, start = self.log, self._sender.position
+        self.start = StartPosition(
+            initial_term_id=log.initial_term_id,
+            term_id=term_id_at(start, initial_term_id=log.initial_term_id, bits=log.position_bits),
+            term_offset=start & (log.term_length - 1),
+        )
+        self._window = PublisherWindow(
+            log,
+            self.counters.publisher_limit,
+            window_length=self.params.publication_window_length,
+            position=start,
+        )
+        self._blocked_check = BlockedPublisherCheck(
+            log,
+            self._system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],
+            timeout_ns=unblock_timeout_ns,
+            position=start,
+            now_ns=now_ns,
+        )
+
+    @property
+    def producer_position(self) -> int:
+        """Return the position up to which the publishers have claimed the log, in bytes."""
+        return producer_position(self.log)
+
+    @property
+    def sender_position(self) -> int:
+        """Return the position up to which data has been sent, in bytes."""
+        return self._sender.position
+
+    @property
+    def sender_limit(self) -> int:
+        """Return the position up to which data may be sent, in bytes."""
+        return self._sender.limit
+
+    @property
+    def publisher_limit(self) -> int:
+        """Return the position below which an offer may begin, in bytes."""
+        return self._window.limit
+
+    @property
+    def has_receivers(self) -> bool:
+        """Return whether any receiver is alive."""
+        return len(self._receivers) > 0
+
+    # What arrives on the control path.
+
+    def on_status_message(self, sm: StatusMessage, now_ns: int) -> None:
+        """Take a status message for this stream; the caller has checked its fields."""
+        if sm.is_setup_elicit:
+            if not self.is_end_of_stream:
+                self._is_setup_elicited = True
+                self.flow_control.on_trigger_send_setup(sm, now_ns=now_ns)
+            return
+        position = self._position_of(sm.consumption_term_id, sm.consumption_term_offset)
+        if abs(position - self.sender_position) > self.log.term_length // 2:
+            self._system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED].increment()
+            return
+        if sm.is_end_of_stream:
+            self._receivers.on_remote_close(sm.receiver_id)
+            if self.params.is_unicast:
+                self._has_unicast_eos = True
+        elif not self._receivers.on_status_message(sm.receiver_id, now_ns):
+            self._system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED].increment()
+            return
+        self._has_initial_connection = True
+        self._sender.set_limit(
+            self.flow_control.on_status_message(
+                sm, position=position, sender_limit=self.sender_limit, now_ns=now_ns
+            )
+        )
+        self._update_window()
+
+    def on_nak(self, nak: Nak, now_ns: int) -> None:
+        """Take a NAK for this stream; the caller has checked its fields."""
+        self.counters.naks_received.increment()
+        granted = self.flow_control.max_retransmission_length(
+            term_offset=nak.term_offset, length=nak.length, term_length=self.log.term_length
+        )
+        self._retransmit_handler.on_nak(
+            term_id=nak.term_id, term_offset=nak.term_offset, length=granted, now_ns=now_ns
+        )
+
+    def on_error(self, error: ErrorFrame, now_ns: int) -> None:
+        """Take a rejection of this stream by one of its receivers."""
+        self.flow_control.on_error(
+            receiver_id=error.receiver_id, group_tag=error.group_tag, now_ns=now_ns
+        )
+        if self._receivers.on_remote_close(error.receiver_id):
+            self._listener.on_publication_error(self, error)
+            self._update_window()
+
+    def on_rttm(self, rttm: RttMeasurement) -> None:
+        """Answer a round-trip measurement; replies to ours never come this way."""
+        if not rttm.is_reply_requested:
+            return
+        reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0)
+        self._sender.send(reply.encode())
+
+    # What leaves.
+
+    def poll(self, now_ns: int) -> int:
+        """Send all that is due, and return the next deadline."""
+        if self.state is PublicationState.DONE:
+            return NEVER_NS
+        sender = self._sender
+        deadline_ns = NEVER_NS
+        if not self._has_initial_connection or self._is_setup_elicited:
+            deadline_ns = self._check_setup(now_ns)
+        before = sender.position
+        deadline_ns = min(deadline_ns, sender.send_data(now_ns))
+        if sender.position == before:
+            if self._has_initial_connection and now_ns >= sender.heartbeat_deadline_ns:
+                sender.send_heartbeat(now_ns, is_end_of_stream=self.is_end_of_stream)
+            sender.set_limit(
+                self.flow_control.on_idle(
+                    sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
+                )
+            )
+            self._receivers.expire(now_ns)
+        if self._has_initial_connection:
+            deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
+        self._update_window()
+        deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns))
+        return min(deadline_ns, self._advance(now_ns))
+
+    def release(self, now_ns: int) -> None:
+        """Let the last client go: no more offers, send what is left, then linger."""
+        producer_position = self.producer_position
+        self._window.close(producer_position)
+        self.log.metadata.end_of_stream_position = producer_position
+        self._set_state(PublicationEvent.RELEASED)
+        self._advance(now_ns)
+
+    def hasten(self) -> None:
+        """Do not linger once nobody is left to linger for."""
+        self._is_hastened = True
+
+    def _advance(self, now_ns: int) -> int:
+        """Move through the states as far as the time and the receivers allow."""
+        producer_position = self.producer_position
+        self.counters.publisher_position.set(producer_position)
+        if self.state is PublicationState.ACTIVE:
+            if self.params.is_exclusive:
+                return NEVER_NS
+            return self._blocked_check.poll(
+                sender_position=self.sender_position,
+                producer_position=producer_position,
+                now_ns=now_ns,
+            )
+        if self.state is PublicationState.DRAINING and self._is_drained(producer_position):
+            self._set_state(PublicationEvent.DRAINED)
+            self._linger_deadline_ns = now_ns + self.params.linger_timeout_ns
+        if self.state is PublicationState.LINGER:
+            is_alone = self._is_hastened and not self.has_receivers
+            if not (self._has_unicast_eos or is_alone) and now_ns < self._linger_deadline_ns:
+                return self._linger_deadline_ns
+            self._set_state(PublicationEvent.LINGERED)
+        return NEVER_NS
+
+    def _is_drained(self, producer_position: int) -> bool:
+        if self.sender_position >= producer_position:
+            self.is_end_of_stream = True
+            return True
+        # A claim that nobody will ever commit must not hold what was committed after it.
+        if self._blocked_check.unblock(self.sender_position):
+            return False
+        return not self.has_receivers
+
+    def _check_setup(self, now_ns: int) -> int:
+        if now_ns >= self._sender.setup_deadline_ns:
+            if self._is_setup_elicited:
+                self.flow_control.on_setup(sender_limit=self._sender.limit, now_ns=now_ns)
+            self._sender.send_setup(now_ns)
+            # Without a receiver the one who asked may not have heard: go on every interval.
+            if self.has_receivers:
+                self._is_setup_elicited = False
+        return self._sender.setup_deadline_ns
+
+    def _update_window(self) -> None:
+        """Follow the connection and the sender with the publisher limit, and tell who waits."""
+        if self.state is not PublicationState.ACTIVE:
+            return
+        is_connected = self.has_receivers and self.flow_control.has_required_receivers()
+        is_changed = is_connected != self.is_connected
+        if is_changed:
+            self.is_connected = is_connected
+            self.log.metadata.is_connected = is_connected
+            log.info(
+                "publication_connection_changed",
+                is_connected=is_connected,
+                channel=self.channel,
+                session_id=self.session_id,
+                stream_id=self.stream_id,
+                position=self.sender_position,
+            )
+        if self.sender_position != self._told_position:
+            self._told_position = self.sender_position
+            is_changed = True
+        if is_connected:
+            is_changed = self._window.advance(self.sender_position) or is_changed
+        else:
+            self._window.retract(self.sender_position)
+        if is_changed:
+            self._listener.on_window_changed(self)
+
+    def _set_state(self, event: PublicationEvent) -> None:
+        before, self.state = self.state, next_state(self.state, event)
+        log.info(
+            "publication_state_changed",
+            before=before.name,
+            after=self.state.name,
+            channel=self.channel,
+            session_id=self.session_id,
+            stream_id=self.stream_id,
+            position=self.sender_position,
+        )
+
+    def _position_of(self, term_id: int, term_offset: int) -> int:
+        return compute_position(
+            term_id,
+            term_offset,
+            initial_term_id=self.log.initial_term_id,
+            bits=self.log.position_bits,
+        )

@@ -1,0 +1,83 @@
+"""The counters of one network publication, allocated and freed together.
+
+Source: Aeron counter types 1, 2, 9, 12, 13 and 19.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.driver.core.stream_counters import StreamCounterType, allocate_stream_counter
+
+if TYPE_CHECKING:
+    from aeron_async.counters import Counter, CountersManager
+
+__all__ = ["PublicationCounters"]
+
+
+@attrs.frozen(kw_only=True)
+class PublicationCounters:
+    """What a network publication shows of itself; positions in bytes."""
+
+    publisher_limit: Counter
+    publisher_position: Counter
+    sender_position: Counter
+    sender_limit: Counter
+    back_pressure_events: Counter
+    naks_received: Counter
+
+    @classmethod
+    def allocate(
+        cls,
+        manager: CountersManager,
+        *,
+        registration_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+        client_id: int,
+        is_exclusive: bool,
+    ) -> PublicationCounters:
+        """Allocate every counter of a publication.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+
+        def allocate(counter_type: StreamCounterType) -> Counter:
+            return allocate_stream_counter(
+                manager,
+                counter_type,
+                registration_id=registration_id,
+                session_id=session_id,
+                stream_id=stream_id,
+                channel=channel,
+                owner_id=client_id,
+            )
+
+        return cls(
+            publisher_position=allocate(
+                StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
+                if is_exclusive
+                else StreamCounterType.PUBLISHER_POSITION_CONCURRENT
+            ),
+            publisher_limit=allocate(StreamCounterType.PUBLISHER_LIMIT),
+            sender_position=allocate(StreamCounterType.SENDER_POSITION),
+            sender_limit=allocate(StreamCounterType.SENDER_LIMIT),
+            back_pressure_events=allocate(StreamCounterType.SENDER_BPE),
+            naks_received=allocate(StreamCounterType.SENDER_NAKS_RECEIVED),
+        )
+
+    def close(self) -> None:
+        """Free every counter."""
+        for counter in (
+            self.publisher_limit,
+            self.publisher_position,
+            self.sender_position,
+            self.sender_limit,
+            self.back_pressure_events,
+            self.naks_received,
+        ):
+            counter.close()

@@ -1,0 +1,377 @@
+"""A stream as its receiver sees it: rebuild it, ask for what is missing, say how far it got.
+
+Invariant: nothing is placed more than half a term beyond the last status message sent, so nothing
+the readers have yet to take is overwritten. The received position only passes frames that are all
+there.
+
+The image decides; its outbox carries bytes and its listener hears what changed.
+
+Source: Aeron `PublicationImage`, `aeron_publication_image.c`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from aeron_async.driver.core.congestion_control.base import TrackRebuild
+from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
+from aeron_async.driver.core.image_connection import ImageConnection
+from aeron_async.driver.core.image_feedback import ImageFeedback
+from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
+from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.cleaner import clean_to
+from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
+from aeron_async.logbuffer.rebuilder import fill_gap, insert, scan_for_gap
+from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
+from aeron_async.protocol.header import DataFlags
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.congestion_control.base import CongestionControl
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.image_counters import ImageCounters, SubscriberPosition
+    from aeron_async.driver.core.outbox import Address, ControlOutbox
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["EOS_FLAGS_OFFSET", "ImageListener", "PublicationImage"]
+
+EOS_FLAGS_OFFSET = 5
+
+log = structlog.get_logger(__name__)
+
+
+class ImageListener(Protocol):
+    """Who hears what an image has decided."""
+
+    def on_image_progress(self, image: PublicationImage) -> None:
+        """More of the stream can be read, or its end is known."""
+        ...
+
+
+class PublicationImage:
+    """One stream on its way in.
+
+    Args:
+        registration_id: Names the image within its driver.
+        log: The terms it is rebuilt in.
+        join_position: Where it starts, in bytes.
+        source: Where its SETUP came from.
+        control_address: Where its status messages and NAKs go.
+        context: The driver's settings.
+        congestion_control: Chooses the window.
+        feedback_delay: Says when to ask for lost data.
+        is_reliable: Whether lost data is asked for; if not, gaps become padding.
+        counters: Its own counters.
+        system_counters: The driver's.
+        receiver_id: Names our end to the sender.
+        group_tag: Carried by its status messages, or None.
+        outbox: Takes the datagrams.
+        listener: Hears of changes.
+        now_ns: The time now.
+
+    Attributes:
+        rebuild_position: Up to where every byte is there, in bytes.
+        hwm_position: The end of the furthest frame or heartbeat seen, in bytes.
+        consumption_trigger: A reader that passes this position should let the image be polled.
+    """
+
+    def __init__(
+        self,
+        *,
+        registration_id: int,
+        log: LogBuffers,
+        join_position: int,
+        source: Address,
+        control_address: Address,
+        context: DriverContext,
+        congestion_control: CongestionControl,
+        feedback_delay: FeedbackDelay,
+        is_reliable: bool,
+        counters: ImageCounters,
+        system_counters: SystemCounters,
+        receiver_id: int,
+        group_tag: int | None,
+        outbox: ControlOutbox,
+        listener: ImageListener,
+        now_ns: int,
+    ) -> None:
+        self.registration_id = registration_id
+        self.log = log
+        self.session_id = log.session_id
+        self.stream_id = log.stream_id
+        self.source = source
+        self.state = ImageState.ACTIVE
+        self.counters = counters
+        self.is_end_of_stream = False
+        self.rebuild_position = join_position
+        self.hwm_position = join_position
+        self.subscribers: list[SubscriberPosition] = []
+        self._system_counters = system_counters
+        self._listener = listener
+        self._is_reliable = is_reliable
+        self._congestion_control = congestion_control
+        self._loss_detector = LossDetector(feedback_delay)
+        self._liveness_timeout_ns = context.image_liveness_timeout_ns
+        self._goodbye_ns = EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
+        self._connections = {0: ImageConnection(control_address, now_ns=now_ns)}
+        self._feedback = ImageFeedback(
+            log,
+            position=join_position,
+            window_length=congestion_control.initial_window_length(),
+            timeout_ns=context.status_message_timeout_ns,
+            receiver_id=receiver_id,
+            group_tag=group_tag,
+            connections=self._connections,
+            outbox=outbox,
+            counters=counters,
+            system_counters=system_counters,
+            now_ns=now_ns,
+        )
+        self._bits = log.position_bits
+        self._mask = log.term_length - 1
+        self._clean_position = join_position
+        self._last_packet_ns = now_ns
+        self._state_change_ns = now_ns
+        counters.receiver_hwm.set(join_position)
+        counters.receiver_position.set(join_position)
+        self.consumption_trigger = self._feedback.consumption_trigger
+
+    # What arrives.
+
+    def on_data(
+        self, datagram: memoryview, *, term_id: int, term_offset: int, source: Address, now_ns: int
+    ) -> None:
+        """Place a datagram of data, padding or heartbeat; count it if it cannot be placed.
+
+        Args:
+            datagram: Whole, as it came off the wire; not kept.
+            term_id: From its first frame.
+            term_offset: From its first frame.
+            source: Where it came from.
+            now_ns: The time now.
+        """
+        log = self.log
+        length = check_data(
+            datagram, initial_term_id=log.initial_term_id, term_length=log.term_length
+        )
+        if length < 0:
+            if length == INVALID:
+                self._system_counters[SystemCounterId.INVALID_PACKETS].increment()
+            return
+        position = compute_position(
+            term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
+        )
+        end = position + length
+        feedback = self._feedback
+        if end > feedback.overrun_threshold:
+            self._system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS].increment()
+        elif length == HEARTBEAT:
+            self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], source, now_ns)
+        elif position < feedback.last_sm_position:
+            # Already consumed, at least by the account the sender has of it.
+            self._system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS].increment()
+            if end >= feedback.last_sm_position - self._congestion_control.max_window_length():
+                self._connection(source, now_ns).last_activity_ns = now_ns
+        else:
+            self._connection(source, now_ns).last_activity_ns = now_ns
+            self._last_packet_ns = now_ns
+            index = partition_index(position, bits=self._bits)
+            insert(log.terms[index], log.term_words[index], term_offset, datagram)
+            if end > self.hwm_position:
+                self._set_hwm(end)
+
+    def on_setup(self, source: Address, now_ns: int) -> None:
+        """Take note that the source still sends SETUPs."""
+        self._connection(source, now_ns).last_activity_ns = now_ns
+
+    def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
+        """Take the result of a round-trip measurement of ours."""
+        self._congestion_control.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
+
+    def _on_heartbeat(self, position: int, flags: int, source: Address, now_ns: int) -> None:
+        if position < max(0, self._feedback.last_sm_position - self.log.term_length):
+            self._system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS].increment()
+            return
+        connection = self._connection(source, now_ns)
+        connection.last_activity_ns = now_ns
+        self._last_packet_ns = now_ns
+        if flags & DataFlags.END_OF_STREAM and not self.is_end_of_stream:
+            connection.is_end_of_stream = True
+            connection.eos_position = position
+            if all(each.is_end_of_stream for each in self._connections.values()):
+                self._on_end_of_stream()
+        if position > self.hwm_position:
+            self._set_hwm(position)
+        self._system_counters[SystemCounterId.HEARTBEATS_RECEIVED].increment()
+
+    def _on_end_of_stream(self) -> None:
+        self.is_end_of_stream = True
+        self.log.metadata.end_of_stream_position = max(
+            each.eos_position for each in self._connections.values()
+        )
+        self._listener.on_image_progress(self)
+
+    # Who reads.
+
+    @property
+    def join_position(self) -> int:
+        """Return where a reader that comes now would start, in bytes."""
+        return min([self.rebuild_position, *self._consumed()])
+
+    @property
+    def is_accepting_subscriptions(self) -> bool:
+        """Return whether a reader that comes now would still get something."""
+        if not self.subscribers:
+            return False
+        return self.state is ImageState.ACTIVE or (
+            self.state is ImageState.DRAINING and not self._is_drained()
+        )
+
+    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
+        """Let one more subscription read; the slowest sets the pace."""
+        self.subscribers.append(subscriber)
+
+    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
+        """Let a subscription go, and return the position it had, if it read this image."""
+        for index, subscriber in enumerate(self.subscribers):
+            if subscriber.subscription_id == subscription_id:
+                return self.subscribers.pop(index)
+        return None
+
+    # What is due.
+
+    def poll(self, now_ns: int) -> int:
+        """Rebuild, ask, report and move on as far as is due; return the next deadline."""
+        if self.state in {ImageState.LINGER, ImageState.DONE}:
+            return self._advance(now_ns)
+        if self.subscribers:
+            self._track_rebuild(now_ns)
+        if self._loss_detector.try_feedback(now_ns):
+            self._repair(now_ns)
+        deadline_ns = self._advance(now_ns)
+        deadline_ns = min(deadline_ns, self._feedback.poll(now_ns), self._loss_detector.deadline_ns)
+        self.consumption_trigger = (
+            self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
+        )
+        if self._congestion_control.should_measure_rtt(now_ns):
+            self._feedback.send_rttm(now_ns)
+            self._congestion_control.on_rttm_sent(now_ns)
+        return min(deadline_ns, self._congestion_control.rtt_deadline_ns())
+
+    def disable_status_messages(self) -> None:
+        """Say no more: a newer image of the same session speaks for this end."""
+        if self.state is not ImageState.ACTIVE:
+            self._feedback.is_enabled = False
+
+    def _track_rebuild(self, now_ns: int) -> None:
+        consumed = self._consumed()
+        min_consumed = min(consumed)
+        before = max(self.rebuild_position, *consumed)
+        after, is_loss_found = self._scan(before, now_ns)
+        if after > self.rebuild_position:
+            self.rebuild_position = after
+            self.counters.receiver_position.set(after)
+            self._listener.on_image_progress(self)
+        track = TrackRebuild(
+            consumption_position=min_consumed,
+            last_sm_position=self._feedback.next_sm_position,
+            hwm_position=self.hwm_position,
+            rebuild_position_before=before,
+            rebuild_position=after,
+            loss_found=is_loss_found,
+        )
+        window_length, is_forced = self._congestion_control.on_track_rebuild(track, now_ns=now_ns)
+        if self._feedback.schedule(min_consumed, window_length, is_forced=is_forced):
+            self._clean_position = clean_to(
+                self.log,
+                clean_position=self._clean_position,
+                position=min_consumed - self.log.term_length,
+            )
+
+    def _scan(self, position: int, now_ns: int) -> tuple[int, bool]:
+        """Return how far the stream is whole, and whether a gap was found that was not known."""
+        log, mask = self.log, self._mask
+        while position < self.hwm_position:
+            base = position & ~mask
+            limit = min(self.hwm_position - base, log.term_length)
+            index = partition_index(position, bits=self._bits)
+            offset, gap_length = scan_for_gap(log.term_words[index], position & mask, limit=limit)
+            position = base + offset
+            if gap_length:
+                term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=self._bits)
+                return position, self._loss_detector.on_gap(
+                    term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns
+                )
+        self._loss_detector.on_no_gap()
+        return position, False
+
+    def _repair(self, now_ns: int) -> None:
+        gap = self._loss_detector
+        if self._is_reliable:
+            self._feedback.send_nak(
+                term_id=gap.term_id,
+                term_offset=gap.term_offset,
+                length=gap.length,
+                now_ns=now_ns,
+            )
+        elif fill_gap(self.log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
+            self._system_counters[SystemCounterId.LOSS_GAP_FILLS].increment()
+            gap.on_no_gap()
+            self._track_rebuild(now_ns)
+
+    def _advance(self, now_ns: int) -> int:
+        """Move through the states as far as the time, the source and the readers allow."""
+        silent_at_ns = self._last_packet_ns + self._liveness_timeout_ns
+        if self.state is ImageState.ACTIVE:
+            if not self.subscribers:
+                self._set_state(ImageEvent.ABANDONED, now_ns)
+            elif self.is_end_of_stream and self.rebuild_position >= self.hwm_position:
+                self._set_state(ImageEvent.STREAM_ENDED, now_ns)
+            elif now_ns > silent_at_ns:
+                self._set_state(ImageEvent.SOURCE_SILENT, now_ns)
+            else:
+                return silent_at_ns + 1
+            self._feedback.say_goodbye()
+        if self.state is ImageState.DRAINING:
+            goodbye_at_ns = self._state_change_ns + self._goodbye_ns
+            if now_ns < goodbye_at_ns:
+                return goodbye_at_ns
+            if self._is_drained():
+                self._set_state(ImageEvent.DRAINED, now_ns)
+            return NEVER_NS
+        linger_at_ns = self._state_change_ns + self._liveness_timeout_ns
+        if self.state is ImageState.LINGER and (not self.subscribers or now_ns >= linger_at_ns):
+            self._set_state(ImageEvent.LINGERED, now_ns)
+        return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
+
+    def _is_drained(self) -> bool:
+        return all(position >= self.rebuild_position for position in self._consumed())
+
+    def _consumed(self) -> list[int]:
+        return [subscriber.position.get() for subscriber in self.subscribers]
+
+    def _connection(self, source: Address, now_ns: int) -> ImageConnection:
+        del source, now_ns
+        return self._connections[0]
+
+    def _set_hwm(self, position: int) -> None:
+        self.hwm_position = position
+        self.counters.receiver_hwm.set(position)
+
+    def _set_state(self, event: ImageEvent, now_ns: int) -> None:
+        before, self.state = self.state, next_state(self.state, event)
+        self._state_change_ns = now_ns
+        log.info(
+            "image_state_changed",
+            before=before.name,
+            after=self.state.name,
+            event_name=event.name,
+            source=self.source,
+            session_id=self.session_id,
+            stream_id=self.stream_id,
+            position=self.rebuild_position,
+        )

@@ -1,0 +1,157 @@
+"""What a channel and the context together say of a publication.
+
+Source: Aeron `PublicationParams`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["PublicationParams", "StartPosition", "check_can_share"]
+
+
+@attrs.frozen(kw_only=True)
+class StartPosition:
+    """Where a stream starts when its publisher says so."""
+
+    initial_term_id: int
+    term_id: int
+    term_offset: int
+
+
+@attrs.frozen(kw_only=True)
+class PublicationParams:
+    """Settings of one publication; lengths in bytes.
+
+    Attributes:
+        session_id: Asked for by the channel, or None to take the next free one.
+        start: Asked for by the channel, or None to start at 0 of a random term id.
+        publication_window_length: How far offers may run ahead of what was sent.
+        has_group_semantics: Whether there may be several receivers.
+        is_unicast: Whether one receiver's goodbye ends the linger.
+        ttl: As the channel says; 0 when it does not, whatever the context says.
+    """
+
+    mtu_length: int
+    term_length: int
+    session_id: int | None
+    start: StartPosition | None
+    publication_window_length: int
+    linger_timeout_ns: int
+    max_resend: int
+    signal_eos: bool
+    is_sparse: bool
+    spies_simulate_connection: bool
+    is_exclusive: bool
+    has_group_semantics: bool = False
+    is_unicast: bool = True
+    ttl: int = 0
+
+    @classmethod
+    def of(
+        cls, uri: ChannelUri, context: DriverContext, *, is_exclusive: bool
+    ) -> PublicationParams:
+        """Return what `uri` says, and the context where it is silent.
+
+        Raises:
+            ConfigurationError: The window does not fit between the MTU and half a term.
+        """
+
+        def given(value: int | None, default: int) -> int:
+            return default if value is None else value
+
+        term_length = given(uri.term_length, context.term_buffer_length)
+        mtu_length = given(uri.mtu_length, context.mtu_length)
+        return cls(
+            mtu_length=mtu_length,
+            term_length=term_length,
+            session_id=uri.session_id if isinstance(uri.session_id, int) else None,
+            start=start_position(uri),
+            publication_window_length=publication_window_length(
+                uri.publication_window_length,
+                context.publication_term_window_length,
+                mtu_length=mtu_length,
+                term_length=term_length,
+            ),
+            linger_timeout_ns=given(uri.linger_timeout_ns, context.publication_linger_timeout_ns),
+            max_resend=given(uri.max_resend, context.max_resend),
+            signal_eos=uri.signal_eos is not False,
+            is_sparse=given(uri.is_sparse, context.term_buffer_sparse_file) is not False,
+            spies_simulate_connection=bool(
+                given(uri.spies_simulate_connection, context.spies_simulate_connection)
+            ),
+            is_exclusive=is_exclusive,
+            ttl=given(uri.ttl, 0),
+        )
+
+
+def start_position(uri: ChannelUri) -> StartPosition | None:
+    """Return where the channel wants the stream to start; the URI has checked all three."""
+    if uri.initial_term_id is None or uri.term_id is None or uri.term_offset is None:
+        return None
+    return StartPosition(
+        initial_term_id=uri.initial_term_id, term_id=uri.term_id, term_offset=uri.term_offset
+    )
+
+
+def publication_window_length(
+    asked_length: int | None, default_length: int, *, mtu_length: int, term_length: int
+) -> int:
+    """Return how far offers may run ahead: as asked, or the default capped at half a term.
+
+    Raises:
+        ConfigurationError: What the channel asks for does not fit.
+    """
+    half_term = term_length // 2
+    if asked_length is None:
+        return min(default_length, half_term) if default_length else half_term
+    if not mtu_length <= asked_length <= half_term:
+        message = (
+            f"pub-wnd of {asked_length} bytes must lie between the mtu of {mtu_length} and half "
+            f"the term-length, {half_term}: change pub-wnd, mtu or term-length in the channel"
+        )
+        raise ConfigurationError(message)
+    return asked_length
+
+
+def check_can_share(
+    uri: ChannelUri, existing: PublicationParams, *, session_id: int, start: StartPosition
+) -> None:
+    """Refuse to share a publication with a channel that wants it otherwise.
+
+    Args:
+        uri: The channel of the request; what it leaves out agrees with anything.
+        existing: Settings of the publication that is there.
+        session_id: Its session.
+        start: Where it started.
+
+    Raises:
+        ConfigurationError: The channel gives a parameter another value.
+
+    Source: Aeron `PublicationParams.validateMtu` and its neighbours.
+    """
+    wanted = start_position(uri)
+    pairs: tuple[tuple[str, object, object], ...] = (
+        ("session-id", uri.session_id, session_id),
+        ("mtu", uri.mtu_length, existing.mtu_length),
+        ("term-length", uri.term_length, existing.term_length),
+        ("init-term-id", wanted and wanted.initial_term_id, start.initial_term_id),
+        ("term-id", wanted and wanted.term_id, start.term_id),
+        ("term-offset", wanted and wanted.term_offset, start.term_offset),
+        ("ssc", uri.spies_simulate_connection, existing.spies_simulate_connection),
+    )
+    for key, asked, actual in pairs:
+        if asked is not None and asked != actual:
+            message = (
+                f"{key}={asked} differs from {actual}, which the publication of this channel and "
+                f"stream already has: leave {key} out, or add an exclusive publication"
+            )
+            raise ConfigurationError(message)

@@ -1,0 +1,133 @@
+"""How far publishers may append, and how the log is made ready for them.
+
+Invariant: whatever an offer may write has been cleaned, and one whole term behind the slowest
+consumer is kept for resending. The limit only grows while the publication is connected, and falls
+back to what has been sent when it is not.
+
+Source: Aeron `NetworkPublication.updatePublisherPositionAndLimit`, `checkForBlockedPublisher`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.logbuffer.cleaner import clean_to
+from aeron_async.logbuffer.unblocker import UnblockResult, unblock
+
+if TYPE_CHECKING:
+    from aeron_async.counters import Counter
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["BlockedPublisherCheck", "PublisherWindow"]
+
+MAX_TERM_GAP: Final = 2
+"""Terms between the one being cleaned and the furthest that may be written."""
+
+
+class PublisherWindow:
+    """The publisher limit of one publication.
+
+    Args:
+        log: The terms that are cleaned ahead of the publishers.
+        counter: Shows the limit to clients.
+        window_length: How far the limit runs ahead of the slowest consumer, in bytes.
+        position: Where the stream starts.
+
+    Attributes:
+        limit: Position below which an offer may begin, in bytes.
+    """
+
+    def __init__(
+        self, log: LogBuffers, counter: Counter, *, window_length: int, position: int
+    ) -> None:
+        self._log = log
+        self._counter = counter
+        self._window_length = window_length
+        self._clean_position = position
+        self.limit = position
+        counter.set(position)
+
+    def advance(self, min_consumer_position: int) -> bool:
+        """Raise the limit as far as the consumers and the cleaning allow; tell whether it rose."""
+        proposal = min_consumer_position + self._window_length
+        if proposal <= self.limit:
+            return False
+        term_length, bits = self._log.term_length, self._log.position_bits
+        self._clean(min_consumer_position - term_length)
+        term_gap = (proposal >> bits) - (self._clean_position >> bits)
+        is_within_term = self._clean_position & (term_length - 1) != 0
+        # Three terms: the one cleaned last may be entered only once its beginning has been.
+        if term_gap < MAX_TERM_GAP or (term_gap == MAX_TERM_GAP and is_within_term):
+            self._set(proposal)
+            return True
+        return False
+
+    def retract(self, sender_position: int) -> None:
+        """Pull the limit back to what has been sent, because nobody is connected."""
+        if self.limit > sender_position:
+            self._set(sender_position)
+            self._clean(sender_position - self._log.term_length)
+
+    def close(self, producer_position: int) -> None:
+        """Let nothing be appended after `producer_position`."""
+        self._set(producer_position)
+
+    def _clean(self, position: int) -> None:
+        # One step a call, never past the end of a term: a stall here would stall the whole loop.
+        self._clean_position = clean_to(
+            self._log, clean_position=self._clean_position, position=position
+        )
+
+    def _set(self, limit: int) -> None:
+        self.limit = limit
+        self._counter.set(limit)
+
+
+class BlockedPublisherCheck:
+    """Notice a claim that nobody commits, and turn it into padding.
+
+    Args:
+        log: The terms it looks at.
+        unblocked: Counts the claims taken over.
+        timeout_ns: How long the sender may stand still before data that is claimed.
+        position: Where the stream starts.
+        now_ns: The time now.
+    """
+
+    def __init__(
+        self, log: LogBuffers, unblocked: Counter, *, timeout_ns: int, position: int, now_ns: int
+    ) -> None:
+        self._log = log
+        self._unblocked = unblocked
+        self._timeout_ns = timeout_ns
+        self._last_position = position
+        self._last_change_ns = now_ns
+
+    def poll(self, *, sender_position: int, producer_position: int, now_ns: int) -> int:
+        """Unblock when it is due, and return when to look again."""
+        is_behind = producer_position > sender_position or self._is_rotation_missing(
+            sender_position
+        )
+        if sender_position != self._last_position or not is_behind:
+            self._last_position = sender_position
+            self._last_change_ns = now_ns
+        if not is_behind:
+            return NEVER_NS
+        if now_ns < self._last_change_ns + self._timeout_ns:
+            return self._last_change_ns + self._timeout_ns
+        self.unblock(sender_position)
+        self._last_change_ns = now_ns
+        return now_ns + self._timeout_ns
+
+    def unblock(self, sender_position: int) -> bool:
+        """Make padding of an uncommitted claim at the sender position; tell if it was."""
+        if unblock(self._log, sender_position) is UnblockResult.NO_ACTION:
+            return False
+        self._unblocked.increment()
+        return True
+
+    def _is_rotation_missing(self, sender_position: int) -> bool:
+        """Return whether the sender stands in a term that no publisher has rotated into."""
+        term_count = sender_position >> self._log.position_bits
+        return self._log.metadata.active_term_count != term_count

@@ -1,0 +1,49 @@
+"""Which receivers of a publication are alive: those whose status messages keep coming.
+
+Source: Aeron `NetworkPublication.livenessTracker`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["MAX_RECEIVERS", "ReceiverLiveness"]
+
+MAX_RECEIVERS: Final = 4096
+"""Receivers one publication remembers; the ids come off the wire, so their number is bounded."""
+
+
+class ReceiverLiveness:
+    """When each receiver was last heard.
+
+    Args:
+        timeout_ns: How long a silent receiver is remembered.
+    """
+
+    def __init__(self, timeout_ns: int) -> None:
+        self._timeout_ns = timeout_ns
+        self._last_heard_ns: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._last_heard_ns)
+
+    def on_status_message(self, receiver_id: int, now_ns: int) -> bool:
+        """Take note of a receiver; False when there are too many to remember another."""
+        if receiver_id not in self._last_heard_ns and len(self._last_heard_ns) >= MAX_RECEIVERS:
+            return False
+        self._last_heard_ns[receiver_id] = now_ns
+        return True
+
+    def on_remote_close(self, receiver_id: int) -> bool:
+        """Forget a receiver that left; False when it was not known."""
+        return self._last_heard_ns.pop(receiver_id, None) is not None
+
+    def expire(self, now_ns: int) -> None:
+        """Forget every receiver that has been silent for longer than the timeout."""
+        silent = [
+            receiver_id
+            for receiver_id, heard_ns in self._last_heard_ns.items()
+            if now_ns > heard_ns + self._timeout_ns
+        ]
+        for receiver_id in silent:
+            del self._last_heard_ns[receiver_id]

@@ -1,0 +1,193 @@
+"""What leaves for the receivers of one publication: SETUP, data, heartbeats and resends.
+
+Invariant: data leaves only up to the sender limit, except that a padding frame, of which only the
+header travels, may carry the sender position past it.
+
+Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.resender import resend_range
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.position import partition_index, term_id_at
+from aeron_async.logbuffer.producer import producer_position
+from aeron_async.logbuffer.scanner import scan_for_send
+from aeron_async.protocol.data import encode_heartbeat
+from aeron_async.protocol.header import DataFlags, SetupFlags
+from aeron_async.protocol.setup import Setup
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.outbox import DataOutbox
+    from aeron_async.driver.core.publication_counters import PublicationCounters
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.protocol.header import Buffer
+
+__all__ = ["StreamSender"]
+
+SEND_RETRY_NS: Final = 1_000_000
+"""How long a datagram that could not leave waits for the next try."""
+
+
+class StreamSender:
+    """The sending half of one publication.
+
+    Args:
+        log: The terms it sends from.
+        params: What the channel and the context say of the publication.
+        counters: Where its position and limit are shown.
+        system_counters: The driver's.
+        outbox: Takes the datagrams.
+        burst_limit: Datagrams sent in one go before others get their turn.
+        now_ns: The time now.
+
+    Attributes:
+        position: Up to where data has been sent, in bytes.
+        limit: Up to where data may be sent, in bytes.
+    """
+
+    def __init__(
+        self,
+        log: LogBuffers,
+        *,
+        params: PublicationParams,
+        counters: PublicationCounters,
+        system_counters: SystemCounters,
+        outbox: DataOutbox,
+        burst_limit: int,
+        now_ns: int,
+    ) -> None:
+        self._log = log
+        self._params = params
+        self._counters = counters
+        self._system_counters = system_counters
+        self._outbox = outbox
+        self._burst_limit = burst_limit
+        self._bits = log.position_bits
+        self._mask = log.term_length - 1
+        self._is_tracking_limit = True
+        self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
+        self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
+        self.position = self.limit = producer_position(log)
+        counters.sender_position.set(self.position)
+        counters.sender_limit.set(self.limit)
+
+    @property
+    def heartbeat_deadline_ns(self) -> int:
+        """Return when a heartbeat is due if no data leaves before."""
+        return self._last_sent_ns + HEARTBEAT_INTERVAL_NS
+
+    @property
+    def setup_deadline_ns(self) -> int:
+        """Return when the next SETUP may leave."""
+        return self._last_setup_ns + SETUP_INTERVAL_NS
+
+    def set_limit(self, limit: int) -> None:
+        """Take a new limit from flow control; it may lie behind the position."""
+        if limit != self.limit:
+            self.limit = limit
+            self._counters.sender_limit.set(limit)
+
+    def send_setup(self, now_ns: int) -> None:
+        """Send a SETUP that says where the stream is now."""
+        setup = Setup(
+            flags=SetupFlags.GROUP if self._params.has_group_semantics else SetupFlags(0),
+            term_offset=self.position & self._mask,
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            initial_term_id=self._log.initial_term_id,
+            active_term_id=self._term_id(),
+            term_length=self._log.term_length,
+            mtu_length=self._log.mtu_length,
+            ttl=self._params.ttl,
+        )
+        self.send(setup.encode())
+        self._last_setup_ns = now_ns
+
+    def send_data(self, now_ns: int) -> int:
+        """Send a burst of whole frames, and return when there is more to do."""
+        log, limit, mtu_length = self._log, self.limit, self._log.mtu_length
+        position = self.position
+        deadline_ns = NEVER_NS
+        sent_length = 0
+        for _ in range(self._burst_limit):
+            window = limit - position
+            if window <= 0:
+                self._on_blocked(position)
+                break
+            index = partition_index(position, bits=self._bits)
+            offset = position & self._mask
+            term, words = log.terms[index], log.term_words[index]
+            available, padding = scan_for_send(term, words, offset, limit=min(window, mtu_length))
+            if available == 0:
+                if window < mtu_length and words[offset >> 2] > 0:
+                    self._on_blocked(position)
+                break
+            if not self.send(term[offset : offset + available]):
+                deadline_ns = now_ns + SEND_RETRY_NS
+                break
+            sent_length += available
+            position += available + padding
+        else:
+            deadline_ns = now_ns
+        if sent_length:
+            self._last_sent_ns = now_ns
+            self._is_tracking_limit = True
+            self.position = position
+            self._counters.sender_position.set(position)
+            self._system_counters[SystemCounterId.BYTES_SENT].increment(sent_length)
+        return deadline_ns
+
+    def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
+        """Send a heartbeat at the sender position."""
+        flags = DataFlags.UNFRAGMENTED
+        if is_end_of_stream and self._params.signal_eos:
+            flags |= DataFlags.END_OF_STREAM
+        heartbeat = encode_heartbeat(
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            term_id=self._term_id(),
+            term_offset=self.position & self._mask,
+            flags=flags,
+        )
+        if self.send(heartbeat):
+            self._system_counters[SystemCounterId.BYTES_SENT].increment(len(heartbeat))
+        self._system_counters[SystemCounterId.HEARTBEATS_SENT].increment()
+        self._last_sent_ns = now_ns
+
+    def resend(self, term_id: int, term_offset: int, length: int) -> None:
+        """Send a range of the log again, as far as it is still held."""
+        resent_length = resend_range(
+            self._log,
+            self.send,
+            sender_position=self.position,
+            term_id=term_id,
+            term_offset=term_offset,
+            length=length,
+        )
+        if resent_length > 0:
+            self._system_counters[SystemCounterId.RETRANSMITS_SENT].increment()
+            self._system_counters[SystemCounterId.RETRANSMITTED_BYTES].increment(resent_length)
+
+    def send(self, datagram: Buffer) -> bool:
+        """Send one datagram; count it when it could not leave."""
+        if self._outbox.send(datagram):
+            return True
+        self._system_counters[SystemCounterId.SHORT_SENDS].increment()
+        return False
+
+    def _on_blocked(self, position: int) -> None:
+        """Count a window that holds data back, once an episode."""
+        if self._is_tracking_limit and producer_position(self._log) > position:
+            self._is_tracking_limit = False
+            self._counters.back_pressure_events.increment()
+            self._system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS].increment()
+
+    def _term_id(self) -> int:
+        return term_id_at(self.position, initial_term_id=self._log.initial_term_id, bits=self._bits)

@@ -1,0 +1,344 @@
+"""The conductor's hand on images: make one for a SETUP, let subscriptions join, take it apart.
+
+Source: Aeron `DriverConductor.onCreatePublicationImage` and its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import structlog
+
+from aeron_async.driver.commands import ImageReady
+from aeron_async.driver.core.congestion_control import congestion_control
+from aeron_async.driver.core.delay import choose_delay
+from aeron_async.driver.core.image_counters import ImageCounters, SubscriberPosition
+from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.stream_counters import allocate_subscription_position
+from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.log_limiter import LogLimiter
+from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.metadata import LogType
+from aeron_async.logbuffer.position import compute_position, position_bits
+from aeron_async.logbuffer.term_log import LogBuffers
+from aeron_async.protocol.header import SetupFlags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aeron_async.driver.commands import SubscriptionListener
+    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.receiver import Receiver
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.setup import Setup
+
+__all__ = ["Images", "SubscriptionLink"]
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.define(kw_only=True, eq=False)
+class SubscriptionLink:
+    """One client's subscription, and where it receives."""
+
+    registration_id: int
+    client_id: int
+    endpoint: ReceiveChannelEndpoint
+    channel: str
+    stream_id: int
+    params: SubscriptionParams
+    listener: SubscriptionListener
+
+    def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
+        """Return whether this subscription wants that session."""
+        return (
+            self.endpoint is endpoint
+            and self.stream_id == stream_id
+            and self.params.session_id in {None, session_id}
+        )
+
+
+class Images:
+    """Every image of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        receiver: Polls the images.
+        links: The subscriptions there are, oldest first.
+        on_endpoint_released: Called when an image has let go of its endpoint.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        receiver: Receiver,
+        links: Mapping[int, SubscriptionLink],
+        on_endpoint_released: Callable[[ReceiveChannelEndpoint], None],
+    ) -> None:
+        self._resources = resources
+        self._receiver = receiver
+        self._links = links
+        self._on_endpoint_released = on_endpoint_released
+        self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
+        self._log_limiter = LogLimiter()
+        self._log_length = 0
+
+    def are_at(self, endpoint: ReceiveChannelEndpoint) -> bool:
+        """Return whether any image receives there."""
+        return any(each is endpoint for each in self._images.values())
+
+    # What the dispatcher and the receiver say.
+
+    def on_create_image(
+        self, endpoint: ReceiveChannelEndpoint, setup: Setup, source: Address
+    ) -> None:
+        """Make the image of a stream that begins, if what the SETUP asks for can be granted."""
+        links = [
+            link
+            for link in self._links.values()
+            if link.matches(endpoint, setup.stream_id, setup.session_id)
+        ]
+        try:
+            self._check_budget(endpoint, setup, links[0].params)
+            image = self._create(endpoint, setup, source, links[0])
+        except RegistrationError as error:
+            self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
+            if self._log_limiter.allows(source, self._resources.clock.now_ns()):
+                log.warning(
+                    "image_refused",
+                    reason=str(error),
+                    source=format_address(source),
+                    session_id=setup.session_id,
+                    stream_id=setup.stream_id,
+                )
+            return
+        for older in self._images:
+            if (older.session_id, older.stream_id) == (image.session_id, image.stream_id):
+                older.disable_status_messages()
+        self._images[image] = endpoint
+        for link in links:
+            self._join(image, link)
+        endpoint.dispatcher.add_image(image)
+        self._receiver.on_activity(image)
+
+    def on_image_progress(self, image: PublicationImage) -> None:
+        """Tell the readers that there is more to read, or where the end is."""
+        for subscriber in image.subscribers:
+            link = self._links[subscriber.subscription_id]
+            link.listener.on_image_progress(image.registration_id)
+
+    def on_image_drained(self, image: PublicationImage) -> None:
+        """Take an image out of sight: of the network, and of the clients."""
+        endpoint = self._images[image]
+        endpoint.dispatcher.remove_image(image)
+        if any(
+            link.params.is_rejoin
+            for link in self._links.values()
+            if link.matches(endpoint, image.stream_id, image.session_id)
+        ):
+            endpoint.dispatcher.remove_cool_down(image)
+        for subscriber in list(image.subscribers):
+            link = self._links[subscriber.subscription_id]
+            self._part(image, link)
+            link.listener.on_unavailable_image(image.registration_id)
+
+    def on_image_done(self, image: PublicationImage) -> None:
+        """Free what an image used."""
+        endpoint = self._images.pop(image)
+        endpoint.dispatcher.remove_image(image)
+        self._log_length -= 3 * image.log.term_length
+        image.counters.close()
+        image.log.close()
+        self._on_endpoint_released(endpoint)
+
+    # What subscriptions do.
+
+    def join_existing(self, link: SubscriptionLink) -> None:
+        """Let a new subscription join the images it wants that still have something to give."""
+        for image, endpoint in self._images.items():
+            is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
+            if is_wanted and image.is_accepting_subscriptions:
+                self._join(image, link)
+
+    def leave(self, link: SubscriptionLink) -> None:
+        """Let a subscription go from every image it has joined."""
+        for image in list(self._images):
+            if self._part(image, link):
+                self._receiver.on_activity(image)
+
+    def close(self) -> None:
+        """Free every image at once."""
+        for image in list(self._images):
+            for subscriber in image.subscribers:
+                subscriber.position.close()
+            image.subscribers.clear()
+            self._receiver.remove(image)
+            image.counters.close()
+            image.log.close()
+        self._images.clear()
+
+    def _part(self, image: PublicationImage, link: SubscriptionLink) -> bool:
+        subscriber = image.remove_subscriber(link.registration_id)
+        if subscriber is None:
+            return False
+        subscriber.position.close()
+        return True
+
+    def _join(self, image: PublicationImage, link: SubscriptionLink) -> None:
+        join_position = image.join_position
+        position = allocate_subscription_position(
+            self._resources.counters_manager,
+            registration_id=link.registration_id,
+            session_id=image.session_id,
+            stream_id=image.stream_id,
+            channel=link.channel,
+            owner_id=link.client_id,
+            join_position=join_position,
+            reference_id=image.registration_id,
+        )
+        image.add_subscriber(
+            SubscriberPosition(subscription_id=link.registration_id, position=position)
+        )
+        link.listener.on_available_image(
+            ImageReady(
+                image_id=image.registration_id,
+                session_id=image.session_id,
+                stream_id=image.stream_id,
+                log=image.log,
+                join_position=join_position,
+                position=position,
+                source_identity=format_address(image.source),
+                port=image,
+                wake_receiver=lambda: self._receiver.on_activity(image),
+            )
+        )
+
+    # How they are made.
+
+    def _check_budget(
+        self, endpoint: ReceiveChannelEndpoint, setup: Setup, params: SubscriptionParams
+    ) -> None:
+        context = self._resources.context
+        window_length = min(params.receiver_window_length, setup.term_length // 2)
+        image_count = endpoint.dispatcher.image_count(setup.stream_id)
+        log_length = self._log_length + 3 * setup.term_length
+        limits = (
+            ("mtu", setup.mtu_length, window_length, "rcv-wnd, or lower mtu at the publisher"),
+            ("sessions", image_count + 1, context.stream_session_limit, "stream_session_limit"),
+            (
+                "term-length",
+                setup.term_length,
+                context.max_image_term_length,
+                "max_image_term_length",
+            ),
+            ("image logs", log_length, context.image_log_budget_length, "image_log_budget_length"),
+        )
+        for what, value, limit, setting in limits:
+            if value > limit:
+                message = f"{what} would be {value}, and the limit is {limit}: raise {setting}"
+                raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+
+    def _create(
+        self,
+        endpoint: ReceiveChannelEndpoint,
+        setup: Setup,
+        source: Address,
+        link: SubscriptionLink,
+    ) -> PublicationImage:
+        resources, params = self._resources, link.params
+        registration_id = resources.next_id()
+        is_group = params.is_group
+        if is_group is None:
+            is_group = bool(setup.flags & SetupFlags.GROUP)
+        control = congestion_control(
+            params.congestion_control,
+            configured_window_length=params.receiver_window_length,
+            term_length=setup.term_length,
+        )
+        counters = ImageCounters.allocate(
+            resources.counters_manager,
+            registration_id=registration_id,
+            session_id=setup.session_id,
+            stream_id=setup.stream_id,
+            channel=link.channel,
+        )
+        spec = log_spec(
+            setup,
+            params,
+            correlation_id=registration_id,
+            receiver_window_length=control.max_window_length(),
+            socket_rcvbuf_length=endpoint.granted_rcvbuf_length,
+            is_group=is_group,
+        )
+        self._log_length += 3 * setup.term_length
+        return PublicationImage(
+            registration_id=registration_id,
+            log=LogBuffers.create(spec),
+            join_position=join_position_of(setup),
+            source=source,
+            control_address=source,
+            context=resources.context,
+            congestion_control=control,
+            feedback_delay=self._delay(params, is_group=is_group),
+            is_reliable=params.is_reliable,
+            counters=counters,
+            system_counters=resources.system_counters,
+            receiver_id=endpoint.receiver_id,
+            group_tag=endpoint.group_tag,
+            outbox=endpoint,
+            listener=self,
+            now_ns=resources.clock.now_ns(),
+        )
+
+    def _delay(self, params: SubscriptionParams, *, is_group: bool) -> FeedbackDelay:
+        return choose_delay(
+            self._resources.context,
+            is_reliable=params.is_reliable,
+            is_group=is_group,
+            nak_delay_ns=params.nak_delay_ns,
+            random=self._resources.random.random,
+        )
+
+
+def log_spec(
+    setup: Setup,
+    params: SubscriptionParams,
+    *,
+    correlation_id: int,
+    receiver_window_length: int,
+    socket_rcvbuf_length: int,
+    is_group: bool,
+) -> LogSpec:
+    """Return the log of an image as its SETUP and its oldest subscription want it."""
+    return LogSpec(
+        session_id=setup.session_id,
+        stream_id=setup.stream_id,
+        initial_term_id=setup.initial_term_id,
+        term_length=setup.term_length,
+        mtu_length=setup.mtu_length,
+        log_type=LogType.IMAGE,
+        correlation_id=correlation_id,
+        receiver_window_length=receiver_window_length,
+        socket_rcvbuf_length=socket_rcvbuf_length,
+        is_group=is_group,
+        rejoin=params.is_rejoin,
+        reliable=params.is_reliable,
+        sparse=params.is_sparse,
+        tether=params.is_tether,
+    )
+
+
+def join_position_of(setup: Setup) -> int:
+    """Return where a stream is joined: where its sender is, in bytes."""
+    return compute_position(
+        setup.active_term_id,
+        setup.term_offset,
+        initial_term_id=setup.initial_term_id,
+        bits=position_bits(setup.term_length),
+    )

@@ -1,0 +1,232 @@
+"""The media driver: sender, receiver and conductor in one event loop, owned by one object.
+
+Invariant: nothing here holds a cancel scope open between entering and leaving, so that a driver may
+be entered in one task and left in another, as a pytest fixture does.
+
+Source: Aeron `MediaDriver`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import TYPE_CHECKING, Self, cast
+
+import anyio
+import structlog
+
+from aeron_async.clock import NS_PER_SECOND, SystemClock
+from aeron_async.counters import CountersManager
+from aeron_async.driver.conductor import Conductor
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.system_counters import SystemCounters
+from aeron_async.driver.media.network import SystemNetwork
+from aeron_async.driver.resources import DriverResources
+from aeron_async.errors import ClosedError, DriverError, WrongLoopError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aeron_async.clock import Clock
+    from aeron_async.driver.media.network import Network, TransportKind
+
+__all__ = ["MediaDriver"]
+
+log = structlog.get_logger(__name__)
+
+
+class MediaDriver:
+    """An embedded media driver: `async with MediaDriver.launch() as driver`.
+
+    Attributes:
+        context: Its settings.
+    """
+
+    def __init__(
+        self,
+        context: DriverContext,
+        *,
+        network: Network,
+        clock: Clock,
+        random_source: random.Random,
+    ) -> None:
+        self.context = context
+        self._network = network
+        self._clock = clock
+        self._random = random_source
+        self._conductor: Conductor | None = None
+        self._counters: CountersManager | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
+        self._is_closing = False
+        self._closed = asyncio.Event()
+        self._error: Exception | None = None
+
+    @classmethod
+    def launch(
+        cls,
+        context: DriverContext | None = None,
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        seed: int | None = None,
+    ) -> Self:
+        """Return a driver that starts when it is entered with `async with`, or by `start`.
+
+        Args:
+            context: Its settings; read from the environment when not given.
+            network: Opens its sockets; the machine's own when not given.
+            clock: Its time; the machine's own when not given.
+            seed: Makes its session, term and receiver ids repeatable; for tests.
+
+        Raises:
+            ConfigurationError: The environment sets something that cannot be meant.
+        """
+        context = DriverContext.from_environment() if context is None else context
+        return cls(
+            context,
+            network=system_network(context) if network is None else network,
+            clock=SystemClock() if clock is None else clock,
+            random_source=random.SystemRandom() if seed is None else random.Random(seed),  # noqa: S311 - a seed is for tests
+        )
+
+    @property
+    def conductor(self) -> Conductor:
+        """Return the conductor, for clients.
+
+        Raises:
+            ClosedError: The driver has not been started, or is closed.
+            WrongLoopError: Called from another event loop or process.
+        """
+        if self._conductor is None or self._is_closing:
+            if self._error is not None:
+                message = f"the media driver failed: {self._error}"
+                raise ClosedError(message) from self._error
+            message = "the media driver is not running: enter it with `async with` first"
+            raise ClosedError(message)
+        if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
+            message = "the media driver was started in another event loop or process"
+            raise WrongLoopError(message)
+        return self._conductor
+
+    @property
+    def clock(self) -> Clock:
+        """Return the clock its agents live by."""
+        return self._clock
+
+    @property
+    def counters(self) -> CountersManager:
+        """Return the driver's counters.
+
+        Raises:
+            ClosedError: The driver has not been started.
+        """
+        if self._counters is None:
+            message = "the media driver has no counters before it is started"
+            raise ClosedError(message)
+        return self._counters
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the driver is closed, or about to be."""
+        return self._is_closing
+
+    async def start(self) -> None:
+        """Start the agents in the running event loop.
+
+        Raises:
+            WrongLoopError: The driver has been started before.
+        """
+        if self._loop is not None:
+            message = "a media driver starts once: launch another"
+            raise WrongLoopError(message)
+        self._loop = asyncio.get_running_loop()
+        context = self.context
+        self._counters = CountersManager.in_memory(
+            context.counters_buffer_length,
+            free_to_reuse_timeout_ms=context.counters_free_to_reuse_timeout_ns // 1_000_000,
+            epoch_ms=self._clock.epoch_ms,
+        )
+        resources = DriverResources(
+            context=context,
+            clock=self._clock,
+            random=self._random,
+            network=self._network,
+            counters_manager=self._counters,
+            system_counters=SystemCounters(self._counters, context),
+        )
+        conductor = self._conductor = Conductor(resources)
+        for agent in (conductor.sender, conductor.receiver, conductor):
+            task = self._loop.create_task(agent.run(), name=f"aeron-{agent.role_name}")
+            task.add_done_callback(self._on_agent_done)
+            self._tasks.append(task)
+
+    async def aclose(self) -> None:
+        """Close in good order: clients first, then what is left to send, then the sockets.
+
+        Publications get up to `close_linger_timeout_ns` to deliver what they were given. Closing
+        twice is closing once; a second caller waits for the first. Cancelling closes at once.
+        """
+        if self._conductor is None:
+            self._is_closing = True
+            return
+        if self._is_closing:
+            await self._closed.wait()
+            return
+        self._is_closing = True
+        try:
+            self._conductor.release_clients(None)
+            with anyio.move_on_after(self.context.close_linger_timeout_ns / NS_PER_SECOND) as scope:
+                await self._conductor.drain()
+            if scope.cancelled_caught:
+                log.warning(
+                    "driver_closed_before_drained",
+                    timeout_s=self.context.close_linger_timeout_ns / NS_PER_SECOND,
+                    remedy="await publication.drain() first, or raise close_linger_timeout_ns",
+                )
+        finally:
+            self._abort()
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _abort(self) -> None:
+        """Stop the agents and free everything, now."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._conductor is not None:
+            self._conductor.release_clients(self._error)
+            self._conductor.close()
+        self._closed.set()
+
+    def _on_agent_done(self, task: asyncio.Task[None]) -> None:
+        """An agent ends only when the driver does; otherwise the driver ends with it."""
+        if self._closed.is_set():
+            return
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("agent_failed", agent=task.get_name(), exc_info=error)
+            self._error = DriverError(f"{task.get_name()} failed: {error!r}")
+            self._error.__cause__ = error
+        self._abort()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+def system_network(context: DriverContext) -> Network:
+    """Return the machine's own network, as the context wants it."""
+    return SystemNetwork(
+        transport=cast("TransportKind", context.transport),
+        burst_limit=context.datagram_burst_limit,
+    )

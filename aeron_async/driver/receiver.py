@@ -1,0 +1,105 @@
+"""The receiver: the task that lets every image rebuild, ask for what is missing, and report.
+
+Datagrams are placed as they arrive; what follows from them waits for this task's turn, so that one
+batch off a socket makes one status message, one NAK and one wake-up of the readers.
+
+Source: Aeron `Receiver`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.schedule import Schedule
+
+if TYPE_CHECKING:
+    from aeron_async.clock import Clock
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["ImageLifecycle", "Receiver"]
+
+
+class ImageLifecycle(Protocol):
+    """Who looks after images that move through their states."""
+
+    def on_image_drained(self, image: PublicationImage) -> None:
+        """The image lingers: out of the dispatcher, and out of the clients' hands."""
+        ...
+
+    def on_image_done(self, image: PublicationImage) -> None:
+        """Nothing uses the image any more."""
+        ...
+
+
+class Receiver(Agent):
+    """The task that receives.
+
+    Args:
+        context: The driver's settings.
+        clock: Reads the time.
+        system_counters: The driver's counters.
+        lifecycle: Told of images that move through their states.
+    """
+
+    role_name = "receiver"
+
+    def __init__(
+        self,
+        context: DriverContext,
+        clock: Clock,
+        system_counters: SystemCounters,
+        lifecycle: ImageLifecycle,
+    ) -> None:
+        super().__init__(
+            clock=clock,
+            system_counters=system_counters,
+            max_cycle_time=SystemCounterId.RECEIVER_MAX_CYCLE_TIME,
+            threshold_exceeded=SystemCounterId.RECEIVER_CYCLE_TIME_THRESHOLD_EXCEEDED,
+            cycle_threshold_ns=context.receiver_cycle_threshold_ns,
+            lag_threshold_ns=context.loop_lag_threshold_ns,
+        )
+        self._schedule: Schedule[PublicationImage] = Schedule()
+        self._lifecycle = lifecycle
+        self._received_length = 0
+
+    def on_activity(self, image: PublicationImage) -> None:
+        """Let an image be polled soon: it was written to, or read from."""
+        self._schedule.ready(image)
+        self.wake()
+
+    def remove(self, image: PublicationImage) -> None:
+        """Poll an image no more."""
+        self._schedule.remove(image)
+
+    def on_received(self, length: int) -> None:
+        """Count bytes off a socket; shown when the batch is over."""
+        self._received_length += length
+
+    async def do_work(self, now_ns: int) -> int:
+        """Poll every image that is due."""
+        if self._received_length:
+            self._system_counters[SystemCounterId.BYTES_RECEIVED].increment(self._received_length)
+            self._received_length = 0
+        for image in self._schedule.due(now_ns):
+            self._poll(image, now_ns)
+        return self._schedule.next_deadline_ns()
+
+    def _poll(self, image: PublicationImage, now_ns: int) -> None:
+        was_lingering = image.state is ImageState.LINGER
+        deadline_ns = image.poll(now_ns)
+        if image.state is ImageState.LINGER and not was_lingering:
+            self._lifecycle.on_image_drained(image)
+            # The readers have been told; without them there is nothing to linger for.
+            deadline_ns = image.poll(now_ns)
+        if image.state is ImageState.DONE:
+            self._schedule.remove(image)
+            self._lifecycle.on_image_done(image)
+        elif deadline_ns <= now_ns:
+            self._schedule.ready(image)
+        else:
+            self._schedule.at(image, deadline_ns)

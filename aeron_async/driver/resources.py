@@ -1,0 +1,51 @@
+"""What the parts of one driver share: settings, time, randomness, network and counters."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.protocol.header import wrap_int32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from aeron_async.clock import Clock
+    from aeron_async.counters import CountersManager
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.media.network import Network
+
+__all__ = ["DriverResources"]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class DriverResources:
+    """Handed to every part of a driver, and owned by none.
+
+    Attributes:
+        registration_ids: One count for clients, publications, subscriptions and images.
+    """
+
+    context: DriverContext
+    clock: Clock
+    random: Random
+    network: Network
+    counters_manager: CountersManager
+    system_counters: SystemCounters
+    registration_ids: Iterator[int] = attrs.field(factory=lambda: count(1))
+
+    def next_id(self) -> int:
+        """Return a registration id that this driver has not used."""
+        return next(self.registration_ids)
+
+    def random_int32(self) -> int:
+        """Return any signed 32-bit number."""
+        return wrap_int32(self.random.getrandbits(32))
+
+    def random_int64(self) -> int:
+        """Return any signed 64-bit number."""
+        return self.random.getrandbits(64) - 2**63

@@ -1,0 +1,76 @@
+"""What an agent has to poll: what is ready now, and what will be at its deadline.
+
+Cost follows events, not the number of streams: a heap of deadlines, of which each item has at most
+a few entries however often its deadline moves.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import Generic, TypeVar
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
+
+__all__ = ["Schedule"]
+
+T = TypeVar("T")
+
+
+class Schedule(Generic[T]):
+    """Items of one agent, ready now or at a deadline in nanoseconds of its clock."""
+
+    def __init__(self) -> None:
+        self._ready: dict[T, None] = {}
+        self._deadlines: dict[T, int] = {}
+        # The earliest heap entry of each item. A deadline that moves later leaves it be: the entry
+        # is looked at when it comes up, and made anew if the item then wants another time.
+        self._armed: dict[T, int] = {}
+        self._heap: list[tuple[int, int, T]] = []
+        self._sequence = count()
+
+    def __len__(self) -> int:
+        return len(self._ready.keys() | self._deadlines.keys())
+
+    def ready(self, item: T) -> None:
+        """Let the item be polled as soon as may be."""
+        self._ready[item] = None
+
+    def at(self, item: T, deadline_ns: int) -> None:
+        """Let the item be polled at `deadline_ns`, unless it becomes ready before."""
+        self._deadlines[item] = deadline_ns
+        if deadline_ns == NEVER_NS:
+            return
+        armed_ns = self._armed.get(item)
+        if armed_ns is None or deadline_ns < armed_ns:
+            self._armed[item] = deadline_ns
+            heappush(self._heap, (deadline_ns, next(self._sequence), item))
+
+    def remove(self, item: T) -> None:
+        """Forget the item."""
+        self._ready.pop(item, None)
+        self._deadlines.pop(item, None)
+        self._armed.pop(item, None)
+
+    def due(self, now_ns: int) -> list[T]:
+        """Return, once each, the items that are ready or whose deadline has come."""
+        heap = self._heap
+        while heap and heap[0][0] <= now_ns:
+            armed_ns, _, item = heappop(heap)
+            if self._armed.get(item) != armed_ns:
+                continue
+            del self._armed[item]
+            deadline_ns = self._deadlines[item]
+            if deadline_ns <= now_ns:
+                self._ready[item] = None
+            else:
+                self.at(item, deadline_ns)
+        due = list(self._ready)
+        self._ready.clear()
+        return due
+
+    def next_deadline_ns(self) -> int:
+        """Return when to look again; 0 when something is ready already."""
+        if self._ready:
+            return 0
+        return self._heap[0][0] if self._heap else NEVER_NS

@@ -1,0 +1,86 @@
+"""The sender: the task that lets every publication send what is due.
+
+Publications take turns, each with a bounded burst, so that none keeps the loop from the others.
+
+Source: Aeron `Sender`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.clock import Clock
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["Sender"]
+
+ROUNDS_PER_CYCLE: Final = 8
+"""How often publications with more to send come round before the loop has its turn."""
+
+
+class Sender(Agent):
+    """The task that sends.
+
+    Args:
+        context: The driver's settings.
+        clock: Reads the time.
+        system_counters: The driver's counters.
+        on_done: Told of a publication that has nothing more to do, ever.
+    """
+
+    role_name = "sender"
+
+    def __init__(
+        self,
+        context: DriverContext,
+        clock: Clock,
+        system_counters: SystemCounters,
+        on_done: Callable[[NetworkPublication], None],
+    ) -> None:
+        super().__init__(
+            clock=clock,
+            system_counters=system_counters,
+            max_cycle_time=SystemCounterId.SENDER_MAX_CYCLE_TIME,
+            threshold_exceeded=SystemCounterId.SENDER_CYCLE_TIME_THRESHOLD_EXCEEDED,
+            cycle_threshold_ns=context.sender_cycle_threshold_ns,
+            lag_threshold_ns=context.loop_lag_threshold_ns,
+        )
+        self._schedule: Schedule[NetworkPublication] = Schedule()
+        self._on_done = on_done
+
+    def on_activity(self, publication: NetworkPublication) -> None:
+        """Let a publication be polled soon: it was offered to, or heard from."""
+        self._schedule.ready(publication)
+        self.wake()
+
+    def remove(self, publication: NetworkPublication) -> None:
+        """Poll a publication no more."""
+        self._schedule.remove(publication)
+
+    async def do_work(self, now_ns: int) -> int:
+        """Poll every publication that is due."""
+        schedule = self._schedule
+        for _ in range(ROUNDS_PER_CYCLE):
+            due = schedule.due(now_ns)
+            if not due:
+                break
+            for publication in due:
+                deadline_ns = publication.poll(now_ns)
+                if publication.state is PublicationState.DONE:
+                    schedule.remove(publication)
+                    self._on_done(publication)
+                elif deadline_ns <= now_ns:
+                    schedule.ready(publication)
+                else:
+                    schedule.at(publication, deadline_ns)
+        return schedule.next_deadline_ns()
