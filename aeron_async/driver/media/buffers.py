@@ -1,0 +1,83 @@
+"""How much socket buffer the kernel granted, and a word to the operator where it fell short.
+
+A receive buffer smaller than the receiver window loses datagrams in every burst, and nothing but
+retransmission tells of it; so the shortage is said aloud once, with the setting that cures it.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any, Final
+
+import attrs
+import structlog
+
+from aeron_async.driver.media.socket_spec import SocketSpec, address_text
+
+__all__ = ["BufferLengths", "ShortageLog"]
+
+# Linux doubles the length it was asked for, to cover its own bookkeeping, and reports the double.
+REPORTED_PER_GRANTED: Final = 2 if sys.platform == "linux" else 1
+
+_log: Final[Any] = structlog.get_logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class BufferLengths:
+    """Lengths of a socket's buffers, in bytes, comparable with what was asked for.
+
+    Where the system's default was taken, a length is what the kernel reports, as Aeron takes it.
+
+    Attributes:
+        granted_sndbuf_length: Of SO_SNDBUF.
+        granted_rcvbuf_length: Of SO_RCVBUF.
+    """
+
+    granted_sndbuf_length: int
+    granted_rcvbuf_length: int
+
+    @classmethod
+    def of(cls, sock: socket.socket, spec: SocketSpec) -> BufferLengths:
+        """Read what an open socket has."""
+        return cls(
+            granted_sndbuf_length=_granted(sock, socket.SO_SNDBUF, spec.socket_sndbuf_length),
+            granted_rcvbuf_length=_granted(sock, socket.SO_RCVBUF, spec.socket_rcvbuf_length),
+        )
+
+
+class ShortageLog:
+    """Writes one warning for each setting and length asked for in vain, however many sockets ask.
+
+    Differs: Aeron compares with the length that Linux doubled, so a buffer granted only half in
+    full passes there without a word.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, int]] = set()
+
+    def note(self, spec: SocketSpec, granted: BufferLengths) -> None:
+        """Warn where a buffer is shorter than asked."""
+        self._compare(
+            "net.core.wmem_max", spec, spec.socket_sndbuf_length, granted.granted_sndbuf_length
+        )
+        self._compare(
+            "net.core.rmem_max", spec, spec.socket_rcvbuf_length, granted.granted_rcvbuf_length
+        )
+
+    def _compare(self, sysctl: str, spec: SocketSpec, asked: int, granted: int) -> None:
+        if granted >= asked or (sysctl, asked) in self._seen:
+            return
+        self._seen.add((sysctl, asked))
+        _log.warning(
+            "socket_buffer_clamped",
+            local=address_text(spec.local),
+            asked_length=asked,
+            granted_length=granted,
+            remedy=f"sysctl -w {sysctl}={asked}",
+        )
+
+
+def _granted(sock: socket.socket, option: int, asked: int) -> int:
+    reported = sock.getsockopt(socket.SOL_SOCKET, option)
+    return reported // REPORTED_PER_GRANTED if asked else reported

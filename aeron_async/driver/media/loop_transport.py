@@ -1,0 +1,190 @@
+"""The loop's own datagram transport under our contract: for loops that cannot watch a socket.
+
+The loop's write queue has no end, so it is told to pause at the first datagram it cannot send.
+One thing cannot be cured from here: uvloop prints the error of a datagram that failed after
+waiting to standard output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from aeron_async.driver.media.socket_transport import DATAGRAM_LENGTH_MAX
+from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+
+    from aeron_async.driver.media.socket_spec import SocketAddress
+
+__all__ = ["LoopTransport", "open_loop_transport"]
+
+
+class InnerTransport(Protocol):
+    """What the datagram transports of asyncio and uvloop have in common."""
+
+    def sendto(self, data: bytes, addr: Destination = None, /) -> None:
+        """Send, or queue."""
+        ...
+
+    def get_write_buffer_size(self) -> int:
+        """Return the bytes queued."""
+        ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set the marks at which the protocol is paused and resumed, in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class LoopTransport(BoundedTransport):
+    """A datagram transport over the one `create_datagram_endpoint` gives.
+
+    Args:
+        loop: The loop that runs it.
+        protocol: Who is told what happens.
+        extra: Answers of `get_extra_info`.
+
+    Attributes:
+        failure: What `connection_made` of the protocol raised, for whoever opens.
+    """
+
+    _inner: InnerTransport
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: asyncio.DatagramProtocol,
+        extra: Mapping[str, Any],
+    ) -> None:
+        super().__init__(loop, protocol, extra)
+        self._is_attached = False
+        self.failure: Exception | None = None
+
+    def sendto(self, data: Datagram, addr: Destination = None) -> None:
+        """Send now, or leave this one datagram to the loop until the socket has room.
+
+        The data may be reused once this returns. `addr` is numeric: a name would block the loop.
+
+        Raises:
+            BufferError: a datagram is already waiting.
+            ClosedError: the transport is closed.
+            ValueError: no data, or an address where the socket is connected, or none where not.
+        """
+        if self._is_blocked or not data or (addr is None) is not self._is_connected:
+            self._refuse(data, addr)
+        # uvloop would keep a view of a waiting datagram, not a copy: the log below it moves on.
+        self._inner.sendto(bytes(data), addr)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the length of the datagram that waits, or 0."""
+        return self._inner.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Stop receiving, let a waiting datagram leave, then close; safe to call again."""
+        self._is_closing = self._is_blocked = True
+        self._inner.close()
+
+    def abort(self) -> None:
+        """Close at once; a waiting datagram is lost."""
+        self._is_closing = self._is_blocked = True
+        # asyncio's transport fails when it is aborted after the end.
+        if self._is_attached:
+            self._inner.abort()
+
+    def on_made(self, inner: InnerTransport) -> None:
+        """Stand before the loop's transport, and meet the protocol."""
+        self._inner = inner
+        self._is_attached = True
+        inner.set_write_buffer_limits(high=0)
+        if hasattr(inner, "max_size"):
+            # asyncio allocates this much for each datagram. Its own choice, 256 KiB, the C library
+            # may map and unmap each time: measured, four times the cost of receiving.
+            inner.max_size = DATAGRAM_LENGTH_MAX
+        try:
+            self._protocol.connection_made(self)
+        except Exception as error:  # noqa: BLE001 - raised to whoever opens, not into the loop
+            self.failure = error
+            self.abort()
+
+    def on_received(self, data: bytes, addr: SocketAddress) -> None:
+        """Take a datagram from the loop."""
+        self._tell(self._protocol.datagram_received, data, addr)
+
+    def on_error(self, error: Exception) -> None:
+        """Take an error of sending or receiving from the loop."""
+        self._tell(self._protocol.error_received, error)
+
+    def on_pause(self) -> None:
+        """Note that a datagram waits in the loop."""
+        self._is_blocked = True
+        self._tell(self._protocol.pause_writing)
+
+    def on_resume(self) -> None:
+        """Note that the waiting datagram is gone."""
+        if not self._is_closing:
+            self._is_blocked = False
+            self._tell(self._protocol.resume_writing)
+
+    def on_lost(self, error: Exception | None) -> None:
+        """Note that the loop has closed the socket."""
+        self._is_closing = self._is_blocked = True
+        self._is_attached = False
+        self._tell_lost(error)
+
+
+class _Adapter(asyncio.DatagramProtocol):
+    """What the loop takes for the protocol."""
+
+    def __init__(self, transport: LoopTransport) -> None:
+        self._transport = transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport.on_made(cast("InnerTransport", transport))
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        self._transport.on_received(data, addr[:2])
+
+    def error_received(self, exc: Exception) -> None:
+        self._transport.on_error(exc)
+
+    def pause_writing(self) -> None:
+        self._transport.on_pause()
+
+    def resume_writing(self) -> None:
+        self._transport.on_resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport.on_lost(exc)
+
+
+async def open_loop_transport(
+    loop: asyncio.AbstractEventLoop,
+    sock: socket.socket,
+    protocol: asyncio.DatagramProtocol,
+    *,
+    extra: Mapping[str, Any],
+) -> LoopTransport:
+    """Hand a non-blocking datagram socket to the loop; from here on the transport closes it.
+
+    Raises:
+        Exception: whatever `connection_made` raised; the socket is then closed.
+    """
+    transport = LoopTransport(loop, protocol, extra)
+    try:
+        await loop.create_datagram_endpoint(lambda: _Adapter(transport), sock=sock)
+    except BaseException:
+        transport.abort()
+        raise
+    if transport.failure is not None:
+        raise transport.failure
+    return transport
