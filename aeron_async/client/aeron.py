@@ -47,6 +47,7 @@ class Aeron:
         self._publications: set[PublicationBase] = set()
         self._subscriptions: set[Subscription] = set()
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed_because: Exception | None = None
 
     @classmethod
@@ -88,6 +89,11 @@ class Aeron:
         return self._is_closed
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """Return the event loop that the client was started in."""
+        return self._loop
+
+    @property
     def clock(self) -> Clock:
         """Return the driver's clock."""
         return self.driver.clock
@@ -107,6 +113,7 @@ class Aeron:
         if self._client_id is not None or self._is_closed:
             message = "a client starts once: connect another"
             raise ClosedError(message)
+        self._loop = asyncio.get_running_loop()
         if self._is_driver_owned:
             await self.driver.start()
         self._client_id = self.driver.conductor.add_client(self)
@@ -177,8 +184,7 @@ class Aeron:
             client_id, uri, stream_id, listener=subscription
         )
         subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
-        if self._is_closed:
-            subscription.on_driver_closed(self._closed_because)
+        self._check_still_open(subscription)
         self._subscriptions.add(subscription)
         return subscription
 
@@ -240,9 +246,14 @@ class Aeron:
             self.client_id, uri, stream_id, is_exclusive=is_exclusive, listener=publication
         )
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
-        if self._is_closed:
-            publication.on_driver_closed(self._closed_because)
+        self._check_still_open(publication)
         self._publications.add(publication)
+
+    def _check_still_open(self, added: Publication | Subscription) -> None:
+        if self._is_closed:
+            added.on_driver_closed(self._closed_because)
+            message = "the client was closed while the request was under way"
+            raise ClosedError(message) from self._closed_because
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self, final
 
 from aeron_async.client.message import FragmentHeader, Message
-from aeron_async.client.signal import Signal
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.reader import TermReader
 
@@ -52,12 +51,13 @@ class Image:
         self._counter = ready.position
         self._port = ready.port
         self._wake_receiver = ready.wake_receiver
+        self._log = ready.log
         self._reader = TermReader(ready.log, ready.join_position)
+        self._discarded_before = 0
         self._header = FragmentHeader(self)
         self._position = ready.join_position
         self._is_closed = False
         self._end_of_stream_position = END_OF_STREAM_UNKNOWN
-        self.progress = Signal()
 
     @property
     def position(self) -> int:
@@ -86,7 +86,7 @@ class Image:
     @property
     def discarded_fragments(self) -> int:
         """Return how many fragments belonged to no message that was received whole."""
-        return self._reader.discarded_fragments
+        return self._discarded_before + self._reader.discarded_fragments
 
     def poll(self, handler: FragmentHandler, fragment_limit: int = 10) -> int:
         """Call a handler with each fragment that is there, without waiting; return how many.
@@ -103,7 +103,7 @@ class Image:
         """
         if self._is_closed:
             return 0
-        self.subscription.check_idle()
+        self.subscription.begin_poll()
         header = self._header
 
         def deliver(payload: memoryview, position: int, flags: int, reserved_value: int) -> None:
@@ -138,16 +138,16 @@ class Image:
         if position > self._port.consumption_trigger:
             self._wake_receiver()
 
-    def take_read(self) -> None:
-        """Move the position to the end of what was read, padding included."""
-        self.take(self._reader.position)
+    def rewind(self) -> None:
+        """Forget what was read beyond the position, so that it is read again."""
+        self._discarded_before += self._reader.discarded_fragments
+        self._reader = TermReader(self._log, self._position)
 
     def mark_closed(self) -> None:
         """Touch the log no more: it is about to go."""
         if not self._is_closed:
             self._end_of_stream_position = self._metadata.end_of_stream_position
             self._is_closed = True
-            self.progress.ring()
 
     def __aiter__(self) -> Self:
         return self

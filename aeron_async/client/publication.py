@@ -10,12 +10,12 @@ Source: Aeron `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
-from aeron_async.errors import MaxPositionExceededError
+from aeron_async.client.publication_base import PublicationBase
+from aeron_async.errors import MaxPositionExceededError, WrongLoopError
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.shared_appender import SharedAppender
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ExclusivePublication", "Publication"]
+
+
+OFFERS_PER_TURN: Final = 256
+"""Offers after which the loop gets a turn, whether or not there was room for more."""
 
 
 class Publication(PublicationBase):
@@ -62,9 +66,8 @@ class Publication(PublicationBase):
             MaxPositionExceededError: The stream is at its end.
         """
         self._turn_budget -= 1
-        if self._turn_budget <= 0:
-            self._turn_budget = OFFERS_PER_TURN
-            await asyncio.sleep(0)
+        if self._turn_budget < 0:
+            await self._next_turn()
         position = self._offer(data, reserved_value)
         if position < 0:
             position = await self._wait_for_room(
@@ -147,6 +150,16 @@ class Publication(PublicationBase):
         if position < 0:
             await self._wait_for_room(attempt, position, timeout)
         return claimed[0]
+
+    async def _next_turn(self) -> None:
+        """Give the loop a turn, except before the first offer of all."""
+        if asyncio.get_running_loop() is not self._aeron.loop:
+            message = f"{self!r} belongs to another event loop"
+            raise WrongLoopError(message)
+        if self._is_started:
+            await asyncio.sleep(0)
+        self._is_started = True
+        self._turn_budget = OFFERS_PER_TURN
 
     def _offer(self, data: Buffer | list[Buffer], reserved_value: int) -> int:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""

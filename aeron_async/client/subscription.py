@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, final
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
-from aeron_async.errors import AeronTimeoutError, BusyError, ClosedError
+from aeron_async.errors import AeronTimeoutError, BusyError, ClosedError, WrongLoopError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -145,7 +145,7 @@ class Subscription:
             ClosedError: The subscription is closed.
         """
         self._check_open()
-        self.check_idle()
+        self.begin_poll()
         count = 0
         for image in self._in_turn():
             if count >= fragment_limit:
@@ -168,8 +168,8 @@ class Subscription:
             self._taken = None
             taken.image.take(taken.position)
         index = self._index
-        if index >= len(self._batch) or self._is_closed:
-            await self._next_batch(MESSAGES_PER_TURN)
+        if index >= len(self._batch) or self._is_closed or self._is_consuming:
+            await self._next_batch(self._in_turn, MESSAGES_PER_TURN)
             index = 0
         message = self._taken = self._batch[index]
         self._index = index + 1
@@ -186,54 +186,70 @@ class Subscription:
         """
         while True:
             try:
-                await self._next_batch(limit)
+                await self._next_batch(self._in_turn, limit)
             except StopAsyncIteration:
                 return
             batch, self._batch = self._batch, []
-            yield batch
-            batch[-1].image.take(batch[-1].position)
+            try:
+                yield batch
+            finally:
+                batch[-1].image.take(batch[-1].position)
 
     async def next_of(self, image: Image) -> Message:
         """Return the next message of one image; see `Image.__anext__`."""
-        if self._taken is not None:
-            self._taken.image.take(self._taken.position)
+        taken = self._taken
+        if taken is not None:
             self._taken = None
-        self._begin()
-        try:
-            while True:
-                batch = image.read(1)
-                if batch:
-                    self._taken = batch[0]
-                    return batch[0]
-                if image.is_closed or image.is_end_of_stream:
-                    raise StopAsyncIteration
-                await image.progress.wait()
-        finally:
-            self._is_consuming = False
+            taken.image.take(taken.position)
+        batch = self._batch
+        is_fresh = self._index < len(batch) and batch[self._index].image is image
+        if not is_fresh or image.is_closed or self._is_consuming:
+            await self._next_batch(
+                lambda: None if image.is_closed or image.is_end_of_stream else [image],
+                MESSAGES_PER_TURN,
+            )
+        message = self._taken = self._batch[self._index]
+        self._index += 1
+        return message
 
-    def check_idle(self) -> None:
-        """Refuse to consume beside another task.
+    def begin_poll(self) -> None:
+        """Take what was delivered last, and put back what was only read ahead.
 
         Raises:
-            BusyError: Another task waits for a message, or has read ahead.
+            BusyError: Another task waits for a message.
         """
-        if self._is_consuming or self._index < len(self._batch):
+        if self._is_consuming:
             message = (
                 f"another task consumes the subscription on {self.channel} stream "
                 f"{self.stream_id}: one task consumes it, and may hand messages to others"
             )
             raise BusyError(message)
+        if self._taken is not None:
+            self._taken.image.take(self._taken.position)
+            self._taken = None
+        if self._index < len(self._batch):
+            self._batch[self._index].image.rewind()
+        self._batch = []
 
-    async def _next_batch(self, limit: int) -> None:
-        """Take what was read, give the loop a turn, and read more, waiting for it."""
-        self._begin()
+    async def _next_batch(self, sources: Callable[[], list[Image] | None], limit: int) -> None:
+        """Give the loop a turn and read more, waiting for it.
+
+        Args:
+            sources: The images to read from, in turn; None when there will be no more.
+            limit: Most messages to read.
+
+        Raises:
+            StopAsyncIteration: There is no more to come.
+        """
+        if asyncio.get_running_loop() is not self._aeron.loop:
+            message = f"{self!r} belongs to another event loop"
+            raise WrongLoopError(message)
+        self.begin_poll()
+        self._is_consuming = True
         try:
-            self._batch = []
             await asyncio.sleep(0)
-            while True:
-                if self._is_closed:
-                    self._end()
-                for image in self._in_turn():
+            while (images := sources()) is not None and not self._is_closed:
+                for image in images:
                     batch = image.read(limit)
                     if batch:
                         self._batch = batch
@@ -242,13 +258,6 @@ class Subscription:
                 await self._progress.wait()
         finally:
             self._is_consuming = False
-
-    def _begin(self) -> None:
-        if self._is_consuming:
-            self.check_idle()
-        self._is_consuming = True
-
-    def _end(self) -> None:
         if self._closed_because is not None:
             self._check_open()
         raise StopAsyncIteration
@@ -283,10 +292,8 @@ class Subscription:
 
     def on_image_progress(self, image_id: int) -> None:
         """Wake whoever waits for a message."""
-        image = self._images.get(image_id)
-        if image is not None:
-            image.progress.ring()
-            self._progress.ring()
+        del image_id
+        self._progress.ring()
 
     def on_unavailable_image(self, image_id: int) -> None:
         """Let go of an image."""

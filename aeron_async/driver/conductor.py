@@ -217,7 +217,13 @@ class Conductor(Agent):
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._commands.append(Command(execute, undo, result))
         self.wake()
-        return await result
+        try:
+            return await result
+        except asyncio.CancelledError:
+            # Carried out, but the caller was cancelled before it could take the result.
+            if result.done() and not result.cancelled() and result.exception() is None:
+                undo(result.result())
+            raise
 
     async def _carry_out(self, command: Command) -> None:
         if command.result.done():
