@@ -46,6 +46,7 @@ class Image:
         self.source_identity = ready.source_identity
         self.initial_term_id = ready.log.initial_term_id
         self.term_length = ready.log.term_length
+        self._term_mask = ready.log.term_length - 1
         self.mtu_length = ready.log.mtu_length
         self._metadata = ready.log.metadata
         self._counter = ready.position
@@ -123,10 +124,15 @@ class Image:
         if self._is_closed:
             return []
         reader = self._reader
-        if not reader.read_messages(found, limit=limit):
+        while not reader.read_messages(found, limit=limit):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.
-            self.take(reader.position)
-            return []
+            position = reader.position
+            is_at_next_term = position != self._position and not position & self._term_mask
+            self.take(position)
+            # One read never leaves its term. The next one may hold all that the window allows, and
+            # then nothing more arrives that would wake the reader.
+            if not is_at_next_term:
+                return []
         return [Message(data, position, reserved, self) for data, position, reserved in found]
 
     def take(self, position: int) -> None:
