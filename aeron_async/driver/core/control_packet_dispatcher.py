@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.errors import ProtocolError
 from aeron_async.protocol.datagram import (
     INVALID,
     check_error,
@@ -84,19 +83,17 @@ class ControlPacketDispatcher:
         handler = self._handlers.get(kind)
         if handler is None:
             return
-        try:
-            handler(datagram, now_ns)
-        except ProtocolError:
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+        handler(datagram, now_ns)
 
     def _on_status_message(self, datagram: memoryview, now_ns: int) -> None:
         sm = StatusMessage.decode(datagram)
-        self._counters[SystemCounterId.STATUS_MESSAGES_RECEIVED].increment()
         publication = self._publications.get((sm.session_id, sm.stream_id))
         term_length = TERM_MAX_LENGTH if publication is None else publication.log.term_length
         if not check_status_message(sm, term_length):
             self._counters[SystemCounterId.INVALID_PACKETS].increment()
-        elif publication is not None:
+            return
+        self._counters[SystemCounterId.STATUS_MESSAGES_RECEIVED].increment()
+        if publication is not None:
             publication.on_status_message(sm, now_ns)
             self._on_activity(publication)
 

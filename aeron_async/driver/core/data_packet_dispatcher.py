@@ -17,7 +17,6 @@ from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.stream_interest import SessionState, StreamInterest
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.errors import ProtocolError
 from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
 from aeron_async.protocol.header import DataFlags, FrameType, RttFlags, StatusMessageFlags
 from aeron_async.protocol.rtt import RttMeasurement
@@ -73,7 +72,9 @@ class DataPacketDispatcher:
         listener: DispatchListener,
     ) -> None:
         self._context = context
-        self._counters = system_counters
+        self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
+        self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
+        self._suppressed_setups = system_counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED]
         self._receiver_id = receiver_id
         self._group_tag = group_tag
         self._outbox = outbox
@@ -94,13 +95,15 @@ class DataPacketDispatcher:
         interest.forget(SessionState.NO_INTEREST, session_id)
 
     def remove_subscription(self, stream_id: int, session_id: int | None) -> None:
-        """Stop wanting what was added; images that are there stay until they are removed."""
+        """Stop wanting what was added; images that nobody wants any more get no data any more."""
         interest = self._streams[stream_id]
         if session_id is None:
             interest.is_all_sessions = False
         else:
             interest.session_ids.discard(session_id)
-        if not interest.is_wanted and not interest.images:
+        if interest.is_wanted:
+            interest.forget_unwanted()
+        else:
             del self._streams[stream_id]
 
     def add_image(self, image: PublicationImage) -> None:
@@ -115,10 +118,7 @@ class DataPacketDispatcher:
         if interest is None or interest.images.get(image.session_id) is not image:
             return
         del interest.images[image.session_id]
-        if not interest.is_wanted:
-            if not interest.images:
-                del self._streams[image.stream_id]
-        elif not image.is_end_of_stream:
+        if not image.is_end_of_stream:
             interest.set_state(image.session_id, SessionState.COOL_DOWN, expiry_ns=NEVER_NS)
 
     def remove_cool_down(self, image: PublicationImage) -> None:
@@ -139,7 +139,7 @@ class DataPacketDispatcher:
         elif kind == FrameType.RTTM:
             self._on_rttm(datagram, source, now_ns)
         elif kind == INVALID:
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            self._invalid_packets.increment()
 
     def _on_data(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         flags, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(datagram)
@@ -171,7 +171,7 @@ class DataPacketDispatcher:
             self._elicit_window_start_ns = now_ns
             self._elicit_count = 0
         if self._elicit_count >= self._context.max_elicited_setups_per_second:
-            self._counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED].increment()
+            self._suppressed_setups.increment()
             return
         self._elicit_count += 1
         interest.set_state(
@@ -190,13 +190,9 @@ class DataPacketDispatcher:
         self._send(sm.encode(), source)
 
     def _on_setup(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        try:
-            setup = Setup.decode(datagram)
-        except ProtocolError:
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
+        setup = Setup.decode(datagram)
         if not check_setup(setup):
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
+            self._invalid_packets.increment()
             return
         interest = self._streams.get(setup.stream_id)
         if interest is None:
@@ -214,11 +210,7 @@ class DataPacketDispatcher:
             interest.set_state(setup.session_id, SessionState.NO_INTEREST, expiry_ns=NEVER_NS)
 
     def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        try:
-            rttm = RttMeasurement.decode(datagram)
-        except ProtocolError:
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
+        rttm = RttMeasurement.decode(datagram)
         interest = self._streams.get(rttm.stream_id)
         image = None if interest is None else interest.images.get(rttm.session_id)
         if image is None or rttm.receiver_id not in {0, self._receiver_id}:
@@ -232,7 +224,7 @@ class DataPacketDispatcher:
 
     def _send(self, frame: bytes, address: Address) -> None:
         if not self._outbox.send_to(frame, address):
-            self._counters[SystemCounterId.SHORT_SENDS].increment()
+            self._short_sends.increment()
 
     def image_count(self, stream_id: int) -> int:
         """Return how many images of a stream there are."""

@@ -76,7 +76,9 @@ class ImageFeedback:
         self._connections = connections
         self._outbox = outbox
         self._counters = counters
-        self._system_counters = system_counters
+        self._naks_sent = system_counters[SystemCounterId.NAK_MESSAGES_SENT]
+        self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
+        self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._window_length = window_length
         self._flags = StatusMessageFlags(0)
         self._is_pending = True
@@ -120,6 +122,10 @@ class ImageFeedback:
             self._send_status_message(now_ns)
         return self._deadline_ns
 
+    def has_live_source(self, now_ns: int) -> bool:
+        """Return whether there is anybody to ask."""
+        return any(connection.is_alive(now_ns) for connection in self._connections.values())
+
     def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
         """Ask every live source for a gap."""
         nak = Nak(
@@ -131,7 +137,7 @@ class ImageFeedback:
         ).encode()
         for _ in range(self._send_to_live(nak, now_ns)):
             self._counters.naks_sent.increment()
-            self._system_counters[SystemCounterId.NAK_MESSAGES_SENT].increment()
+            self._naks_sent.increment()
 
     def send_rttm(self, now_ns: int) -> None:
         """Ask every live source to echo the time."""
@@ -160,7 +166,7 @@ class ImageFeedback:
             group_tag=self._group_tag,
         ).encode()
         sent_count = self._send_to_live(sm, now_ns)
-        self._system_counters[SystemCounterId.STATUS_MESSAGES_SENT].increment(sent_count)
+        self._status_messages_sent.increment(sent_count)
         self.last_sm_position = position
         self.overrun_threshold = position + log.term_length // 2
         self._is_pending = False
@@ -177,5 +183,5 @@ class ImageFeedback:
                 if self._outbox.send_to(frame, connection.control_address):
                     sent_count += 1
                 else:
-                    self._system_counters[SystemCounterId.SHORT_SENDS].increment()
+                    self._short_sends.increment()
         return sent_count

@@ -11,7 +11,7 @@ Source: Aeron `PublicationImage`, `aeron_publication_image.c`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["EOS_FLAGS_OFFSET", "ImageListener", "PublicationImage"]
 
 EOS_FLAGS_OFFSET = 5
+OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
+"""States in which neither the network nor the readers have to do with an image."""
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +112,7 @@ class PublicationImage:
         self.rebuild_position = join_position
         self.hwm_position = join_position
         self.subscribers: list[SubscriberPosition] = []
-        self._system_counters = system_counters
+        self._bind(system_counters)
         self._listener = listener
         self._is_reliable = is_reliable
         self._congestion_control = congestion_control
@@ -140,6 +142,13 @@ class PublicationImage:
         counters.receiver_position.set(join_position)
         self.consumption_trigger = self._feedback.consumption_trigger
 
+    def _bind(self, system_counters: SystemCounters) -> None:
+        self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
+        self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
+        self._under_runs = system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS]
+        self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
+        self._gap_fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
+
     # What arrives.
 
     def on_data(
@@ -160,7 +169,7 @@ class PublicationImage:
         )
         if length < 0:
             if length == INVALID:
-                self._system_counters[SystemCounterId.INVALID_PACKETS].increment()
+                self._invalid_packets.increment()
             return
         position = compute_position(
             term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
@@ -168,12 +177,12 @@ class PublicationImage:
         end = position + length
         feedback = self._feedback
         if end > feedback.overrun_threshold:
-            self._system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS].increment()
+            self._over_runs.increment()
         elif length == HEARTBEAT:
             self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], source, now_ns)
         elif position < feedback.last_sm_position:
             # Already consumed, at least by the account the sender has of it.
-            self._system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS].increment()
+            self._under_runs.increment()
             if end >= feedback.last_sm_position - self._congestion_control.max_window_length():
                 self._connection(source, now_ns).last_activity_ns = now_ns
         else:
@@ -194,7 +203,7 @@ class PublicationImage:
 
     def _on_heartbeat(self, position: int, flags: int, source: Address, now_ns: int) -> None:
         if position < max(0, self._feedback.last_sm_position - self.log.term_length):
-            self._system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS].increment()
+            self._under_runs.increment()
             return
         connection = self._connection(source, now_ns)
         connection.last_activity_ns = now_ns
@@ -206,7 +215,7 @@ class PublicationImage:
                 self._on_end_of_stream()
         if position > self.hwm_position:
             self._set_hwm(position)
-        self._system_counters[SystemCounterId.HEARTBEATS_RECEIVED].increment()
+        self._heartbeats_received.increment()
 
     def _on_end_of_stream(self) -> None:
         self.is_end_of_stream = True
@@ -246,26 +255,38 @@ class PublicationImage:
 
     def poll(self, now_ns: int) -> int:
         """Rebuild, ask, report and move on as far as is due; return the next deadline."""
-        if self.state in {ImageState.LINGER, ImageState.DONE}:
-            return self._advance(now_ns)
-        if self.subscribers:
-            self._track_rebuild(now_ns)
-        if self._loss_detector.try_feedback(now_ns):
-            self._repair(now_ns)
-        deadline_ns = self._advance(now_ns)
-        deadline_ns = min(deadline_ns, self._feedback.poll(now_ns), self._loss_detector.deadline_ns)
-        self.consumption_trigger = (
-            self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
-        )
-        if self._congestion_control.should_measure_rtt(now_ns):
-            self._feedback.send_rttm(now_ns)
-            self._congestion_control.on_rttm_sent(now_ns)
-        return min(deadline_ns, self._congestion_control.rtt_deadline_ns())
+        if self.state not in OUT_OF_SIGHT:
+            self._rebuild(now_ns)
+        return min(self._advance(now_ns), self._report(now_ns))
 
     def disable_status_messages(self) -> None:
         """Say no more: a newer image of the same session speaks for this end."""
         if self.state is not ImageState.ACTIVE:
             self._feedback.is_enabled = False
+
+    def _rebuild(self, now_ns: int) -> None:
+        if not self.subscribers:
+            # Nobody would read what is missing.
+            self._loss_detector.on_no_gap()
+            return
+        self._track_rebuild(now_ns)
+        if self._loss_detector.try_feedback(now_ns):
+            self._repair(now_ns)
+
+    def _report(self, now_ns: int) -> int:
+        """Send what is due to the sources, and return when there is more to send."""
+        if self.state in OUT_OF_SIGHT:
+            return NEVER_NS
+        deadline_ns = self._feedback.poll(now_ns)
+        self.consumption_trigger = (
+            self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
+        )
+        if self._feedback.has_live_source(now_ns):
+            deadline_ns = min(deadline_ns, self._loss_detector.deadline_ns)
+        if self._congestion_control.should_measure_rtt(now_ns):
+            self._feedback.send_rttm(now_ns)
+            self._congestion_control.on_rttm_sent(now_ns)
+        return min(deadline_ns, self._congestion_control.rtt_deadline_ns())
 
     def _track_rebuild(self, now_ns: int) -> None:
         consumed = self._consumed()
@@ -319,7 +340,7 @@ class PublicationImage:
                 now_ns=now_ns,
             )
         elif fill_gap(self.log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
-            self._system_counters[SystemCounterId.LOSS_GAP_FILLS].increment()
+            self._gap_fills.increment()
             gap.on_no_gap()
             self._track_rebuild(now_ns)
 
@@ -340,9 +361,10 @@ class PublicationImage:
             goodbye_at_ns = self._state_change_ns + self._goodbye_ns
             if now_ns < goodbye_at_ns:
                 return goodbye_at_ns
-            if self._is_drained():
-                self._set_state(ImageEvent.DRAINED, now_ns)
-            return NEVER_NS
+            if not self._is_drained():
+                return NEVER_NS
+            self._set_state(ImageEvent.DRAINED, now_ns)
+            return now_ns + self._liveness_timeout_ns
         linger_at_ns = self._state_change_ns + self._liveness_timeout_ns
         if self.state is ImageState.LINGER and (not self.subscribers or now_ns >= linger_at_ns):
             self._set_state(ImageEvent.LINGERED, now_ns)

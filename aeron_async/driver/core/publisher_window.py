@@ -24,6 +24,9 @@ __all__ = ["BlockedPublisherCheck", "PublisherWindow"]
 MAX_TERM_GAP: Final = 2
 """Terms between the one being cleaned and the furthest that may be written."""
 
+RETRY_INTERVAL_NS: Final = 1_000_000_000
+"""How often a publisher that is blocked beyond the timeout is looked at."""
+
 
 class PublisherWindow:
     """The publisher limit of one publication.
@@ -116,9 +119,7 @@ class BlockedPublisherCheck:
             return NEVER_NS
         if now_ns < self._last_change_ns + self._timeout_ns:
             return self._last_change_ns + self._timeout_ns
-        self.unblock(sender_position)
-        self._last_change_ns = now_ns
-        return now_ns + self._timeout_ns
+        return now_ns if self.unblock(sender_position) else now_ns + RETRY_INTERVAL_NS
 
     def unblock(self, sender_position: int) -> bool:
         """Make padding of an uncommitted claim at the sender position; tell if it was."""

@@ -81,6 +81,7 @@ class StreamInterest:
             if each in self._states and self._states[each][0] is state:
                 del self._states[each]
 
-    def count(self, state: SessionState, now_ns: int) -> int:
-        """Return how many sessions are in that state now."""
-        return sum(each is state and now_ns < until for each, until in self._states.values())
+    def forget_unwanted(self) -> None:
+        """Drop the images and the states of sessions that no subscription takes."""
+        self.images = {key: image for key, image in self.images.items() if self.wants(key)}
+        self._states = {key: entry for key, entry in self._states.items() if self.wants(key)}

@@ -66,12 +66,17 @@ class StreamSender:
         self._log = log
         self._params = params
         self._counters = counters
-        self._system_counters = system_counters
+        self._bytes_sent = system_counters[SystemCounterId.BYTES_SENT]
+        self._heartbeats_sent = system_counters[SystemCounterId.HEARTBEATS_SENT]
+        self._retransmits_sent = system_counters[SystemCounterId.RETRANSMITS_SENT]
+        self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
+        self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
+        self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
-        self._is_tracking_limit = True
+        self._is_tracking_limit = False
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
         self.position = self.limit = producer_position(log)
@@ -116,18 +121,18 @@ class StreamSender:
         position = self.position
         deadline_ns = NEVER_NS
         sent_length = 0
+        is_blocked = False
         for _ in range(self._burst_limit):
             window = limit - position
             if window <= 0:
-                self._on_blocked(position)
+                is_blocked = True
                 break
             index = partition_index(position, bits=self._bits)
             offset = position & self._mask
             term, words = log.terms[index], log.term_words[index]
             available, padding = scan_for_send(term, words, offset, limit=min(window, mtu_length))
             if available == 0:
-                if window < mtu_length and words[offset >> 2] > 0:
-                    self._on_blocked(position)
+                is_blocked = words[offset >> 2] > 0
                 break
             if not self.send(term[offset : offset + available]):
                 deadline_ns = now_ns + SEND_RETRY_NS
@@ -141,7 +146,9 @@ class StreamSender:
             self._is_tracking_limit = True
             self.position = position
             self._counters.sender_position.set(position)
-            self._system_counters[SystemCounterId.BYTES_SENT].increment(sent_length)
+            self._bytes_sent.increment(sent_length)
+        if is_blocked and self._is_tracking_limit:
+            self._on_blocked()
         return deadline_ns
 
     def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
@@ -157,8 +164,8 @@ class StreamSender:
             flags=flags,
         )
         if self.send(heartbeat):
-            self._system_counters[SystemCounterId.BYTES_SENT].increment(len(heartbeat))
-        self._system_counters[SystemCounterId.HEARTBEATS_SENT].increment()
+            self._bytes_sent.increment(len(heartbeat))
+        self._heartbeats_sent.increment()
         self._last_sent_ns = now_ns
 
     def resend(self, term_id: int, term_offset: int, length: int) -> None:
@@ -172,22 +179,21 @@ class StreamSender:
             length=length,
         )
         if resent_length > 0:
-            self._system_counters[SystemCounterId.RETRANSMITS_SENT].increment()
-            self._system_counters[SystemCounterId.RETRANSMITTED_BYTES].increment(resent_length)
+            self._retransmits_sent.increment()
+            self._retransmitted_bytes.increment(resent_length)
 
     def send(self, datagram: Buffer) -> bool:
         """Send one datagram; count it when it could not leave."""
         if self._outbox.send(datagram):
             return True
-        self._system_counters[SystemCounterId.SHORT_SENDS].increment()
+        self._short_sends.increment()
         return False
 
-    def _on_blocked(self, position: int) -> None:
-        """Count a window that holds data back, once an episode."""
-        if self._is_tracking_limit and producer_position(self._log) > position:
-            self._is_tracking_limit = False
-            self._counters.back_pressure_events.increment()
-            self._system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS].increment()
+    def _on_blocked(self) -> None:
+        """Count a window that is used up, once until data leaves again."""
+        self._is_tracking_limit = False
+        self._counters.back_pressure_events.increment()
+        self._flow_control_limits.increment()
 
     def _term_id(self) -> int:
         return term_id_at(self.position, initial_term_id=self._log.initial_term_id, bits=self._bits)

@@ -27,7 +27,7 @@ class SubscriptionParams:
         session_id: The one session wanted, or None for all.
         receiver_window_length: What the first image may use, before half a term caps it.
         is_group: Whether to back off before asking for lost data; None lets the sender say.
-        congestion_control: Name of the strategy, or None for the context's.
+        congestion_control: Name of the strategy; "default" is the static window.
     """
 
     session_id: int | None
@@ -39,7 +39,7 @@ class SubscriptionParams:
     nak_delay_ns: int | None
     is_group: bool | None
     group_tag: int | None
-    congestion_control: str | None
+    congestion_control: str
 
     @classmethod
     def of(cls, uri: ChannelUri, context: DriverContext) -> SubscriptionParams:
@@ -65,9 +65,7 @@ class SubscriptionParams:
             nak_delay_ns=uri.nak_delay_ns,
             is_group=is_group,
             group_tag=context.receiver_group_tag if tag is None else tag,
-            congestion_control=(
-                None if uri.congestion_control is None else uri.congestion_control.value
-            ),
+            congestion_control=congestion_control_name(uri, context),
         )
 
     def check_same_stream(self, other: SubscriptionParams, *, stream_id: int) -> None:
@@ -89,3 +87,11 @@ class SubscriptionParams:
                     f"subscription of stream {stream_id} on this endpoint already has"
                 )
                 raise ConfigurationError(message)
+
+
+def congestion_control_name(uri: ChannelUri, context: DriverContext) -> str:
+    """Return which strategy an image gets: the context's, unless that leaves it to the channel."""
+    supplier = context.congestion_control_supplier
+    if supplier == "default" and uri.congestion_control is not None:
+        return uri.congestion_control.value
+    return supplier

@@ -1,0 +1,88 @@
+"""Which receivers are alive, and which session ids are free."""
+
+from __future__ import annotations
+
+import pytest
+
+from aeron_async.driver.core.receiver_liveness import MAX_RECEIVERS, ReceiverLiveness
+from aeron_async.driver.core.session_ids import SessionIds
+
+TIMEOUT_NS = 5_000
+
+
+@pytest.fixture
+def receivers() -> ReceiverLiveness:
+    return ReceiverLiveness(TIMEOUT_NS)
+
+
+def test_a_receiver_lives_until_it_was_silent_for_longer_than_the_timeout(
+    receivers: ReceiverLiveness,
+) -> None:
+    assert receivers.on_status_message(1, 100)
+    assert receivers.on_status_message(2, 200)
+    receivers.expire(100 + TIMEOUT_NS)
+    assert len(receivers) == 2
+    receivers.expire(101 + TIMEOUT_NS)
+    assert len(receivers) == 1
+    assert not receivers.on_remote_close(1)
+
+
+def test_a_status_message_prolongs_a_life(receivers: ReceiverLiveness) -> None:
+    receivers.on_status_message(1, 0)
+    receivers.on_status_message(1, 4_000)
+    receivers.expire(4_000 + TIMEOUT_NS)
+    assert len(receivers) == 1
+
+
+def test_a_receiver_that_leaves_is_forgotten_once(receivers: ReceiverLiveness) -> None:
+    receivers.on_status_message(-9, 0)
+    assert receivers.on_remote_close(-9)
+    assert not receivers.on_remote_close(-9)
+    assert len(receivers) == 0
+
+
+def test_no_more_receivers_are_remembered_than_there_may_be(receivers: ReceiverLiveness) -> None:
+    for receiver_id in range(MAX_RECEIVERS):
+        assert receivers.on_status_message(receiver_id, 0)
+    assert not receivers.on_status_message(-1, 1)
+    assert len(receivers) == MAX_RECEIVERS
+    assert receivers.on_status_message(0, 1), "one that is known is heard all the same"
+    receivers.expire(1 + TIMEOUT_NS)
+    assert len(receivers) == 1
+    assert receivers.on_status_message(-1, 2 + TIMEOUT_NS)
+
+
+def free(_: int) -> bool:
+    return False
+
+
+def test_session_ids_count_up_from_where_they_start() -> None:
+    ids = SessionIds(5_000, reserved_low=-1, reserved_high=1_000)
+    assert [ids.take(free) for _ in range(3)] == [5_000, 5_001, 5_002]
+
+
+@pytest.mark.parametrize("first", [-1, 0, 500, 1_000])
+def test_reserved_ids_are_never_given_out(first: int) -> None:
+    assert SessionIds(first, reserved_low=-1, reserved_high=1_000).take(free) == 1_001
+
+
+def test_the_count_jumps_over_the_reserved_range_from_below() -> None:
+    ids = SessionIds(-3, reserved_low=-1, reserved_high=1_000)
+    assert [ids.take(free) for _ in range(3)] == [-3, -2, 1_001]
+
+
+def test_the_count_wraps_at_thirty_two_bits() -> None:
+    ids = SessionIds(2**31 - 2, reserved_low=-1, reserved_high=1_000)
+    assert [ids.take(free) for _ in range(3)] == [2**31 - 2, 2**31 - 1, -(2**31)]
+    assert SessionIds(2**31, reserved_low=-1, reserved_high=1_000).take(free) == -(2**31)
+
+
+def test_a_reserved_range_may_reach_the_last_id() -> None:
+    ids = SessionIds(2**31 - 5, reserved_low=2**31 - 4, reserved_high=2**31 - 1)
+    assert [ids.take(free) for _ in range(2)] == [2**31 - 5, -(2**31)]
+
+
+def test_ids_in_use_are_passed_over() -> None:
+    ids = SessionIds(5_000, reserved_low=-1, reserved_high=1_000)
+    assert ids.take({5_000, 5_001, 5_003}.__contains__) == 5_002
+    assert ids.take({5_000, 5_001, 5_003}.__contains__) == 5_004
