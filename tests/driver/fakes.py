@@ -41,7 +41,9 @@ from tests.logbuffer.logs import (
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.publication_state import PublicationState
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.header import Buffer
@@ -121,7 +123,7 @@ class PublicationRig:
         spec: dict[str, Any] | None = None,
         **params: Any,
     ) -> None:
-        is_exclusive = params.get("is_exclusive", True)
+        is_exclusive = params.setdefault("is_exclusive", True)
         kind = LogType.EXCLUSIVE_PUBLICATION if is_exclusive else LogType.CONCURRENT_PUBLICATION
         self.log = make_log(log_type=kind, **(spec or {}))
         self.counts = Counts(context)
@@ -137,7 +139,7 @@ class PublicationRig:
             client_id=1,
             is_exclusive=is_exclusive,
         )
-        self.params = make_params(self.log, is_exclusive=is_exclusive, **params)
+        self.params = make_params(self.log, **params)
         self.publication = NetworkPublication(
             registration_id=1,
             channel="aeron:udp?endpoint=localhost:40123",
@@ -166,6 +168,12 @@ class PublicationRig:
         limit = self.publication.publisher_limit
         result = self.appender.offer(data, limit=limit)
         return self.appender.offer(data, limit=limit) if result == -3 else result
+
+    def state(self) -> PublicationState:
+        return self.publication.state
+
+    def is_connected(self) -> bool:
+        return self.publication.is_connected
 
     def hear(self, position: int, now_ns: int, **changes: Any) -> None:
         self.publication.on_status_message(status_message(self.log, position, **changes), now_ns)
@@ -265,6 +273,9 @@ class ImageRig:
 
     def consume_to(self, position: int, index: int = 0) -> None:
         self.readers[index][1].set(position)
+
+    def state(self) -> ImageState:
+        return self.image.state
 
     def feed(self, datagram: bytes, now_ns: int, source: Address = SOURCE) -> None:
         """Hand a datagram of data to the image as the dispatcher would."""
