@@ -1,0 +1,45 @@
+"""Running an example the way a reader would: as a program of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "examples"
+# Generous: a busy machine is no reason to fail. The examples end by themselves long before.
+TIMEOUT_S = 60
+# Unless a program configures structlog, the driver's log lines stand between the program's own.
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\w+ *\] ")
+
+
+def channel(port: int) -> str:
+    return f"aeron:udp?endpoint=127.0.0.1:{port}"
+
+
+def start(name: str, *args: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", *args],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(program: subprocess.Popen[str]) -> list[str]:
+    """Wait for a program, see that it succeeded in silence, and return the lines it printed."""
+    try:
+        output, complaints = program.communicate(timeout=TIMEOUT_S)
+    finally:
+        program.kill()
+    assert complaints == ""
+    assert program.returncode == 0
+    return [line for line in output.splitlines() if not LOG_LINE.match(line)]
+
+
+def run(name: str, *args: str, **variables: str) -> list[str]:
+    return finish(start(name, *args, **variables))

@@ -1,0 +1,112 @@
+"""Every example runs as its own program, prints what it should, and ends by itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.examples.programs import EXAMPLES, TIMEOUT_S, channel, finish, run, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LINE_LIMIT = 60
+
+# What each program prints, line by line, as patterns.
+PRINTED = {
+    "hello": [f"{64 * (number + 1)} hello {number}" for number in range(5)],
+    "back_pressure": [
+        "nobody reads: stopped at position 65536",
+        r"try_offer says OfferOutcome\.BACK_PRESSURED",
+        r"somebody reads: 200 offers took \d+\.\d s",
+        "the publisher was never more than 65536 bytes ahead",
+        "262 messages arrived",
+    ],
+    "vectored_and_claim": [
+        "header and body 42",
+        r"7 99\.5",
+        "last came next: nobody sees the aborted claim",
+    ],
+    "image_events": [
+        "available at position 0",
+        "from one",
+        "available at position 0",
+        "from another",
+        "unavailable at position 64",
+        "unavailable at position 64",
+    ],
+    "many_subscriptions": [
+        "messages read: 300 300",
+        "the fast one was ahead by less than the window: True",
+    ],
+    "request_reply": ["one -> ONE", "two -> TWO", "three -> THREE"],
+    "configure_logs": ["nothing but this line"],
+    "read_counters": [
+        r" *\d+  Bytes sent",
+        r" *\d+  Bytes received",
+        " {7}0  NAKs sent",
+        r" {4}1600  snd-pos: \d+ -?\d+ 1001 aeron:udp\?endpoint=127\.0\.0\.1:\d+",
+        r" {4}1600  sub-pos: \d+ -?\d+ 1001 aeron:udp\?endpoint=127\.0\.0\.1:\d+ @0",
+    ],
+}
+IN_PAIRS = {"publisher", "subscriber"}
+UNDER_PYTEST = {"test_with_pytest"}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_shows(
+    name: str, unused_udp_port_factory: Callable[[], int]
+) -> None:
+    printed = run(
+        name,
+        CHANNEL=channel(unused_udp_port_factory()),
+        REPLY_CHANNEL=channel(unused_udp_port_factory()),
+    )
+    assert len(printed) == len(PRINTED[name]), printed
+    for line, pattern in zip(printed, PRINTED[name], strict=True):
+        assert re.fullmatch(pattern, line), line
+
+
+@pytest.mark.parametrize("count", [10, 1000])
+def test_publisher_and_subscriber_meet_from_two_processes(count: int, unused_udp_port: int) -> None:
+    variables = {"CHANNEL": channel(unused_udp_port)}
+    subscriber = start("subscriber", **variables)
+    publisher = start("publisher", str(count), **variables)
+    length = 64 * count
+    assert finish(publisher) == [f"sent {count} messages, {length} bytes of stream"]
+    received = finish(subscriber)
+    assert received[:-1] == [f"message {number}" for number in range(count)]
+    assert received[-1] == f"received {count} messages up to position {length}"
+
+
+def test_the_pytest_example_passes_in_a_project_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+    )
+    copy = tmp_path / "test_with_pytest.py"
+    copy.write_text((EXAMPLES / copy.name).read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", copy.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_no_example_goes_unproven() -> None:
+    names = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert names == PRINTED.keys() | IN_PAIRS | UNDER_PYTEST
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < LINE_LIMIT
