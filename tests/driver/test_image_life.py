@@ -1,0 +1,251 @@
+"""How an image ends: the stream over, the source silent, or nobody left to read."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.protocol.header import StatusMessageFlags
+from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.status_message import StatusMessage
+from tests.driver.fakes import EOS, MS, SECOND, US, ImageRig, data, heartbeat, pad
+from tests.logbuffer.logs import TERM_LENGTH
+
+GOODBYE = StatusMessageFlags.END_OF_STREAM
+
+
+def run(rig: ImageRig, start_ms: int, end_ms: int, step_ms: int = 10) -> list[tuple[int, int]]:
+    """Poll on and on; return time and flags of every status message."""
+    sent = []
+    for ms in range(start_ms, end_ms, step_ms):
+        rig.image.poll(ms * MS)
+        sent += [(ms, int(sm.flags)) for sm in rig.status_messages()]
+    return sent
+
+
+@pytest.fixture
+def rig() -> ImageRig:
+    """Return an image with 128 bytes rebuilt and not yet read."""
+    rig = ImageRig()
+    rig.feed(data(0, 128), 0)
+    rig.image.poll(0)
+    rig.outbox.take()
+    return rig
+
+
+def test_a_stream_that_has_ended_and_is_whole_drains(rig: ImageRig) -> None:
+    rig.feed(heartbeat(128, EOS), 50 * MS)
+    assert rig.state() is ImageState.ACTIVE
+    with capture_logs() as logs:
+        rig.image.poll(50 * MS)
+    assert rig.state() is ImageState.DRAINING
+    assert [(line["before"], line["after"], line["event_name"]) for line in logs] == [
+        ("ACTIVE", "DRAINING", "STREAM_ENDED")
+    ]
+
+
+def test_five_goodbyes_leave_two_hundred_milliseconds_apart_and_then_no_more(
+    rig: ImageRig,
+) -> None:
+    rig.feed(heartbeat(128, EOS), 50 * MS)
+    rig.read()
+    sent = run(rig, 50, 3_000)
+    assert sent == [(ms, GOODBYE) for ms in (50, 250, 450, 650, 850)]
+    assert rig.state() is ImageState.LINGER
+
+
+def test_a_drained_image_lingers_while_somebody_holds_it_and_ten_seconds_at_most(
+    rig: ImageRig,
+) -> None:
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.read()
+    rig.image.poll(0)
+    assert rig.image.poll(1_000 * MS) == 11 * SECOND
+    assert rig.state() is ImageState.LINGER
+    assert rig.image.poll(10 * SECOND) == 11 * SECOND
+    assert rig.image.poll(11 * SECOND) == NEVER_NS
+    assert rig.state() is ImageState.DONE
+    assert rig.image.poll(12 * SECOND) == NEVER_NS
+
+
+def test_a_lingering_image_that_nobody_holds_is_done(rig: ImageRig) -> None:
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.read()
+    rig.image.poll(0)
+    rig.image.poll(1_000 * MS)
+    rig.image.remove_subscriber(0)
+    assert rig.image.poll(1_001 * MS) == NEVER_NS
+    assert rig.state() is ImageState.DONE
+
+
+def test_draining_waits_for_the_slowest_reader_and_keeps_saying_goodbye() -> None:
+    rig = ImageRig(subscribers=2)
+    rig.feed(data(0, 128), 0)
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.image.poll(0)
+    rig.outbox.take()
+    rig.read(0)
+    sent = run(rig, 10, 3_000)
+    assert rig.state() is ImageState.DRAINING
+    assert sent == [(ms, GOODBYE) for ms in range(200, 3_000, 200)]
+    assert rig.image.consumption_trigger == 0, "every step of a reader is of interest now"
+    rig.read(1)
+    rig.image.poll(3_000 * MS)
+    assert rig.state() is ImageState.LINGER
+
+
+def test_an_end_of_stream_with_data_outstanding_leaves_the_image_active(rig: ImageRig) -> None:
+    rig.feed(heartbeat(256, EOS), 0)
+    sent = run(rig, 10, 1_000)
+    assert rig.state() is ImageState.ACTIVE
+    assert {flags for _, flags in sent} == {0}
+    rig.feed(data(128, 128), 1_000 * MS)
+    rig.image.poll(1_000 * MS)
+    assert rig.state() is ImageState.DRAINING
+    assert [sm.flags for sm in rig.outbox.take_frames(StatusMessage)] == [GOODBYE]
+
+
+def test_an_end_of_stream_that_is_never_repaired_ends_with_the_silence_of_the_source(
+    rig: ImageRig,
+) -> None:
+    rig.feed(heartbeat(256, EOS), 0)
+    run(rig, 0, 10_010)
+    assert rig.state() is ImageState.ACTIVE
+    rig.image.poll(10 * SECOND + 1)
+    assert rig.state() is ImageState.DRAINING
+
+
+def test_a_source_silent_for_more_than_ten_seconds_is_gone(rig: ImageRig) -> None:
+    rig.read()
+    assert rig.image.poll(9 * SECOND) <= 10 * SECOND + 1
+    rig.image.poll(10 * SECOND)
+    assert rig.state() is ImageState.ACTIVE
+    rig.outbox.take()
+    with capture_logs() as logs:
+        rig.image.poll(10 * SECOND + 1)
+    assert [line["event_name"] for line in logs] == ["SOURCE_SILENT"]
+    sent = run(rig, 10_001, 12_000)
+    assert sent == [], "there is nobody to say goodbye to"
+    assert rig.state() is ImageState.LINGER
+
+
+@pytest.mark.parametrize("what", ["data", "heartbeat"])
+def test_what_is_accepted_keeps_an_image_alive(rig: ImageRig, what: str) -> None:
+    rig.feed(data(128, 64) if what == "data" else heartbeat(128), 9 * SECOND)
+    rig.image.poll(19 * SECOND)
+    assert rig.state() is ImageState.ACTIVE
+    rig.image.poll(19 * SECOND + 1)
+    assert rig.state() is ImageState.DRAINING
+
+
+def test_what_overruns_keeps_nothing_alive(rig: ImageRig) -> None:
+    for second in range(1, 11):
+        rig.feed(heartbeat(TERM_LENGTH), second * SECOND)
+    rig.image.poll(10 * SECOND + 1)
+    assert rig.state() is ImageState.DRAINING
+    assert rig.status_messages() == []
+
+
+def test_an_image_that_nobody_reads_says_goodbye_at_once(rig: ImageRig) -> None:
+    rig.image.remove_subscriber(0)
+    sent = run(rig, 20, 3_000)
+    assert sent == [(ms, GOODBYE) for ms in (20, 220, 420, 620, 820)]
+    assert rig.state() is ImageState.DONE
+
+
+def test_an_abandoned_image_stops_rebuilding(rig: ImageRig) -> None:
+    rig.image.remove_subscriber(0)
+    rig.image.poll(1)
+    rig.feed(data(128, 64), 2)
+    rig.image.poll(2)
+    assert rig.image.rebuild_position == 128
+
+
+def test_a_gap_at_the_end_of_an_image_does_not_outlive_it() -> None:
+    rig = ImageRig()
+    rig.feed(data(128, 64), 0)
+    rig.image.poll(0)
+    rig.image.poll(10 * SECOND + 1)
+    assert rig.state() is ImageState.DRAINING
+    rig.outbox.take()
+    now_ns, polls = 10 * SECOND + 1, 0
+    while rig.state() is ImageState.DRAINING:
+        now_ns = max(rig.image.poll(now_ns), now_ns + US)
+        polls += 1
+    assert polls < 10
+    assert rig.outbox.take_frames(Nak) == []
+
+
+def test_an_image_that_drains_takes_new_readers_only_if_there_is_something_left(
+    rig: ImageRig,
+) -> None:
+    assert rig.image.is_accepting_subscriptions
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.image.poll(0)
+    assert rig.image.is_accepting_subscriptions
+    assert rig.subscribe() == 0
+    rig.read(0)
+    assert rig.image.is_accepting_subscriptions
+    rig.read(1)
+    assert not rig.image.is_accepting_subscriptions
+
+
+def test_an_image_without_readers_takes_no_new_ones(rig: ImageRig) -> None:
+    rig.image.remove_subscriber(0)
+    assert not rig.image.is_accepting_subscriptions
+
+
+def test_an_image_out_of_sight_takes_no_new_readers(rig: ImageRig) -> None:
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.read()
+    rig.image.poll(0)
+    rig.image.poll(1 * SECOND)
+    assert not rig.image.is_accepting_subscriptions
+
+
+def test_a_newer_image_silences_an_older_one_that_is_leaving(rig: ImageRig) -> None:
+    rig.image.disable_status_messages()
+    rig.image.poll(200 * MS)
+    assert len(rig.status_messages()) == 1, "one that is active goes on"
+    rig.image.remove_subscriber(0)
+    rig.image.poll(300 * MS)
+    rig.outbox.take()
+    rig.image.disable_status_messages()
+    assert run(rig, 300, 1_290) == []
+    assert rig.state() is ImageState.DRAINING
+    rig.image.poll(1_300 * MS)
+    assert rig.state() is ImageState.LINGER
+
+
+def test_a_silenced_image_is_drained_by_the_step_of_its_reader(rig: ImageRig) -> None:
+    rig.feed(heartbeat(128, EOS), 0)
+    rig.image.poll(0)
+    rig.image.disable_status_messages()
+    assert rig.image.poll(500 * MS) == 1 * SECOND
+    assert rig.image.poll(1 * SECOND) == NEVER_NS
+    assert rig.image.consumption_trigger == 0
+    rig.read()
+    rig.image.poll(2 * SECOND)
+    assert rig.state() is ImageState.LINGER
+
+
+def test_a_source_that_comes_back_while_the_image_drains_is_still_read(rig: ImageRig) -> None:
+    rig.image.poll(10 * SECOND + 1)
+    rig.feed(data(128, 64), 10 * SECOND + 2)
+    rig.image.poll(10 * SECOND + 2)
+    assert rig.state() is ImageState.DRAINING
+    assert rig.image.rebuild_position == 192
+    assert len(rig.read()) == 2
+
+
+def test_the_trigger_of_consumption_is_a_quarter_of_the_window_until_the_end() -> None:
+    rig = ImageRig(join_position=64)
+    assert rig.image.consumption_trigger == 64 + TERM_LENGTH // 8
+    rig.image.poll(0)
+    assert rig.image.consumption_trigger == 64 + TERM_LENGTH // 8
+    rig.feed(pad(64, 1_024), 1)
+    rig.feed(heartbeat(64 + 1_024, EOS), 1)
+    rig.image.poll(1)
+    assert rig.image.consumption_trigger == 0
