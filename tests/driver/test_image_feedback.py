@@ -14,12 +14,12 @@ from tests.driver.fakes import (
     SECOND,
     SOURCE,
     WINDOW,
-    ImageRig,
     data,
     heartbeat,
     pad,
     position_of,
 )
+from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
 
 QUARTER = WINDOW // 4

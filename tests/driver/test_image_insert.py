@@ -13,12 +13,12 @@ from tests.driver.fakes import (
     OTHER_SOURCE,
     SECOND,
     SOURCE,
-    ImageRig,
     data,
     heartbeat,
     pad,
     payload,
 )
+from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
 
 OVER_RUNS = SystemCounterId.FLOW_CONTROL_OVER_RUNS

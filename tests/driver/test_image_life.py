@@ -10,7 +10,8 @@ from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import EOS, MS, SECOND, US, ImageRig, data, heartbeat, pad
+from tests.driver.fakes import EOS, MS, SECOND, US, data, heartbeat, pad
+from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import TERM_LENGTH
 
 GOODBYE = StatusMessageFlags.END_OF_STREAM

@@ -9,7 +9,8 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.header import FrameType
-from tests.driver.fakes import HALF_TERM, MS, SECOND, US, ImageRig, data, heartbeat, pad, payload
+from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, pad, payload
+from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import TERM_LENGTH
 
 NAKS_SENT = SystemCounterId.NAK_MESSAGES_SENT

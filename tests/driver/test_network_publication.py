@@ -21,10 +21,10 @@ from tests.driver.fakes import (
     MS,
     RECEIVER_ID,
     SECOND,
-    PublicationRig,
     eliciting_message,
     nak,
 )
+from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
 
 NOT_CONNECTED = -1

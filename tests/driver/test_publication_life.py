@@ -15,10 +15,10 @@ from tests.driver.fakes import (
     MS,
     RECEIVER_ID,
     SECOND,
-    PublicationRig,
     eliciting_message,
     nak,
 )
+from tests.driver.rigs import PublicationRig
 
 GOODBYE = StatusMessageFlags.END_OF_STREAM
 HEARTBEAT = bytes.fromhex("00000000 00 c0 0100")

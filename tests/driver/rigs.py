@@ -1,0 +1,276 @@
+"""A core on a list for a network, with the means to offer to it, feed it and read from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aeron_async.driver.core.congestion_control import congestion_control
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
+from aeron_async.driver.core.delay import choose_delay
+from aeron_async.driver.core.flow_control import unicast_flow_control
+from aeron_async.driver.core.image_counters import ImageCounters, SubscriberPosition
+from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.publication_counters import PublicationCounters
+from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.metadata import LogType
+from aeron_async.logbuffer.reader import TermReader
+from aeron_async.logbuffer.shared_appender import SharedAppender
+from aeron_async.protocol.data import DataHeader
+from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.status_message import StatusMessage
+from tests.driver.fakes import (
+    CONTEXT,
+    RECEIVER_ID,
+    SOURCE,
+    WINDOW,
+    Counts,
+    Outbox,
+    make_params,
+    position_of,
+    status_message,
+)
+from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
+
+if TYPE_CHECKING:
+    from aeron_async.counters import Counter
+    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.image_state import ImageState
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.publication_state import PublicationState
+    from aeron_async.driver.core.stream_interest import SessionState
+    from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+    from aeron_async.protocol.error import ErrorFrame
+    from aeron_async.protocol.setup import Setup
+
+
+class PublicationRig:
+    """A publication on an outbox, with an appender to offer by."""
+
+    def __init__(
+        self,
+        *,
+        context: DriverContext = CONTEXT,
+        now_ns: int = 0,
+        spec: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> None:
+        is_exclusive = params.setdefault("is_exclusive", True)
+        kind = LogType.EXCLUSIVE_PUBLICATION if is_exclusive else LogType.CONCURRENT_PUBLICATION
+        self.log = make_log(log_type=kind, **(spec or {}))
+        self.counts = Counts(context)
+        self.outbox = Outbox()
+        self.window_changes = 0
+        self.errors: list[ErrorFrame] = []
+        self.counters = PublicationCounters.allocate(
+            self.counts.manager,
+            registration_id=1,
+            session_id=SESSION_ID,
+            stream_id=STREAM_ID,
+            channel="aeron:udp?endpoint=localhost:40123",
+            client_id=1,
+            is_exclusive=is_exclusive,
+        )
+        self.params = make_params(self.log, **params)
+        self.publication = NetworkPublication(
+            registration_id=1,
+            channel="aeron:udp?endpoint=localhost:40123",
+            log=self.log,
+            params=self.params,
+            context=context,
+            flow_control=unicast_flow_control(context),
+            counters=self.counters,
+            system_counters=self.counts.system,
+            outbox=self.outbox,
+            listener=self,
+            now_ns=now_ns,
+        )
+        self.appender = ExclusiveAppender(self.log) if is_exclusive else SharedAppender(self.log)
+
+    def on_window_changed(self, publication: NetworkPublication) -> None:
+        assert publication is self.publication
+        self.window_changes += 1
+
+    def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
+        assert publication is self.publication
+        self.errors.append(error)
+
+    def offer(self, data: bytes) -> int:
+        """Offer up to the publisher limit, once more after a rotation; return what came of it."""
+        limit = self.publication.publisher_limit
+        result = self.appender.offer(data, limit=limit)
+        return self.appender.offer(data, limit=limit) if result == -3 else result
+
+    def state(self) -> PublicationState:
+        return self.publication.state
+
+    def is_connected(self) -> bool:
+        return self.publication.is_connected
+
+    def hear(self, position: int, now_ns: int, **changes: Any) -> None:
+        self.publication.on_status_message(status_message(self.log, position, **changes), now_ns)
+
+    def poll(self, now_ns: int) -> list[bytes]:
+        self.publication.poll(now_ns)
+        return self.outbox.take()
+
+    def connect(self, now_ns: int) -> None:
+        """Bring the publication to where its first receiver has spoken, and forget the SETUP."""
+        self.publication.poll(now_ns)
+        self.hear(self.publication.sender_position, now_ns)
+        self.publication.poll(now_ns)
+        self.outbox.take()
+
+
+class ImageRig:
+    """An image on an outbox, and subscribers that read it."""
+
+    def __init__(
+        self,
+        *,
+        context: DriverContext = CONTEXT,
+        now_ns: int = 0,
+        join_position: int = 0,
+        subscribers: int = 1,
+        is_reliable: bool = True,
+        feedback_delay: FeedbackDelay | None = None,
+        group_tag: int | None = None,
+        spec: dict[str, Any] | None = None,
+        counts: Counts | None = None,
+        outbox: Outbox | None = None,
+        window_length: int = WINDOW,
+    ) -> None:
+        self.log = make_log(log_type=LogType.IMAGE, **(spec or {}))
+        self.counts = Counts(context) if counts is None else counts
+        self.outbox = Outbox() if outbox is None else outbox
+        self.progress = 0
+        self.counters = ImageCounters.allocate(
+            self.counts.manager,
+            registration_id=2,
+            session_id=SESSION_ID,
+            stream_id=STREAM_ID,
+            channel="aeron:udp?endpoint=localhost:40123",
+        )
+        delay = choose_delay(
+            context, is_reliable=is_reliable, is_group=False, nak_delay_ns=None, random=float
+        )
+        self.image = PublicationImage(
+            registration_id=2,
+            log=self.log,
+            join_position=join_position,
+            source=SOURCE,
+            control_address=SOURCE,
+            context=context,
+            congestion_control=congestion_control(
+                None, configured_window_length=window_length, term_length=self.log.term_length
+            ),
+            feedback_delay=delay if feedback_delay is None else feedback_delay,
+            is_reliable=is_reliable,
+            counters=self.counters,
+            system_counters=self.counts.system,
+            receiver_id=RECEIVER_ID,
+            group_tag=group_tag,
+            outbox=self.outbox,
+            listener=self,
+            now_ns=now_ns,
+        )
+        self.readers: list[tuple[TermReader, Counter]] = []
+        for _ in range(subscribers):
+            self.subscribe()
+
+    def on_image_progress(self, image: PublicationImage) -> None:
+        assert image is self.image
+        self.progress += 1
+
+    def subscribe(self) -> int:
+        """Let one more subscription join; return where it does."""
+        position = self.image.join_position
+        counter = self.counts.new(position)
+        self.image.add_subscriber(
+            SubscriberPosition(subscription_id=len(self.readers), position=counter)
+        )
+        self.readers.append((TermReader(self.log, position), counter))
+        return position
+
+    def read(self, index: int = 0, *, limit: int = 1_000) -> list[bytes]:
+        """Let a subscriber read what is there, and move its position behind it."""
+        reader, counter = self.readers[index]
+        found: list[tuple[bytes, int, int]] = []
+        position = -1
+        while position != reader.position and len(found) < limit:
+            position = reader.position
+            reader.read_messages(found, limit=limit - len(found))
+        counter.set(reader.position)
+        return [data for data, _, _ in found]
+
+    def consume_to(self, position: int, index: int = 0) -> None:
+        self.readers[index][1].set(position)
+
+    def state(self) -> ImageState:
+        return self.image.state
+
+    def feed(self, datagram: bytes, now_ns: int, source: Address = SOURCE) -> None:
+        """Hand a datagram of data to the image as the dispatcher would."""
+        header = DataHeader.decode(datagram)
+        self.image.on_data(
+            memoryview(datagram),
+            term_id=header.term_id,
+            term_offset=header.term_offset,
+            source=source,
+            now_ns=now_ns,
+        )
+
+    def status_messages(self) -> list[StatusMessage]:
+        return self.outbox.take_frames(StatusMessage)
+
+    def naks(self) -> list[tuple[int, int]]:
+        """Return position and length of the gaps asked for since the last look."""
+        return [
+            (position_of(nak.term_id, nak.term_offset, self.log), nak.length)
+            for nak in self.outbox.take_frames(Nak)
+        ]
+
+    def __getitem__(self, counter_id: SystemCounterId | DriverCounterId) -> int:
+        return self.counts[counter_id]
+
+
+class DispatcherRig:
+    """A dispatcher that makes images at once, unless told not to."""
+
+    def __init__(
+        self, *, context: DriverContext | None = None, group_tag: int | None = None
+    ) -> None:
+        self.counts = Counts()
+        self.outbox = Outbox()
+        self.is_refusing = False
+        self.setups: list[tuple[Setup, Any]] = []
+        self.activity: list[PublicationImage] = []
+        self.images: list[ImageRig] = []
+        self.dispatcher = DataPacketDispatcher(
+            context=context or DriverContext(),
+            system_counters=self.counts.system,
+            receiver_id=RECEIVER_ID,
+            group_tag=group_tag,
+            outbox=self.outbox,
+            listener=self,
+        )
+
+    def on_image_activity(self, image: PublicationImage) -> None:
+        self.activity.append(image)
+
+    def on_create_image(self, setup: Setup, source: Any) -> None:
+        self.setups.append((setup, source))
+        if not self.is_refusing:
+            rig = ImageRig(counts=self.counts, spec={"session_id": setup.session_id})
+            self.images.append(rig)
+            self.dispatcher.add_image(rig.image)
+
+    def feed(self, datagram: bytes, now_ns: int = 0, source: Any = SOURCE) -> None:
+        self.dispatcher.on_datagram(memoryview(datagram), source, now_ns)
+
+    def elicited(self) -> list[StatusMessage]:
+        return self.outbox.take_frames(StatusMessage)
+
+    def state(self, now_ns: int = 0, session_id: int = SESSION_ID) -> SessionState | None:
+        return self.dispatcher._streams[STREAM_ID].state_of(session_id, now_ns)
