@@ -1,0 +1,155 @@
+"""What is due: checked against a model that keeps nothing but a dictionary."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.log_limiter import MAX_CAUSES, LogLimiter
+from aeron_async.driver.schedule import Schedule
+
+ITEMS = st.sampled_from("abcd")
+TIMES = st.one_of(st.integers(0, 40), st.just(NEVER_NS))
+
+
+class ScheduleMachine(RuleBasedStateMachine):
+    """An agent that polls whatever is due and schedules it anew, or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedule: Schedule[str] = Schedule()
+        self.ready: set[str] = set()
+        self.deadlines: dict[str, int] = {}
+        self.now_ns = 0
+
+    @rule(item=ITEMS)
+    def make_ready(self, item: str) -> None:
+        self.schedule.ready(item)
+        self.ready.add(item)
+
+    @rule(item=ITEMS, delay_ns=TIMES)
+    def set_deadline(self, item: str, delay_ns: int) -> None:
+        deadline_ns = min(self.now_ns + delay_ns, NEVER_NS)
+        self.schedule.at(item, deadline_ns)
+        self.deadlines[item] = deadline_ns
+
+    @rule(item=ITEMS)
+    def remove(self, item: str) -> None:
+        self.schedule.remove(item)
+        self.ready.discard(item)
+        self.deadlines.pop(item, None)
+
+    @rule(step_ns=st.integers(0, 30))
+    def poll(self, step_ns: int) -> None:
+        self.now_ns += step_ns
+        due = self.schedule.due(self.now_ns)
+        assert len(due) == len(set(due))
+        expected = self.ready | {
+            item for item, at_ns in self.deadlines.items() if at_ns <= self.now_ns
+        }
+        # One whose deadline came and was not renewed has been told once; it may not be told again.
+        assert self.ready <= set(due) <= expected
+        told_before = expected - set(due)
+        assert all(self.deadlines[item] <= self.now_ns - step_ns for item in told_before)
+        self.ready.clear()
+        for item in due:
+            self.set_deadline(item, NEVER_NS)
+
+    @invariant()
+    def the_next_deadline_is_never_too_late(self) -> None:
+        next_ns = self.schedule.next_deadline_ns()
+        if self.ready:
+            assert next_ns == 0
+        else:
+            earliest_ns = min(self.deadlines.values(), default=NEVER_NS)
+            assert next_ns <= earliest_ns
+
+    @invariant()
+    def it_counts_what_it_knows(self) -> None:
+        assert len(self.schedule) == len(self.ready | self.deadlines.keys())
+
+
+TestSchedule = ScheduleMachine.TestCase
+
+
+def test_items_are_due_in_the_order_they_became_so() -> None:
+    schedule: Schedule[str] = Schedule()
+    schedule.at("late", 30)
+    schedule.at("early", 10)
+    schedule.ready("now")
+    assert schedule.next_deadline_ns() == 0
+    assert schedule.due(30) == ["now", "early", "late"]
+    assert schedule.due(30) == []
+    assert schedule.next_deadline_ns() == NEVER_NS
+
+
+def test_a_deadline_that_moves_later_costs_no_entry_in_the_heap() -> None:
+    schedule: Schedule[str] = Schedule()
+    for deadline_ns in range(10, 1_000):
+        schedule.at("item", deadline_ns)
+    assert len(schedule._heap) == 1
+    assert schedule.next_deadline_ns() == 10
+    assert schedule.due(10) == []
+    assert schedule.next_deadline_ns() == 999
+    assert schedule.due(999) == ["item"]
+
+
+def test_a_deadline_that_moves_earlier_is_kept() -> None:
+    schedule: Schedule[str] = Schedule()
+    schedule.at("item", 100)
+    schedule.at("item", 10)
+    assert schedule.due(10) == ["item"]
+    schedule.at("item", 200)
+    assert schedule.due(100) == []
+    assert schedule.due(200) == ["item"]
+
+
+def test_an_item_that_was_removed_is_never_due() -> None:
+    schedule: Schedule[str] = Schedule()
+    schedule.at("item", 10)
+    schedule.ready("item")
+    schedule.remove("item")
+    schedule.remove("item")
+    assert schedule.due(100) == []
+    assert len(schedule) == 0
+
+
+def test_an_item_that_came_back_keeps_its_new_deadline() -> None:
+    schedule: Schedule[str] = Schedule()
+    schedule.at("item", 10)
+    schedule.remove("item")
+    schedule.at("item", 50)
+    assert schedule.due(10) == []
+    assert schedule.due(50) == ["item"]
+
+
+def test_items_need_no_order_of_their_own() -> None:
+    schedule: Schedule[object] = Schedule()
+    one, other = object(), object()
+    schedule.at(one, 10)
+    schedule.at(other, 10)
+    assert schedule.due(10) == [one, other]
+
+
+def test_a_cause_is_logged_once_a_second() -> None:
+    limiter = LogLimiter()
+    logged = [ms for ms in range(0, 3_500, 100) if limiter.allows("cause", ms * 1_000_000)]
+    assert logged == [0, 1_000, 2_000, 3_000]
+
+
+def test_causes_do_not_hold_each_other_back() -> None:
+    limiter = LogLimiter(interval_ns=10)
+    assert limiter.allows(("192.0.2.1", 1), 0)
+    assert limiter.allows(("192.0.2.2", 1), 0)
+    assert not limiter.allows(("192.0.2.1", 1), 9)
+    assert limiter.allows(("192.0.2.1", 1), 10)
+
+
+def test_no_more_causes_are_remembered_than_there_may_be() -> None:
+    limiter = LogLimiter()
+    for cause in range(MAX_CAUSES + 1):
+        assert limiter.allows(cause, 0)
+    assert len(limiter._last_ns) == MAX_CAUSES
+    assert limiter.allows(0, 1), "the oldest made way"
+    assert not limiter.allows(MAX_CAUSES, 1)
