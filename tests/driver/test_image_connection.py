@@ -1,0 +1,92 @@
+"""The sources of an image, and the counters that go with publications and images."""
+
+from __future__ import annotations
+
+import pytest
+
+from aeron_async.driver.core.image_connection import ImageConnection
+from aeron_async.driver.core.outbox import ControlOutbox, DataOutbox
+from aeron_async.driver.core.stream_counters import StreamCounterType
+from aeron_async.errors import ClosedError
+from tests.driver.fakes import EOS, OTHER_SOURCE, SECOND, SOURCE, Outbox, heartbeat
+from tests.driver.rigs import ImageRig, PublicationRig
+
+
+def test_a_source_is_alive_for_five_seconds_after_it_was_heard() -> None:
+    connection = ImageConnection(SOURCE, now_ns=100)
+    assert connection.is_alive(100 + 5 * SECOND - 1)
+    assert not connection.is_alive(100 + 5 * SECOND)
+
+
+def test_a_stream_of_two_sources_has_ended_when_both_say_so() -> None:
+    rig = ImageRig()
+    second = ImageConnection(OTHER_SOURCE, now_ns=0)
+    rig.image._connections[1] = second
+    rig.feed(heartbeat(640, EOS), 1)
+    assert rig.log.metadata.end_of_stream_position == 2**63 - 1
+    second.is_end_of_stream = True
+    second.eos_position = 960
+    rig.feed(heartbeat(640, EOS), 2)
+    assert rig.image.is_end_of_stream
+    assert rig.log.metadata.end_of_stream_position == 960
+
+
+def test_both_sources_are_told_and_asked_while_they_live() -> None:
+    rig = ImageRig()
+    rig.image._connections[1] = ImageConnection(OTHER_SOURCE, now_ns=0)
+    rig.image.poll(0)
+    assert rig.outbox.addresses == [SOURCE, OTHER_SOURCE]
+    assert rig.log.metadata.active_transport_count == 2
+    rig.feed(heartbeat(640), 4 * SECOND)
+    rig.outbox.addresses.clear()
+    rig.image.poll(5 * SECOND)
+    assert rig.outbox.addresses == [SOURCE]
+    assert rig.log.metadata.active_transport_count == 1
+    assert rig.counters.naks_sent.get() == 0
+    rig.image.poll(6 * SECOND)
+    assert rig.counters.naks_sent.get() == 1
+
+
+def test_a_publication_has_aerons_six_counters() -> None:
+    for is_exclusive, position_type in (
+        (True, StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE),
+        (False, StreamCounterType.PUBLISHER_POSITION_CONCURRENT),
+    ):
+        rig = PublicationRig(is_exclusive=is_exclusive)
+        expected = {
+            StreamCounterType.PUBLISHER_LIMIT,
+            position_type,
+            StreamCounterType.SENDER_POSITION,
+            StreamCounterType.SENDER_LIMIT,
+            StreamCounterType.SENDER_BPE,
+            StreamCounterType.SENDER_NAKS_RECEIVED,
+        }
+        found = [record for record in rig.counts.manager if record.registration_id == 1]
+        labels = {record.label.split(":")[0] for record in found if record.type_id > 0}
+        assert labels == {each.label_name for each in expected}
+        assert {record.type_id for record in found if record.type_id > 0} == {
+            each.type_id for each in expected
+        }
+        rig.counters.close()
+        with pytest.raises(ClosedError):
+            rig.counters.sender_limit.get()
+
+
+def test_an_image_has_aerons_three_counters() -> None:
+    rig = ImageRig(subscribers=0)
+    labels = [record.label.split(":")[0] for record in rig.counts.manager][-3:]
+    assert labels == ["rcv-hwm", "rcv-pos", "rcv-naks-sent"]
+    rig.counters.close()
+    with pytest.raises(ClosedError):
+        rig.counters.receiver_hwm.get()
+
+
+def test_the_outbox_of_these_tests_has_what_cores_ask_for() -> None:
+    wanted = {
+        name
+        for protocol in (DataOutbox, ControlOutbox)
+        for name in vars(protocol)
+        if not name.startswith("_")
+    }
+    assert wanted == {"send", "send_to"}
+    assert wanted <= vars(Outbox).keys()
