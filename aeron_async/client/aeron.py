@@ -133,8 +133,9 @@ class Aeron:
             RegistrationError: The driver cannot have it.
             ClosedError: The client or the driver is closed.
         """
-        publication = Publication(self, on_disconnected=on_disconnected)
-        await self._add_publication(publication, channel, stream_id, is_exclusive=False)
+        uri = publication_uri(channel, stream_id)
+        publication = Publication(self, uri, stream_id, on_disconnected=on_disconnected)
+        await self._add_publication(publication, uri, is_exclusive=False)
         return publication
 
     async def add_exclusive_publication(
@@ -147,8 +148,9 @@ class Aeron:
             RegistrationError: The driver cannot have it.
             ClosedError: The client or the driver is closed.
         """
-        publication = ExclusivePublication(self, on_disconnected=on_disconnected)
-        await self._add_publication(publication, channel, stream_id, is_exclusive=True)
+        uri = publication_uri(channel, stream_id)
+        publication = ExclusivePublication(self, uri, stream_id, on_disconnected=on_disconnected)
+        await self._add_publication(publication, uri, is_exclusive=True)
         return publication
 
     async def add_subscription(
@@ -177,6 +179,8 @@ class Aeron:
         client_id = self.client_id
         subscription = Subscription(
             self,
+            uri,
+            stream_id,
             on_available_image=on_available_image,
             on_unavailable_image=on_unavailable_image,
         )
@@ -233,17 +237,14 @@ class Aeron:
         self._subscriptions.clear()
 
     async def _add_publication(
-        self,
-        publication: Publication,
-        channel: str | ChannelUri,
-        stream_id: int,
-        *,
-        is_exclusive: bool,
+        self, publication: Publication, uri: ChannelUri, *, is_exclusive: bool
     ) -> None:
-        uri = parse_channel(channel)
-        uri.check_publication(check_stream_id(stream_id))
         ready = await self.driver.conductor.add_publication(
-            self.client_id, uri, stream_id, is_exclusive=is_exclusive, listener=publication
+            self.client_id,
+            uri,
+            publication.stream_id,
+            is_exclusive=is_exclusive,
+            listener=publication,
         )
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(publication)
@@ -275,6 +276,18 @@ def parse_channel(channel: str | ChannelUri) -> ChannelUri:
         ChannelUriError: The text cannot be meant.
     """
     return channel if isinstance(channel, ChannelUri) else ChannelUri.parse(channel)
+
+
+def publication_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
+    """Return the channel of a publication as a value, checked as far as that needs no driver.
+
+    Raises:
+        ChannelUriError: The channel cannot be meant, or not for a publication.
+        ConfigurationError: The stream id does not fit signed 32 bits.
+    """
+    uri = parse_channel(channel)
+    uri.check_publication(check_stream_id(stream_id))
+    return uri
 
 
 def check_stream_id(stream_id: int) -> int:

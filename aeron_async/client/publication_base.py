@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
     from aeron_async.logbuffer.appender import Appender
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["OnDisconnected", "PublicationBase"]
 
@@ -45,7 +46,11 @@ class PublicationBase(ABC):
         local_address: What the socket is bound to, as `host:port`.
     """
 
-    def __init__(self, aeron: Aeron, *, on_disconnected: OnDisconnected) -> None:
+    def __init__(
+        self, aeron: Aeron, uri: ChannelUri, stream_id: int, *, on_disconnected: OnDisconnected
+    ) -> None:
+        self.channel = str(uri)
+        self.stream_id = stream_id
         self._aeron = aeron
         self._on_disconnected = on_disconnected
         self._is_closed = False
@@ -62,8 +67,6 @@ class PublicationBase(ABC):
         self._limit: Counter = ready.publisher_limit
         self._metadata = ready.log.metadata
         self._wake_sender = ready.wake_sender
-        self.channel = str(ready.uri)
-        self.stream_id = ready.stream_id
         self.session_id = ready.session_id
         self.initial_term_id = ready.log.initial_term_id
         self.term_length = ready.log.term_length
@@ -253,7 +256,4 @@ class PublicationBase(ABC):
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
-        return (
-            f"<{type(self).__name__} {self.channel} stream {self.stream_id} "
-            f"session {self.session_id}, {state}>"
-        )
+        return f"<{type(self).__name__} {self.channel} stream {self.stream_id}, {state}>"

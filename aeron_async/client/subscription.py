@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.client.image import FragmentHandler
     from aeron_async.client.message import Message
     from aeron_async.driver.commands import ImageReady, SubscriptionReady
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["ImageHandler", "Subscription"]
 
@@ -51,10 +52,14 @@ class Subscription:
     def __init__(
         self,
         aeron: Aeron,
+        uri: ChannelUri,
+        stream_id: int,
         *,
         on_available_image: ImageHandler | None,
         on_unavailable_image: ImageHandler | None,
     ) -> None:
+        self.channel = str(uri)
+        self.stream_id = stream_id
         self._aeron = aeron
         self._on_available_image = on_available_image
         self._on_unavailable_image = on_unavailable_image
@@ -73,8 +78,6 @@ class Subscription:
     def _start(self, ready: SubscriptionReady) -> None:
         """Take what the driver has made; called once, before anybody else has the object."""
         self._ready = ready
-        self.channel = str(ready.uri)
-        self.stream_id = ready.stream_id
         self.local_address = ready.local_address
 
     @property
@@ -255,7 +258,9 @@ class Subscription:
                         self._batch = batch
                         self._index = 0
                         return
-                await self._progress.wait()
+                # Reading nothing may still have passed the padding before the end of a stream.
+                if sources() is not None:
+                    await self._progress.wait()
         finally:
             self._is_consuming = False
         if self._closed_because is not None:

@@ -189,7 +189,8 @@ class Conductor(Agent):
         return NEVER_NS
 
     async def drain(self) -> None:
-        """Wait until every publication has sent what it was given and said that it ends."""
+        """Say goodbye to sources, and wait until every publication has sent what it was given."""
+        self._subscriptions.images.say_goodbye()
         self._publications.hasten()
         if len(self._publications):
             self._drained = asyncio.get_running_loop().create_future()
@@ -230,10 +231,17 @@ class Conductor(Agent):
             return
         try:
             value = await command.execute()
-        except (AeronError, OSError) as error:
+        except AeronError as error:
             if not command.result.done():
                 command.result.set_exception(error)
             return
+        except BaseException as error:
+            # A mistake of ours, or the end of the driver: nobody may wait for an answer for ever.
+            if not command.result.done():
+                closed = ClosedError("the media driver was closed, or failed, meanwhile")
+                closed.__cause__ = error
+                command.result.set_exception(closed)
+            raise
         if command.result.done():
             command.undo(value)
         else:

@@ -172,6 +172,12 @@ class Images:
             if self._part(image, link):
                 self._receiver.on_activity(image)
 
+    def say_goodbye(self) -> None:
+        """Let every image that nobody reads any more tell its source so, now."""
+        now_ns = self._resources.clock.now_ns()
+        for image in self._images:
+            image.poll(now_ns)
+
     def close(self) -> None:
         """Free every image at once."""
         for image in list(self._images):

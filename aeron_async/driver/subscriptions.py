@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.commands import SubscriptionReady
+from aeron_async.driver.core.congestion_control import check_congestion_control
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
 from aeron_async.driver.core.stream_counters import ChannelCounterType, LocalAddressType
 from aeron_async.driver.core.subscription_params import SubscriptionParams
@@ -80,6 +81,7 @@ class Subscriptions:
         """
         uri = channel.uri
         params = SubscriptionParams.of(uri, self._resources.context)
+        check_congestion_control(params.congestion_control)
         self._check_same_stream(channel, params, stream_id)
         endpoint = await self._endpoint(channel, params)
         link = SubscriptionLink(
@@ -91,12 +93,16 @@ class Subscriptions:
             params=params,
             listener=listener,
         )
-        self._links[link.registration_id] = link
         try:
             self._check_window(endpoint, params)
-            endpoint.dispatcher.add_subscription(stream_id, params.session_id)
+        except RegistrationError:
+            self._close_if_unused(endpoint)
+            raise
+        self._links[link.registration_id] = link
+        endpoint.dispatcher.add_subscription(stream_id, params.session_id)
+        try:
             self.images.join_existing(link)
-        except BaseException:
+        except RegistrationError:
             self.remove(link.registration_id)
             raise
         return SubscriptionReady(

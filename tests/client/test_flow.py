@@ -114,7 +114,7 @@ async def test_a_late_subscription_joins_where_the_image_is(
     await publication.offer_many([b"a", b"b"])
     assert (await anext(subscription)).data == b"a"
     assert (await anext(subscription)).data == b"b"
-    assert subscription.poll(lambda payload, header: None) == 0
+    assert subscription.poll(print) == 0
     late = await aeron.add_subscription(channel, STREAM_ID)
     (image,) = late.images
     assert image.join_position == 128
@@ -175,7 +175,7 @@ async def test_only_one_task_consumes_and_a_second_is_told(
     with pytest.raises(aa.BusyError, match="another task consumes"):
         await anext(subscription)
     with pytest.raises(aa.BusyError):
-        subscription.poll(lambda payload, header: None)
+        subscription.poll(print)
     with pytest.raises(aa.BusyError):
         await anext(subscription.images[0])
     await publication.offer(b"for the first")
