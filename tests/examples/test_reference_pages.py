@@ -1,0 +1,198 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from abc import ABC
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aeron_async
+from aeron_async import errors
+from aeron_async.driver.core import image_state, publication_state
+from aeron_async.driver.core.stream_counters import (
+    ChannelCounterType,
+    LocalAddressType,
+    StreamCounterType,
+)
+from aeron_async.driver.core.system_counters import (
+    DRIVER_COUNTER_LABELS,
+    SYSTEM_COUNTER_LABELS,
+    DriverCounterId,
+    SystemCounterId,
+)
+from aeron_async.protocol.parameters import PARAMETERS
+from tests.examples.pages import DOCS, bare, blocks_of, rows, section, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from enum import Enum
+    from types import ModuleType
+
+REFERENCE = DOCS / "reference"
+API = REFERENCE / "api.md"
+COUNTERS = REFERENCE / "counters.md"
+LOG_LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
+
+
+def test_the_api_page_names_every_public_name() -> None:
+    names = [bare(row[0]) for row in rows(section(API, "Names"))]
+    assert sorted(names) == sorted(aeron_async.__all__)
+
+
+def test_every_member_on_the_api_page_exists() -> None:
+    for name, *_ in rows(API.read_text()):
+        owner_name, dot, member = bare(name).partition(".")
+        if not dot:
+            continue
+        owner = getattr(aeron_async, owner_name)
+        made = "".join(inspect.getsource(cls) for cls in owner.__mro__[:-1] if cls is not ABC)
+        is_attribute = re.search(rf"\bself\.{member}\b[^=\n]* = ", made)
+        assert hasattr(owner, member) or is_attribute, name
+
+
+def test_the_channel_page_names_every_parameter_as_the_table_has_it() -> None:
+    shown = [row[:6] for row in rows((REFERENCE / "channel.md").read_text())]
+    assert shown == [
+        [
+            f"`{parameter.key}`",
+            f"`{parameter.name}`",
+            " ".join(letter for letter in "PSDX" if letter in parameter.roles),
+            parameter.kind.expects,
+            parameter.default,
+            parameter.description,
+        ]
+        for parameter in PARAMETERS.values()
+    ]
+
+
+def test_the_channel_page_says_of_every_parameter_whether_we_have_it() -> None:
+    for row in rows((REFERENCE / "channel.md").read_text()):
+        assert re.match(r"(have|lack)\b", row[6]), row[0]
+
+
+def moves(counter: Enum) -> str:
+    """Return yes if any code outside the table of names touches the counter."""
+    name = rf"\b{type(counter).__name__}\.{counter.name}\b(?!:)"
+    return "yes" if any(re.search(name, text) for text in sources().values()) else "no"
+
+
+@pytest.mark.parametrize(
+    ("title", "labels"),
+    [
+        ("Of the driver", dict(zip(SystemCounterId, SYSTEM_COUNTER_LABELS, strict=True))),
+        ("Of the driver, ours", DRIVER_COUNTER_LABELS),
+    ],
+)
+def test_the_counters_page_names_every_counter_of_the_driver(
+    title: str, labels: Mapping[SystemCounterId | DriverCounterId, str]
+) -> None:
+    shown = rows(section(COUNTERS, title))
+    assert [(int(row[0]), bare(row[1]), row[3]) for row in shown] == [
+        (int(counter), counter.name, moves(counter)) for counter in labels
+    ]
+    for row, label in zip(shown, labels.values(), strict=True):
+        assert label.startswith(row[2])
+
+
+def test_the_counters_page_names_every_counter_of_streams_and_sockets() -> None:
+    shown = rows(section(COUNTERS, "Of streams and sockets"))
+    assert [(bare(row[0]), int(row[1]), row[3]) for row in shown] == [
+        (counter.label_name, counter.type_id, moves(counter))
+        for kind in (StreamCounterType, ChannelCounterType, LocalAddressType)
+        for counter in kind
+    ]
+
+
+def drawing() -> str:
+    """Return the tree in the docstring of `errors`."""
+    assert errors.__doc__ is not None
+    lines = [line for line in errors.__doc__.splitlines() if line.startswith("    ")]
+    return dedent("\n".join(lines)) + "\n"
+
+
+def test_the_tree_of_errors_is_drawn_as_it_grows() -> None:
+    path: list[str] = []
+    drawn: dict[str, tuple[str, bool]] = {}
+    for line in drawing().splitlines():
+        found = re.match(r"(?P<branch>[ │├└─]*)(?P<name>\w+)(?: +\((?P<builtin>\w+)\))?", line)
+        assert found is not None, line
+        depth = len(found["branch"]) // 4
+        path[depth:] = [found["name"]]
+        parent = path[depth - 1] if depth else "Exception"
+        drawn[found["name"]] = parent, bool(found["builtin"])
+        if found["builtin"]:
+            assert found["builtin"] in {base.__name__ for base in cls_of(found["name"]).__bases__}
+    grown = {
+        name: (cls.__bases__[0].__name__, len(cls.__bases__) > 1)
+        for name in errors.__all__
+        if issubclass(cls := cls_of(name), Exception)
+    }
+    assert drawn == grown
+
+
+def cls_of(name: str) -> type:
+    cls = getattr(errors, name)
+    assert isinstance(cls, type)
+    return cls
+
+
+def test_the_errors_page_shows_the_same_tree() -> None:
+    (block,) = [
+        block
+        for block in blocks_of(REFERENCE / "errors.md")
+        if block.note == "generated from aeron_async.errors"
+    ]
+    assert block.text == drawing()
+
+
+def diagram(states: type[Enum], module: ModuleType) -> str:
+    """Return a state table as mermaid draws it."""
+    first, *_, last = states
+    arrows = [
+        f"    {before.name} --> {after.name}: {event.name}"
+        for (before, event), after in module.TRANSITIONS.items()
+    ]
+    lines = ["stateDiagram-v2", f"    [*] --> {first.name}", *arrows, f"    {last.name} --> [*]"]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("title", "module", "states", "events"),
+    [
+        (
+            "Publication",
+            publication_state,
+            publication_state.PublicationState,
+            publication_state.PublicationEvent,
+        ),
+        ("Image", image_state, image_state.ImageState, image_state.ImageEvent),
+    ],
+)
+def test_the_state_diagrams_are_drawn_from_the_tables(
+    title: str, module: ModuleType, states: type[Enum], events: type[Enum]
+) -> None:
+    page = DOCS / "explanation" / "states.md"
+    (block,) = [b for b in blocks_of(page) if b.note == f"generated from {module.__name__}"]
+    assert block.text == diagram(states, module)
+    assert [bare(row[0]) for row in rows(section(page, title))] == [event.name for event in events]
+
+
+def test_the_logs_page_names_every_event() -> None:
+    written: set[tuple[str, str]] = set()
+    for path, text in sources().items():
+        # The command line writes for people, not through the driver's log.
+        if "cli" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(attr=level), args=[ast.Constant(value=str(event)), *_]
+                ) if level in LOG_LEVELS:
+                    written.add((event, level))
+    shown = {(bare(row[0]), row[1]) for row in rows((DOCS / "howto" / "logs.md").read_text())}
+    assert shown == written
