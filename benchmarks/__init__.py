@@ -1,0 +1,1 @@
+"""Programs that measure, each with its question in its first line."""
