@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.position import framed_length, max_message_length
 from aeron_async.protocol.data import DataHeader
@@ -106,6 +107,7 @@ class PublicationMachine(RuleBasedStateMachine):
         position = self.publication.sender_position + 32 * offset
         if position < 0:
             return
+        rejected = self.rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self.dispatcher.on_datagram(
             memoryview(
                 status_message(
@@ -118,7 +120,9 @@ class PublicationMachine(RuleBasedStateMachine):
             ),
             self.now_ns,
         )
-        if abs(32 * offset) <= HALF_TERM:
+        is_taken = rejected == self.rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED]
+        assert is_taken or abs(32 * offset) > HALF_TERM
+        if is_taken:
             self.edge = max(self.edge, position + window)
 
     @rule(receiver_id=RECEIVERS)

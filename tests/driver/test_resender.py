@@ -103,6 +103,13 @@ def test_a_range_never_leaves_its_term() -> None:
     assert log.resend(TERM_LENGTH - FRAME, 8_192) == [(TERM_LENGTH - FRAME, FRAME)]
 
 
+def test_what_was_appended_and_not_sent_yet_is_not_resent() -> None:
+    log = Log(8_192)
+    log.position = 4 * FRAME
+    assert log.resend(2 * FRAME, 1_024) == [(2 * FRAME, 2 * FRAME)]
+    assert log.length == 2 * FRAME
+
+
 def test_resending_stops_at_a_hole() -> None:
     log = Log(8_192)
     log.log.term_words[0][4 * FRAME >> 2] = 0

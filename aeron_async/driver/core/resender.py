@@ -52,7 +52,9 @@ def resend_range(
         return 0
     index = partition_index(position, bits=log.position_bits)
     term, words = log.terms[index], log.term_words[index]
-    offset, end = term_offset, min(term_offset + length, log.term_length)
+    # Differs: C goes on into what has not been sent yet, past the sender limit.
+    sent_length = sender_position - position
+    offset, end = term_offset, min(term_offset + min(length, sent_length), log.term_length)
     while offset < end:
         limit = min(end - offset, log.mtu_length)
         available, padding = scan_for_send(term, words, offset, limit=limit)
