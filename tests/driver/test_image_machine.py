@@ -200,7 +200,10 @@ class ImageMachine(RuleBasedStateMachine):
     def positions_keep_their_order(self) -> None:
         image = self.image
         assert image.rebuild_position <= image.hwm_position
-        assert image.hwm_position <= self.last_sm + HALF_TERM
+        # What was last told, or would have been if the source had not been silent for too long.
+        last_sm = image._feedback.last_sm_position
+        assert self.last_sm <= last_sm
+        assert image.hwm_position <= last_sm + HALF_TERM
         assert image.rebuild_position >= self.rebuilt
         assert self.rig.counters.receiver_position.get() == image.rebuild_position
         self.rebuilt = image.rebuild_position
