@@ -10,11 +10,12 @@ Source: Aeron `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, final
+from asyncio import _get_running_loop
+from typing import TYPE_CHECKING, final
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication_base import PublicationBase
+from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
 from aeron_async.errors import MaxPositionExceededError, WrongLoopError
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ExclusivePublication", "Publication"]
-
-
-OFFERS_PER_TURN: Final = 256
-"""Offers after which the loop gets a turn, whether or not there was room for more."""
 
 
 class Publication(PublicationBase):
@@ -67,7 +64,8 @@ class Publication(PublicationBase):
         """
         self._turn_budget -= 1
         if self._turn_budget < 0:
-            await self._next_turn()
+            self._turn_budget = OFFERS_PER_TURN
+            await asyncio.sleep(0)
         position = self._offer(data, reserved_value)
         if position < 0:
             position = await self._wait_for_room(
@@ -151,20 +149,9 @@ class Publication(PublicationBase):
             await self._wait_for_room(attempt, position, timeout)
         return claimed[0]
 
-    async def _next_turn(self) -> None:
-        """Give the loop a turn, except before the first offer of all."""
-        if asyncio.get_running_loop() is not self._aeron.loop:
-            message = f"{self!r} belongs to another event loop"
-            raise WrongLoopError(message)
-        if self._is_started:
-            await asyncio.sleep(0)
-        self._is_started = True
-        self._turn_budget = OFFERS_PER_TURN
-
     def _offer(self, data: Buffer | list[Buffer], reserved_value: int) -> int:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
-        if self._is_closed:
-            self._raise_closed()
+        self._check_usable()
         appender, limit = self._appender, self._limit.get()
         while True:
             if isinstance(data, list):
@@ -180,8 +167,7 @@ class Publication(PublicationBase):
             self._wake_sender()
 
     def _claim(self, length: int) -> BufferClaim | int:
-        if self._is_closed:
-            self._raise_closed()
+        self._check_usable()
         while True:
             result = self._appender.try_claim(length, limit=self._limit.get())
             if not isinstance(result, int):
@@ -189,6 +175,13 @@ class Publication(PublicationBase):
             if result != AppendResult.ADMIN_ACTION:
                 return self._refused(result)
             self._wake_sender()
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            self._raise_closed()
+        if _get_running_loop() is not self._loop:
+            message = f"{self!r} belongs to another event loop, or thread"
+            raise WrongLoopError(message)
 
     def _refused(self, result: int) -> int:
         if result == AppendResult.MAX_POSITION_EXCEEDED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 from aeron_async.client.signal import Signal
 from aeron_async.errors import (
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["OnDisconnected", "PublicationBase"]
+__all__ = ["OFFERS_PER_TURN", "OnDisconnected", "PublicationBase"]
+
+OFFERS_PER_TURN: Final = 256
+"""Offers after which the loop gets a turn, whether or not there was room for more."""
 
 OnDisconnected = Literal["wait", "raise"]
 """What an offer does while no subscriber is connected."""
@@ -55,8 +58,8 @@ class PublicationBase(ABC):
         self._on_disconnected = on_disconnected
         self._is_closed = False
         self._changed = Signal()
-        self._turn_budget = 0
-        self._is_started = False
+        self._turn_budget = OFFERS_PER_TURN
+        self._loop = aeron.loop
         self._closed_because: Exception | None = None
         self.last_error: str | None = None
 

@@ -12,11 +12,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import structlog
-
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from aeron_async.clock import Clock
@@ -27,11 +26,14 @@ __all__ = ["Agent"]
 SOON_NS: Final = 50_000
 """Closer than this is the next turn of the loop: no timer is that fine."""
 TIMER_MIN_NS: Final = NS_PER_MS
-"""Both loops round timers to about a millisecond, and uvloop takes less for zero."""
+"""Both loops round timers to about a millisecond, and uvloop takes less for zero.
+
+Differs: a NAK that is due every 100 us is repeated about every millisecond.
+"""
 TURNS_AFTER_LAG: Final = 8
 """Turns of the loop given to sockets after a stall, before any timeout is looked at."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class Agent(ABC):
@@ -73,7 +75,10 @@ class Agent(ABC):
 
     @abstractmethod
     async def do_work(self, now_ns: int) -> int:
-        """Do what is due, and return the next deadline; 0 when there is more to do at once."""
+        """Do what is due, and return the next deadline; 0 when there is more to do at once.
+
+        Differs: Aeron's conductor looks at timeouts once a second; these are kept to the deadline.
+        """
 
     def wake(self) -> None:
         """Let the agent look at once what there is to do."""
@@ -91,16 +96,23 @@ class Agent(ABC):
             await self._sleep_until(deadline_ns)
 
     async def _sleep_until(self, deadline_ns: int) -> None:
-        delay_ns = deadline_ns - self._clock.now_ns()
+        started_ns = self._clock.now_ns()
+        delay_ns = deadline_ns - started_ns
         if self._is_awake or delay_ns < SOON_NS:
-            self._is_awake = False
             await asyncio.sleep(0)
-            return
+        else:
+            await self._wait(None if deadline_ns == NEVER_NS else max(delay_ns, TIMER_MIN_NS))
+        self._is_awake = False
+        late_ns = self._clock.now_ns() - max(deadline_ns, started_ns)
+        if late_ns > self._lag_threshold_ns:
+            await self._on_lag(late_ns)
+
+    async def _wait(self, delay_ns: int | None) -> None:
+        """Sleep until woken, or until the delay has passed."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         timer = None
-        if deadline_ns != NEVER_NS:
-            delay_ns = max(delay_ns, TIMER_MIN_NS)
+        if delay_ns is not None:
             timer = loop.call_later(delay_ns / NS_PER_SECOND, _set_result, waiter)
         try:
             await waiter
@@ -108,14 +120,9 @@ class Agent(ABC):
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-        if not self._is_awake:
-            await self._check_lag(self._clock.now_ns() - max(deadline_ns, 0))
-        self._is_awake = False
 
-    async def _check_lag(self, late_ns: int) -> None:
+    async def _on_lag(self, late_ns: int) -> None:
         """Notice that the loop was blocked, and read the sockets before judging who is silent."""
-        if late_ns <= self._lag_threshold_ns:
-            return
         self._system_counters[DriverCounterId.LOOP_LAG_COUNT].increment()
         self._system_counters[DriverCounterId.LOOP_LAG_MAX_NS].propose_max(late_ns)
         log.warning(

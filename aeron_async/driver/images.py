@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-import structlog
 
 from aeron_async.driver.commands import ImageReady
 from aeron_async.driver.core.congestion_control import congestion_control
@@ -18,12 +17,13 @@ from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.log_creation import create_log
 from aeron_async.driver.log_limiter import LogLimiter
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import compute_position, position_bits
-from aeron_async.logbuffer.term_log import LogBuffers
+from aeron_async.logs import get_logger
 from aeron_async.protocol.header import SetupFlags
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Images", "SubscriptionLink"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -118,10 +118,12 @@ class Images:
                     stream_id=setup.stream_id,
                 )
             return
-        for older in self._images:
-            if (older.session_id, older.stream_id) == (image.session_id, image.stream_id):
+        key = image.session_id, image.stream_id
+        for older, its_endpoint in self._images.items():
+            if its_endpoint is endpoint and (older.session_id, older.stream_id) == key:
                 older.disable_status_messages()
         self._images[image] = endpoint
+        self._log_length += 3 * setup.term_length
         for link in links:
             self._join(image, link)
         endpoint.dispatcher.add_image(image)
@@ -267,13 +269,6 @@ class Images:
             configured_window_length=params.receiver_window_length,
             term_length=setup.term_length,
         )
-        counters = ImageCounters.allocate(
-            resources.counters_manager,
-            registration_id=registration_id,
-            session_id=setup.session_id,
-            stream_id=setup.stream_id,
-            channel=link.channel,
-        )
         spec = log_spec(
             setup,
             params,
@@ -282,10 +277,17 @@ class Images:
             socket_rcvbuf_length=endpoint.granted_rcvbuf_length,
             is_group=is_group,
         )
-        self._log_length += 3 * setup.term_length
+        image_log = create_log(spec)
+        counters = ImageCounters.allocate(
+            resources.counters_manager,
+            registration_id=registration_id,
+            session_id=setup.session_id,
+            stream_id=setup.stream_id,
+            channel=link.channel,
+        )
         return PublicationImage(
             registration_id=registration_id,
-            log=LogBuffers.create(spec),
+            log=image_log,
             join_position=join_position_of(setup),
             source=source,
             control_address=source,

@@ -14,7 +14,6 @@ import random
 from typing import TYPE_CHECKING, Self, cast
 
 import anyio
-import structlog
 
 from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
@@ -24,6 +23,7 @@ from aeron_async.driver.core.system_counters import SystemCounters
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.resources import DriverResources
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MediaDriver"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class MediaDriver:

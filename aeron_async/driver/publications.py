@@ -25,13 +25,14 @@ from aeron_async.driver.core.stream_counters import (
     ChannelCounterType,
     LocalAddressType,
 )
+from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.endpoint_counters import allocate_endpoint_counters
+from aeron_async.driver.log_creation import create_log
 from aeron_async.driver.media.endpoint import SendChannelEndpoint
 from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.term_log import LogBuffers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
+    from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.error import ErrorFrame
 
 __all__ = ["Publications"]
@@ -191,7 +193,13 @@ class Publications:
             return endpoint
         resources, uri = self._resources, channel.uri
         dispatcher = ControlPacketDispatcher(resources.system_counters, self._sender.on_activity)
-        endpoint = SendChannelEndpoint(channel, resources.clock, dispatcher, self._on_writable)
+        endpoint = SendChannelEndpoint(
+            channel,
+            resources.clock,
+            dispatcher,
+            resources.system_counters[SystemCounterId.SHORT_SENDS],
+            self._on_writable,
+        )
         spec = SocketSpec(
             local=channel.local,
             remote=channel.remote,
@@ -316,7 +324,7 @@ class Publications:
             signal_eos=params.signal_eos,
             spies_simulate_connection=params.spies_simulate_connection,
         )
-        return LogBuffers.create(spec)
+        return create_log(spec)
 
     def _ready(
         self, link: PublicationLink, channel: UdpChannel, endpoint: SendChannelEndpoint

@@ -219,6 +219,8 @@ async def test_a_publication_may_choose_where_it_sends_from(
         ("aeron:udp?control=127.0.0.1:9|control-mode=dynamic", "control-mode=dynamic"),
         ("aeron:udp?tags=5", "without an endpoint"),
         ("aeron:ipc", "ipc"),
+        ("aeron:udp?endpoint=127.0.0.1:40456|session-id=tag:5", "session-id=tag:5"),
+        ("aeron:udp?endpoint=127.0.0.1:40456|channel-snd-ts-offset=reserved", "channel-snd"),
         ("aeron:udp?endpoint=127.0.0.1:40456|interface=127.0.0.1/8", "interface="),
         ("aeron:udp?endpoint=127.0.0.1:40456|interface={lo}", "interface="),
     ],

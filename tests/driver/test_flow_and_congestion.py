@@ -55,7 +55,7 @@ def test_nothing_but_status_messages_moves_the_limit(flow_control: UnicastFlowCo
 def test_the_slowest_receiver_is_the_one_heard_last(flow_control: UnicastFlowControl) -> None:
     assert flow_control.slowest_receiver() is None
     limit_after(flow_control, 0, 0, 0, receiver_id=0xBEEF)
-    assert flow_control.slowest_receiver() == "receiver 0xbeef"
+    assert flow_control.slowest_receiver() == "0x000000000000beef"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ PRINTED = {
         "the fast one was ahead by less than the window: True",
     ],
     "request_reply": ["one -> ONE", "two -> TWO", "three -> THREE"],
-    "configure_logs": ["nothing but this line"],
     "read_counters": [
         r" *\d+  Bytes sent",
         r" *\d+  Bytes received",
@@ -55,6 +54,7 @@ PRINTED = {
     ],
 }
 IN_PAIRS = {"publisher", "subscriber"}
+WITH_LOGS = {"configure_logs"}
 UNDER_PYTEST = {"test_with_pytest"}
 
 
@@ -104,9 +104,17 @@ def test_the_pytest_example_passes_in_a_project_of_its_own(tmp_path: Path) -> No
 
 def test_no_example_goes_unproven() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == PRINTED.keys() | IN_PAIRS | UNDER_PYTEST
+    assert names == PRINTED.keys() | IN_PAIRS | WITH_LOGS | UNDER_PYTEST
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) < LINE_LIMIT
+
+
+def test_configured_logs_show_the_changes_beside_the_output(unused_udp_port: int) -> None:
+    program = start("configure_logs", CHANNEL=channel(unused_udp_port))
+    output, lines = program.communicate(timeout=TIMEOUT_S)
+    assert output == "the only line on standard output\n"
+    assert "publication_connection_changed" in lines
+    assert "image_state_changed" in lines

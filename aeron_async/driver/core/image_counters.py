@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.driver.core.stream_counters import (
-    DRIVER_OWNER_ID,
-    StreamCounterType,
-    allocate_stream_counter,
-)
+from aeron_async.driver.core.counter_group import allocate_counter_group
+from aeron_async.driver.core.stream_counters import DRIVER_OWNER_ID, StreamCounterType
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
@@ -44,23 +41,20 @@ class ImageCounters:
         Raises:
             RegistrationError: The counter table is full.
         """
-
-        def allocate(counter_type: StreamCounterType) -> Counter:
-            return allocate_stream_counter(
-                manager,
-                counter_type,
-                registration_id=registration_id,
-                session_id=session_id,
-                stream_id=stream_id,
-                channel=channel,
-                owner_id=DRIVER_OWNER_ID,
-            )
-
-        return cls(
-            receiver_hwm=allocate(StreamCounterType.RECEIVER_HWM),
-            receiver_position=allocate(StreamCounterType.RECEIVER_POSITION),
-            naks_sent=allocate(StreamCounterType.RECEIVER_NAKS_SENT),
+        counters = allocate_counter_group(
+            manager,
+            (
+                StreamCounterType.RECEIVER_HWM,
+                StreamCounterType.RECEIVER_POSITION,
+                StreamCounterType.RECEIVER_NAKS_SENT,
+            ),
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+            owner_id=DRIVER_OWNER_ID,
         )
+        return cls(receiver_hwm=counters[0], receiver_position=counters[1], naks_sent=counters[2])
 
     def close(self) -> None:
         """Free every counter."""

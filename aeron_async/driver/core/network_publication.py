@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
-import structlog
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_params import StartPosition
@@ -30,6 +29,7 @@ from aeron_async.driver.core.stream_sender import StreamSender
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import compute_position, term_id_at
 from aeron_async.logbuffer.producer import producer_position
+from aeron_async.logs import get_logger
 from aeron_async.protocol.header import RttFlags
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NetworkPublication", "PublicationListener"]
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class PublicationListener(Protocol):

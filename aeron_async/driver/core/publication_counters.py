@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.driver.core.stream_counters import StreamCounterType, allocate_stream_counter
+from aeron_async.driver.core.counter_group import allocate_counter_group
+from aeron_async.driver.core.stream_counters import StreamCounterType
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
@@ -45,29 +46,34 @@ class PublicationCounters:
         Raises:
             RegistrationError: The counter table is full.
         """
-
-        def allocate(counter_type: StreamCounterType) -> Counter:
-            return allocate_stream_counter(
-                manager,
-                counter_type,
-                registration_id=registration_id,
-                session_id=session_id,
-                stream_id=stream_id,
-                channel=channel,
-                owner_id=client_id,
-            )
-
-        return cls(
-            publisher_position=allocate(
-                StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
-                if is_exclusive
-                else StreamCounterType.PUBLISHER_POSITION_CONCURRENT
+        position_type = (
+            StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
+            if is_exclusive
+            else StreamCounterType.PUBLISHER_POSITION_CONCURRENT
+        )
+        counters = allocate_counter_group(
+            manager,
+            (
+                position_type,
+                StreamCounterType.PUBLISHER_LIMIT,
+                StreamCounterType.SENDER_POSITION,
+                StreamCounterType.SENDER_LIMIT,
+                StreamCounterType.SENDER_BPE,
+                StreamCounterType.SENDER_NAKS_RECEIVED,
             ),
-            publisher_limit=allocate(StreamCounterType.PUBLISHER_LIMIT),
-            sender_position=allocate(StreamCounterType.SENDER_POSITION),
-            sender_limit=allocate(StreamCounterType.SENDER_LIMIT),
-            back_pressure_events=allocate(StreamCounterType.SENDER_BPE),
-            naks_received=allocate(StreamCounterType.SENDER_NAKS_RECEIVED),
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+            owner_id=client_id,
+        )
+        return cls(
+            publisher_position=counters[0],
+            publisher_limit=counters[1],
+            sender_position=counters[2],
+            sender_limit=counters[3],
+            back_pressure_events=counters[4],
+            naks_received=counters[5],
         )
 
     def close(self) -> None:

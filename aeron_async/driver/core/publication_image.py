@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-import structlog
-
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_connection import ImageConnection
@@ -25,6 +23,7 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.cleaner import clean_to
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, insert, scan_for_gap
+from aeron_async.logs import get_logger
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags
 
@@ -43,7 +42,7 @@ EOS_FLAGS_OFFSET = 5
 OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 """States in which neither the network nor the readers have to do with an image."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 class ImageListener(Protocol):

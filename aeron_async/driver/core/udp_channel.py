@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.channel_uri import TagReference
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
@@ -94,6 +95,20 @@ def format_address(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def unsupported_parameter(uri: ChannelUri) -> str | None:
+    """Return the first parameter that would silently do nothing here, as a subject and verb."""
+    asked = (
+        ("ats=true", uri.ats is True),
+        ("tether=false", uri.is_tether is False),
+        (f"session-id={uri.session_id}", isinstance(uri.session_id, TagReference)),
+        ("response-correlation-id", uri.response_correlation_id is not None),
+        ("media-rcv-ts-offset", uri.media_receive_timestamp_offset is not None),
+        ("channel-rcv-ts-offset", uri.channel_receive_timestamp_offset is not None),
+        ("channel-snd-ts-offset", uri.channel_send_timestamp_offset is not None),
+    )
+    return next((f"{text} is" for text, is_asked in asked if is_asked), None)
+
+
 def check_is_unicast(uri: ChannelUri) -> None:
     """Refuse a channel that this driver has no endpoint for.
 
@@ -111,6 +126,8 @@ def check_is_unicast(uri: ChannelUri) -> None:
         reason = "channels without an endpoint are"
     elif uri.endpoint.is_multicast:
         reason = "multicast endpoints are"
+    else:
+        reason = unsupported_parameter(uri)
     if reason is not None:
         message = (
             f"{reason} not supported by this driver: {uri}; docs/compatibility.md lists what is"

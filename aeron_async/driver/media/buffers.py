@@ -11,16 +11,16 @@ import sys
 from typing import Any, Final
 
 import attrs
-import structlog
 
 from aeron_async.driver.media.socket_spec import SocketSpec, address_text
+from aeron_async.logs import get_logger
 
 __all__ = ["BufferLengths", "ShortageLog"]
 
 # Linux doubles the length it was asked for, to cover its own bookkeeping, and reports the double.
 REPORTED_PER_GRANTED: Final = 2 if sys.platform == "linux" else 1
 
-_log: Final[Any] = structlog.get_logger(__name__)
+_log: Final[Any] = get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True)

@@ -42,6 +42,7 @@ class ChannelEndpoint(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
         self._is_paused = False
         self._has_error = False
+        self._is_sending = False
 
     @property
     def local_address(self) -> str:
@@ -97,7 +98,9 @@ class ChannelEndpoint(asyncio.DatagramProtocol):
         if self._is_paused or self._transport is None:
             return False
         self._has_error = False
+        self._is_sending = True
         self._transport.sendto(datagram, address)
+        self._is_sending = False
         return not self._has_error
 
 
@@ -108,6 +111,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         channel: What it is bound and connected to.
         clock: Reads the time of arrival.
         dispatcher: Takes what comes back.
+        short_sends: Counts what the far side would not have.
         on_writable: Called when sending is possible again.
     """
 
@@ -116,15 +120,23 @@ class SendChannelEndpoint(ChannelEndpoint):
         channel: UdpChannel,
         clock: Clock,
         dispatcher: ControlPacketDispatcher,
+        short_sends: Counter,
         on_writable: Callable[[SendChannelEndpoint], None],
     ) -> None:
         super().__init__(channel, clock)
         self.dispatcher = dispatcher
         self._on_writable = on_writable
+        self._short_sends = short_sends
 
     def send(self, datagram: Buffer) -> bool:
         """Send to the receiver now; False when the datagram could not leave."""
         return self._send(datagram, None)
+
+    def error_received(self, exc: Exception) -> None:
+        """Count an error that is not the answer to a send: an absent receiver's refusal."""
+        if not self._is_sending:
+            self._short_sends.increment()
+        super().error_received(exc)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Hand a control datagram to its publication."""

@@ -65,4 +65,8 @@ class UnicastFlowControl:
 
     def slowest_receiver(self) -> str | None:
         """Return the id of the receiver heard last."""
-        return None if self._receiver_id is None else f"receiver {self._receiver_id:#x}"
+        return (
+            None
+            if self._receiver_id is None
+            else f"{self._receiver_id & 0xFFFF_FFFF_FFFF_FFFF:#018x}"
+        )

@@ -1,0 +1,154 @@
+"""The agents: they sleep until there is something to do, notice a blocked loop, and recover."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+import aeron_async as aa
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.counters import CountersManager
+from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import (
+    DriverCounterId,
+    SystemCounterId,
+    SystemCounters,
+)
+
+STREAM_ID = 1001
+
+
+class JumpingClock(aa.SystemClock):
+    """The machine's clock, with a leap that the test decides on: a loop that stood still."""
+
+    def __init__(self) -> None:
+        self.leap_ns = 0
+
+    def now_ns(self) -> int:
+        return aa.SystemClock.now_ns() + self.leap_ns
+
+
+class CountingAgent(Agent):
+    role_name = "counting"
+
+    def __init__(self, clock: aa.Clock, counters: SystemCounters) -> None:
+        super().__init__(
+            clock=clock,
+            system_counters=counters,
+            max_cycle_time=SystemCounterId.CONDUCTOR_MAX_CYCLE_TIME,
+            threshold_exceeded=SystemCounterId.CONDUCTOR_CYCLE_TIME_THRESHOLD_EXCEEDED,
+            cycle_threshold_ns=100 * NS_PER_MS,
+            lag_threshold_ns=100 * NS_PER_MS,
+        )
+        self.deadlines: list[int] = []
+        self.work_ns = 0
+        self.worked = asyncio.Event()
+        self.count = 0
+
+    async def do_work(self, now_ns: int) -> int:
+        self.count += 1
+        self.worked.set()
+        if self.work_ns and isinstance(self._clock, JumpingClock):
+            self._clock.leap_ns += self.work_ns
+            self.work_ns = 0
+        return now_ns + self.deadlines.pop(0) if self.deadlines else NEVER_NS
+
+
+@pytest.fixture
+def clock() -> JumpingClock:
+    return JumpingClock()
+
+
+@pytest.fixture
+def counters(clock: JumpingClock) -> SystemCounters:
+    manager = CountersManager.in_memory(free_to_reuse_timeout_ms=0, epoch_ms=clock.epoch_ms)
+    return SystemCounters(manager, aa.DriverContext())
+
+
+async def test_an_agent_sleeps_until_its_deadline_or_until_woken(
+    clock: JumpingClock, counters: SystemCounters
+) -> None:
+    agent = CountingAgent(clock, counters)
+    agent.deadlines = [0, 10_000, 2 * NS_PER_MS]
+    task = asyncio.create_task(agent.run())
+    # A deadline that has come, one of the next turn, one by timer; then none any more.
+    while agent.count < 4:
+        agent.worked.clear()
+        await asyncio.wait_for(agent.worked.wait(), 5)
+    assert agent.deadlines == []
+    agent.worked.clear()
+    agent.wake()
+    agent.wake()
+    await asyncio.wait_for(agent.worked.wait(), 5)
+    assert agent.count == 5
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert agent.count == 5
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_timer_that_comes_late_is_counted_logged_and_answered_with_patience(
+    clock: JumpingClock, counters: SystemCounters
+) -> None:
+    agent = CountingAgent(clock, counters)
+    agent.deadlines = [5 * NS_PER_MS]
+    with capture_logs() as lines:
+        task = asyncio.create_task(agent.run())
+        await agent.worked.wait()
+        agent.worked.clear()
+        clock.leap_ns += 3 * NS_PER_SECOND
+        await asyncio.wait_for(agent.worked.wait(), 5)
+    task.cancel()
+    assert counters[DriverCounterId.LOOP_LAG_COUNT].get() == 1
+    assert counters[DriverCounterId.LOOP_LAG_MAX_NS].get() > 2.9 * NS_PER_SECOND
+    (line,) = [line for line in lines if line["event"] == "event_loop_lagged"]
+    assert line["agent"] == "counting"
+    assert line["late_ms"] >= 2_900
+
+
+async def test_a_cycle_that_takes_long_is_counted(
+    clock: JumpingClock, counters: SystemCounters
+) -> None:
+    agent = CountingAgent(clock, counters)
+    agent.work_ns = 200 * NS_PER_MS
+    task = asyncio.create_task(agent.run())
+    await agent.worked.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    assert counters[SystemCounterId.CONDUCTOR_CYCLE_TIME_THRESHOLD_EXCEEDED].get() == 1
+    longest_ns = counters[SystemCounterId.CONDUCTOR_MAX_CYCLE_TIME].get()
+    assert 200 * NS_PER_MS <= longest_ns < NS_PER_SECOND
+
+
+@pytest.mark.parametrize("stall_ns", [4 * NS_PER_SECOND, 12 * NS_PER_SECOND])
+async def test_a_stream_survives_a_loop_that_stood_still(
+    channel: str, clock: JumpingClock, stall_ns: int
+) -> None:
+    context = aa.DriverContext(status_message_timeout_ns=5 * NS_PER_MS)
+    driver = aa.MediaDriver.launch(context, clock=clock)
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        await publication.offer(b"before", timeout=5)
+        assert (await anext(subscription)).data == b"before"
+        (image,) = subscription.images
+        clock.leap_ns += stall_ns
+        lagged = driver.counters
+        while not any(
+            "event loop lag" in record.label.lower() and record.value for record in lagged
+        ):
+            await asyncio.sleep(0)
+        reading = asyncio.ensure_future(anext(subscription))
+        if stall_ns > context.image_liveness_timeout_ns:
+            # Longer than any peer waits: the image ends, loudly, and the stream comes back anew.
+            while subscription.images in {(), (image,)}:
+                await asyncio.sleep(0)
+            assert image.is_closed
+        await publication.offer(b"after", timeout=5)
+        assert (await reading).data == b"after"
+        assert (subscription.images == (image,)) is (not image.is_closed)
