@@ -1,0 +1,10 @@
+"""`python -m aeron_async` is the command `aeron-async`."""
+
+from __future__ import annotations
+
+import sys
+
+from aeron_async.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

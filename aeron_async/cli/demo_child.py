@@ -1,0 +1,144 @@
+"""What both processes of the demonstration have in common: the line to the one that started them.
+
+Each says `ready` with its address, is told the other's, and then reports until it is done. When
+the one that started it goes away, its standard input ends, and it closes what it has opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from aeron_async.cli.latency import LatencySummary
+from aeron_async.cli.options import RunOptions
+from aeron_async.cli.output import remark
+from aeron_async.cli.runner import ExitCode, run
+from aeron_async.errors import AeronError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ["Configuration", "Latencies", "Parent", "Sampler", "run_child"]
+
+LOOPBACK: Final = "127.0.0.1:0"
+
+
+@attrs.frozen(kw_only=True)
+class Configuration:
+    """What a process of the demonstration is told.
+
+    Attributes:
+        peer: Address of the other process, as `host:port`.
+        duration_s: Of all phases together.
+        size: Length of a message, in bytes.
+        interval_s: Between two reports.
+    """
+
+    peer: str
+    duration_s: float
+    size: int
+    interval_s: float
+
+
+@final
+class Parent(asyncio.Protocol):
+    """The process that started this one: it is reported to, and listened to.
+
+    Args:
+        task: Cancelled when the parent goes away.
+    """
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self._received = b""
+        self._configuration: asyncio.Future[Configuration] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        """Take in the configuration, one line of JSON."""
+        self._received += data
+        if self._received.endswith(b"\n"):
+            self._configuration.set_result(Configuration(**json.loads(self._received)))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """Stop: nobody listens any more."""
+        self._task.cancel()
+
+    async def configuration(self) -> Configuration:
+        """Return what this process is told, as soon as it is."""
+        return await self._configuration
+
+    def report(self, event: str, **fields: object) -> None:
+        """Tell something, as one line of JSON."""
+        sys.stdout.write(json.dumps({"event": event} | fields) + "\n")
+        sys.stdout.flush()
+
+
+@final
+class Sampler:
+    """Calls a function again and again, until it is stopped."""
+
+    def __init__(self, interval_s: float, function: Callable[[], None]) -> None:
+        self._interval_s = interval_s
+        self._function = function
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(interval_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._function()
+        self._timer = self._loop.call_later(self._interval_s, self._on_timer)
+
+    def stop(self) -> None:
+        """Call it no more."""
+        self._timer.cancel()
+
+
+@final
+class Latencies:
+    """Latencies of one phase, with those since the last report apart; in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.all: array[int] = array("q")
+        self._reported_count = 0
+
+    def take_recent(self) -> dict[str, object] | None:
+        """Return the summary of those since the last call; None of none."""
+        recent = self.all[self._reported_count :]
+        self._reported_count = len(self.all)
+        summary = LatencySummary.of(recent)
+        return None if summary is None else summary.to_json()
+
+    def summary(self) -> dict[str, object] | None:
+        """Return the summary of all; None of none."""
+        summary = LatencySummary.of(self.all)
+        return None if summary is None else summary.to_json()
+
+
+def run_child(main: Callable[[Parent], Coroutine[object, object, None]]) -> int:
+    """Run one process of the demonstration, on the event loop its first argument names."""
+    options = RunOptions(loop="asyncio" if sys.argv[1:] == ["asyncio"] else None)
+    try:
+        return run(_with_parent(main), options)
+    except AeronError as error:
+        remark(f"error: {error}")
+        return ExitCode.FAILURE
+
+
+async def _with_parent(main: Callable[[Parent], Coroutine[object, object, None]]) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    parent = Parent(task)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: parent, sys.stdin)
+    try:
+        await main(parent)
+    except asyncio.CancelledError:
+        return ExitCode.FAILURE
+    finally:
+        transport.close()
+    return ExitCode.SUCCESS

@@ -1,0 +1,152 @@
+"""The subscribing process of the demonstration: `python -m aeron_async.cli.demo_subscriber`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.cli.demo_child import LOOPBACK, Latencies, Sampler, run_child
+from aeron_async.cli.demo_phases import ECHO, END, HEADER, PHASES, SLOW, SLOW_NS_PER_MESSAGE
+from aeron_async.cli.demo_publisher import ECHO_STREAM_ID, STREAM_ID, counter_value
+from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.driver.core.system_counters import SystemCounterId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aeron_async.cli.demo_child import Parent
+    from aeron_async.client.message import Message
+    from aeron_async.client.publication import ExclusivePublication
+    from aeron_async.client.subscription import Subscription
+    from aeron_async.counters import CountersManager
+
+__all__: Sequence[str] = []
+
+BATCH_LIMIT: Final = 64
+# Every message is checked, but not every latency kept: there may be millions.
+MESSAGES_PER_LATENCY: Final = 16
+
+
+@final
+@attrs.define
+class PhaseResult:
+    """What was received in one phase."""
+
+    key: str
+    received: int = 0
+    length: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    latencies: Latencies = attrs.Factory(Latencies)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the result as JSON has it."""
+        return {
+            "phase": self.key,
+            "received": self.received,
+            "bytes": self.length,
+            "seconds": (self.last_ns - self.first_ns) / NS_PER_SECOND,
+            "latency": self.latencies.summary(),
+        }
+
+
+@final
+class Subscriber:
+    """Takes messages as its phase asks for, checks that none is missing, and reports."""
+
+    def __init__(
+        self,
+        parent: Parent,
+        *,
+        subscription: Subscription,
+        echoes: ExclusivePublication,
+        counters: CountersManager,
+    ) -> None:
+        self._parent = parent
+        self._subscription = subscription
+        self._echoes = echoes
+        self._counters = counters
+        self._results = {phase.kind: PhaseResult(phase.key) for phase in PHASES}
+        self._result = self._results[PHASES[0].kind]
+        self._received = 0
+        self._length = 0
+        self._out_of_order = 0
+
+    async def run(self, interval_s: float) -> None:
+        """Take messages until the last."""
+        sampler = Sampler(interval_s, self._report)
+        try:
+            async for batch in self._subscription.batches(BATCH_LIMIT):
+                kind = await self._take(batch)
+                if kind == END:
+                    break
+                if kind == SLOW.kind:
+                    await asyncio.sleep(len(batch) * SLOW_NS_PER_MESSAGE / NS_PER_SECOND)
+        finally:
+            sampler.stop()
+        await self._echoes.drain()
+        self._parent.report(
+            "end",
+            out_of_order=self._out_of_order,
+            phases=[result.to_json() for result in self._results.values()],
+        )
+
+    async def _take(self, batch: list[Message]) -> int:
+        """Check and count messages, echo those that want it, and return the kind of the last."""
+        now_ns = time.monotonic_ns()
+        kind = END
+        for message in batch:
+            sent_ns, sequence, kind = HEADER.unpack_from(message.data)
+            # Whatever is missing, comes twice or overtakes another shows as a wrong number.
+            self._out_of_order += sequence != self._received
+            self._received += 1
+            self._length += len(message.data)
+            if kind == END:
+                await self._echoes.offer(message.data)
+                break
+            result = self._results[kind]
+            result.first_ns = result.first_ns or now_ns
+            result.last_ns = now_ns
+            result.received += 1
+            result.length += len(message.data)
+            if kind == ECHO.kind:
+                await self._echoes.offer(message.data)
+            elif sequence % MESSAGES_PER_LATENCY == 0:
+                result.latencies.all.append(now_ns - sent_ns)
+            self._result = result
+        return kind
+
+    def _report(self) -> None:
+        self._parent.report(
+            "sample",
+            phase=self._result.key,
+            at_ns=time.monotonic_ns(),
+            received=self._received,
+            bytes=self._length,
+            naks=counter_value(self._counters, SystemCounterId.NAK_MESSAGES_SENT),
+            latency=self._result.latencies.take_recent(),
+        )
+
+
+async def main(parent: Parent) -> None:
+    """Subscribe to the other process, and echo what wants it."""
+    async with Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription(f"aeron:udp?endpoint={LOOPBACK}", STREAM_ID)
+        parent.report("ready", address=subscription.local_address)
+        configuration = await parent.configuration()
+        echoes = await aeron.add_exclusive_publication(
+            f"aeron:udp?endpoint={configuration.peer}|term-length=64k", ECHO_STREAM_ID
+        )
+        subscriber = Subscriber(
+            parent, subscription=subscription, echoes=echoes, counters=aeron.counters
+        )
+        await subscriber.run(configuration.interval_s)
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(main))

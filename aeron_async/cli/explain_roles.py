@@ -1,0 +1,222 @@
+"""What a channel means as a publication and as a subscription: sockets, groups and destinations.
+
+Nothing is looked up and nothing is opened: names stay names, as they do in a channel's identity.
+
+Source: Aeron `UdpChannel`, `SendChannelEndpoint`, `ReceiveChannelEndpoint`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.driver.core.congestion_control import check_congestion_control
+from aeron_async.driver.core.publication_params import PublicationParams
+from aeron_async.driver.core.subscription_params import SubscriptionParams
+from aeron_async.driver.core.udp_channel import UdpChannel, check_is_unicast
+from aeron_async.errors import ConfigurationError, RegistrationError
+from aeron_async.protocol.address import Address, multicast_control_address
+from aeron_async.protocol.channel_uri import ControlMode, Media
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["Fact", "RoleExplanation", "explain_publication", "explain_subscription"]
+
+Fact = tuple[str, str]
+"""What happens, such as "binds", and to what."""
+
+ANY_PORT: Final = ", a port of the system's choice"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RoleExplanation:
+    """A channel in one of its two roles.
+
+    Attributes:
+        facts: What would be bound, connected, joined and sent, in that order.
+        refusal: Why no driver takes it in this role; then there are no facts.
+        unsupported: What this version lacks to do it; None if it can.
+    """
+
+    facts: tuple[Fact, ...] = ()
+    refusal: str | None = None
+    unsupported: str | None = None
+
+
+def explain_publication(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
+    """Return what the channel means as a publication."""
+    try:
+        uri.check_publication()
+        if uri.media is Media.UDP:
+            PublicationParams.of(uri, context, is_exclusive=True)
+    except ConfigurationError as error:
+        return RoleExplanation(refusal=str(error))
+    return RoleExplanation(
+        facts=tuple(publication_facts(uri)), unsupported=lacking_for_publication(uri)
+    )
+
+
+def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
+    """Return what the channel means as a subscription."""
+    try:
+        uri.check_subscription()
+    except ConfigurationError as error:
+        return RoleExplanation(refusal=str(error))
+    params = SubscriptionParams.of(uri, context)
+    return RoleExplanation(
+        facts=tuple(subscription_facts(uri)),
+        unsupported=lacking_for_subscription(uri, params.congestion_control),
+    )
+
+
+def lacking_for_publication(uri: ChannelUri) -> str | None:
+    """Return what this version lacks, or None."""
+    reason = lacking(uri)
+    interface = uri.interface
+    if reason is None and uri.control is None and interface is not None:
+        is_plain = interface.host is not None and interface.prefix_length is None
+        if not is_plain:
+            reason = (
+                f"interface={interface} is not supported by this driver for unicast: give the "
+                "local address itself, without a prefix length"
+            )
+    return reason
+
+
+def lacking_for_subscription(uri: ChannelUri, congestion_control: str | None) -> str | None:
+    """Return what this version lacks, or None."""
+    reason = lacking(uri)
+    if reason is None and uri.control is not None:
+        reason = f"a subscription with control={uri.control} is not supported by this driver"
+    if reason is None:
+        try:
+            check_congestion_control(congestion_control)
+        except RegistrationError as error:
+            reason = str(error)
+    return reason
+
+
+def lacking(uri: ChannelUri) -> str | None:
+    """Return what this version lacks in either role, or None."""
+    try:
+        check_is_unicast(uri)
+    except RegistrationError as error:
+        return str(error).partition(f": {uri}")[0]
+    return None
+
+
+def publication_facts(uri: ChannelUri) -> Iterator[Fact]:
+    """Yield what a publication binds, connects, joins and sends."""
+    endpoint, control = uri.endpoint, uri.control
+    if uri.media is Media.IPC:
+        yield "binds", "nothing: messages stay in memory that clients of one driver share"
+    elif endpoint is not None and endpoint.is_multicast:
+        yield from multicast_publication_facts(uri, endpoint)
+    elif uri.control_mode is ControlMode.MANUAL:
+        yield "binds", str(control) if control else f"the wildcard address{ANY_PORT}"
+        yield "sends", "everything to each destination that is added with add_destination"
+        yield "hears", "status messages and NAKs of all of them"
+    elif uri.control_mode is ControlMode.DYNAMIC:
+        yield "binds", str(control)
+        yield "sends", "everything to each subscriber that has reported there in the last 5 s"
+        yield "hears", "status messages and NAKs of all of them"
+    elif uri.control_mode is ControlMode.RESPONSE:
+        yield "binds", str(control) if control else f"the wildcard address{ANY_PORT}"
+        yield "sends", "everything to the one subscriber whose request is answered"
+    elif endpoint is None:
+        yield "binds", "nothing of its own: it uses the endpoint that has the same channel tag"
+    else:
+        yield from unicast_publication_facts(uri, endpoint)
+
+
+def unicast_publication_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fact]:
+    """Yield the same for plain unicast."""
+    host, port, local = endpoint.host, endpoint.port, local_address(uri)
+    channel = UdpChannel.for_publication(
+        uri, endpoint=(host, port), local=None if local is None else (local.host, local.port)
+    )
+    if local is not None:
+        any_port = ANY_PORT if local.port == 0 else ""
+        yield "binds", f"{local}{any_port}"
+    else:
+        yield "binds", f"{wildcard(endpoint)}{ANY_PORT}"
+    yield "connects", f"to {endpoint}, and hears nobody else"
+    yield "sends", f"SETUP, data and heartbeats to {endpoint}"
+    yield "hears", f"status messages and NAKs from {endpoint}"
+    yield "identity", f"{channel.canonical_form}; publications of that identity share the socket"
+
+
+def multicast_publication_facts(uri: ChannelUri, group: Address) -> Iterator[Fact]:
+    """Yield the same for a multicast group."""
+    control = multicast_control_address(group)
+    interface = uri.interface or "the best multicast interface"
+    yield "binds", f"port {group.port} for control, and {interface}{ANY_PORT} for data"
+    yield "joins", f"the control group {control}"
+    yield "connects", f"the socket for data to the data group {group}"
+    yield "sends", f"SETUP, data and heartbeats to {group}"
+    yield "hears", f"status messages and NAKs sent to {control}"
+
+
+def subscription_facts(uri: ChannelUri) -> Iterator[Fact]:
+    """Yield what a subscription binds, joins, hears and sends."""
+    endpoint, control = uri.endpoint, uri.control
+    if uri.media is Media.IPC:
+        yield "binds", "nothing: messages stay in memory that clients of one driver share"
+    elif uri.is_spy:
+        yield "binds", "nothing: it reads the log of the publication of this driver on the channel"
+    elif endpoint is not None and endpoint.is_multicast:
+        yield "binds", f"the wildcard address, port {endpoint.port}"
+        yield "joins", f"{endpoint} on {uri.interface or 'the best multicast interface'}"
+        yield "hears", f"SETUP, data and heartbeats sent to {endpoint}"
+        yield "sends", f"status messages and NAKs to {multicast_control_address(endpoint)}"
+    elif uri.control_mode is ControlMode.MANUAL:
+        yield "binds", "nothing, until destinations are added: one socket for each"
+    elif control is not None:
+        yield "binds", str(endpoint) if endpoint else f"the wildcard address{ANY_PORT}"
+        yield "sends", f"status messages and NAKs to {control}, and every second asks it for SETUP"
+        yield "hears", "SETUP, data and heartbeats from there"
+    elif endpoint is None:
+        yield "binds", "nothing of its own: it uses the endpoint that has the same channel tag"
+    else:
+        yield from unicast_subscription_facts(uri, endpoint)
+
+
+def unicast_subscription_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fact]:
+    """Yield the same for plain unicast."""
+    channel = UdpChannel.for_subscription(
+        uri, endpoint=(endpoint.host, endpoint.port), unique_suffix="1"
+    )
+    yield "binds", f"{endpoint}{ANY_PORT if endpoint.port == 0 else ''}"
+    yield "hears", "SETUP, data and heartbeats of any number of publications"
+    yield "sends", "status messages and NAKs from that same port to where each stream comes from"
+    form = channel.canonical_form
+    sharing = "; subscriptions of that identity share the socket"
+    if endpoint.port == 0 and uri.channel_tag is None:
+        form, sharing = (
+            form.removesuffix("1") + "N",
+            ", N counting up: it shares its socket with none",
+        )
+    yield "identity", f"{form}{sharing}"
+
+
+def local_address(uri: ChannelUri) -> Address | None:
+    """Return what a unicast publication binds, if the channel says so."""
+    if uri.control is not None:
+        return uri.control
+    interface = uri.interface
+    if interface is None or interface.host is None:
+        return None
+    return Address.of(interface.host, interface.port)
+
+
+def wildcard(endpoint: Address) -> str:
+    """Return the wildcard address of the endpoint's family, which a name does not tell."""
+    if endpoint.ip is None:
+        return f"every local address of the family that {endpoint.host} resolves to"
+    return "[::]" if endpoint.ip.version == 6 else "0.0.0.0"  # noqa: PLR2004, S104 - IPv6; and Aeron binds so

@@ -1,0 +1,187 @@
+"""Every setting that counts for a channel: its value, and who said so.
+
+The order is that of the driver: what the channel says, else the environment, else the default.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.protocol.channel_uri import Media
+from aeron_async.protocol.parameters import PARAMETERS, Role
+from aeron_async.protocol.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.driver.core.environment import Setting
+    from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.protocol.parameters import Parameter
+
+__all__ = ["AppliedSetting", "applied_settings", "keys_without_effect"]
+
+# These say where; the facts of each role tell the same in words.
+ADDRESS_KEYS: Final = frozenset(
+    {"endpoint", "interface", "control", "control-mode", "tags", "alias"}
+)
+GROUP_KEYS: Final = frozenset({"ttl", "fc", "max-resend"})
+"""Parameters for which there must be several receivers."""
+UNUSED_KEYS: Final = frozenset(
+    {
+        "sparse",
+        "ssc",
+        "tether",
+        "untethered-window-limit-timeout",
+        "untethered-linger-timeout",
+        "untethered-resting-timeout",
+        "response-correlation-id",
+        "response-endpoint",
+        "media-rcv-ts-offset",
+        "channel-rcv-ts-offset",
+        "channel-snd-ts-offset",
+        "ats",
+    }
+)
+"""Parameters that this version reads and checks, and does not use."""
+IPC_KEYS: Final = frozenset(
+    {"mtu", "term-length", "init-term-id", "term-id", "term-offset", "session-id", "pub-wnd"}
+)
+"""Parameters that count where nothing is sent."""
+DRIVER_SETTINGS: Final = {
+    "status_message_timeout_ns": Role.SUBSCRIPTION,
+    "image_liveness_timeout_ns": Role.SUBSCRIPTION,
+    "nak_unicast_retry_delay_ratio": Role.SUBSCRIPTION,
+    "publication_connection_timeout_ns": Role.PUBLICATION,
+    "retransmit_unicast_delay_ns": Role.PUBLICATION,
+    "retransmit_unicast_linger_ns": Role.PUBLICATION,
+    "unicast_flow_control_rrwm": Role.PUBLICATION,
+    "publication_unblock_timeout_ns": Role.PUBLICATION,
+}
+"""Settings of a unicast stream that no channel can change, and the roles in which they count."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class AppliedSetting:
+    """One setting of a stream.
+
+    Attributes:
+        name: Key of the channel's parameter, or name of the driver's property.
+        roles: "P" for publications, "S" for subscriptions, or both.
+        origin: "channel", the environment variable, or "default".
+    """
+
+    name: str
+    roles: str
+    value: str
+    origin: str
+    meaning: str
+
+
+def applied_settings(
+    uri: ChannelUri, context: DriverContext, roles: frozenset[Role]
+) -> Iterator[AppliedSetting]:
+    """Yield the settings that count for a stream on this channel, the channel's own first.
+
+    Args:
+        uri: The channel.
+        context: What the environment says, and the defaults.
+        roles: Those which the channel can have.
+    """
+    for key, parameter in PARAMETERS.items():
+        shared = sorted(roles & parameter.roles)
+        if shared and _is_shown(uri, key):
+            yield _applied(uri, context, parameter, "".join(shared))
+    if uri.media is Media.IPC or uri.is_spy:
+        return
+    for field_name, role in DRIVER_SETTINGS.items():
+        setting = DriverContext.settings()[field_name]
+        if role in roles:
+            yield AppliedSetting(
+                name=setting.name,
+                roles=role,
+                value=setting.format(getattr(context, field_name)),
+                origin=_origin(setting),
+                meaning=setting.doc,
+            )
+
+
+def _is_shown(uri: ChannelUri, key: str) -> bool:
+    """Return whether a parameter can count for the channel, or is worth a line by being given."""
+    if key in ADDRESS_KEYS | UNUSED_KEYS or (key == "stream-id" and uri.stream_id is None):
+        return False
+    if uri.media is Media.IPC:
+        return key in IPC_KEYS
+    return key not in GROUP_KEYS or is_for_group(uri)
+
+
+def keys_without_effect(uri: ChannelUri) -> Iterator[tuple[str, str]]:
+    """Yield parameters that are given and do nothing, with the reason."""
+    for key in uri.parameters:
+        if key in UNUSED_KEYS:
+            yield key, "this version does not use it"
+        elif key in GROUP_KEYS and not is_for_group(uri):
+            yield key, "it is for groups of receivers, and this is unicast"
+
+
+def is_for_group(uri: ChannelUri) -> bool:
+    """Return whether a publication there may have several receivers."""
+    return uri.control_mode is not None or (uri.endpoint is not None and uri.endpoint.is_multicast)
+
+
+def _applied(
+    uri: ChannelUri, context: DriverContext, parameter: Parameter, roles: str
+) -> AppliedSetting:
+    given: Any = getattr(uri, parameter.name)
+    found = _setting_for(uri, parameter.key)
+    if given is not None:
+        value, origin = parameter.write(given), "channel"
+    elif found is None:
+        value, origin = parameter.default, "default"
+    else:
+        field_name, setting = found
+        value, origin = setting.format(getattr(context, field_name)), _origin(setting)
+    return AppliedSetting(
+        name=parameter.key,
+        roles=roles,
+        value=_in_effect(uri, context, parameter.key, value),
+        origin=origin,
+        meaning=parameter.description,
+    )
+
+
+def _setting_for(uri: ChannelUri, key: str) -> tuple[str, Setting] | None:
+    """Return the driver's setting that the parameter overrides, for the channel's medium."""
+    is_ipc = uri.media is Media.IPC
+    for field_name, setting in DriverContext.settings().items():
+        if setting.uri_key == key and (key == "fc" or field_name.startswith("ipc_") == is_ipc):
+            return field_name, setting
+    return None
+
+
+def _origin(setting: Setting) -> str:
+    return setting.env_name if os.environ.get(setting.env_name) else "default"
+
+
+def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) -> str:
+    """Return the value with what it comes to, where that depends on another."""
+    is_ipc = uri.media is Media.IPC
+    default_length = context.ipc_term_buffer_length if is_ipc else context.term_buffer_length
+    half_term = (uri.term_length or default_length) // 2
+    window = uri.receiver_window_length or context.initial_window_length
+    if key == "rcv-wnd" and uri.term_length is not None and window > half_term:
+        return f"{value}, here {format_size(half_term)}"
+    comes_to = {
+        ("pub-wnd", "0"): f"{format_size(half_term)}, half a term",
+        ("so-sndbuf", "0"): "the system's",
+        ("so-rcvbuf", "0"): "the system's",
+        ("gtag", "not set"): "none",
+        ("cc", "default"): "static",
+    }
+    if key == "session-id" and uri.session_id is None:
+        return "any"
+    return comes_to.get((key, value), value)

@@ -1,0 +1,98 @@
+"""The command `aeron-async`: finds the subcommand, and turns how it ended into an exit code.
+
+Invariant: the module of a subcommand is imported when it is called, and not before; whatever goes
+wrong on purpose is one line on standard error, and never a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Final
+
+from cyclopts import App, CycloptsError, Parameter
+
+from aeron_async.cli.output import remark
+from aeron_async.cli.runner import ExitCode, TerminatedError
+from aeron_async.errors import AeronError, ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+PROGRAM: Final = "aeron-async"
+
+COMMANDS: Final = (
+    ("demo", "Watch two processes exchange messages for ten seconds."),
+    ("pub", "Publish lines of standard input, texts, or made-up messages."),
+    ("sub", "Print the messages of a stream."),
+    ("ping", "Measure round trips to a pong, ours or one of Aeron's samples."),
+    ("pong", "Send every ping back as it came."),
+    ("explain", "Say what a channel would bind, connect, join and send."),
+    ("decode", "Show the Aeron frames of a capture, and how streams fared."),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    0 is success, 1 failure, 2 bad usage, 130 an interrupt and 143 a termination, both of which
+    close everything first. A reader of our output that goes away ends the command as a success.
+
+    Args:
+        arguments: Those of the process unless given.
+    """
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    # A terminal that cannot show a sign gets a question mark, and not a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        code = make_app()(tokens, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # The second is how rich takes the first.
+        _discard_output()
+        return ExitCode.SUCCESS
+    except (CycloptsError, AeronError, OSError) as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except TerminatedError:
+        return ExitCode.TERMINATED
+    return int(code or ExitCode.SUCCESS)
+
+
+def make_app() -> App:
+    """Return the tree of commands; their modules are only named in it."""
+    app = App(
+        name=PROGRAM,
+        help="Aeron for asyncio, at the command line.",
+        help_format="plaintext",
+        version=lambda: version(PROGRAM),
+        default_parameter=Parameter(negative_iterable=()),
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    for place, (name, purpose) in enumerate(COMMANDS):
+        app.command(f"aeron_async.cli.{name}:{name}", name=name, help=purpose, sort_key=place)
+    return app
+
+
+def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
+    """Say in one line what went wrong, and return whose fault it was."""
+    text = " ".join(str(error).split())
+    if isinstance(error, CycloptsError):
+        text += f" (see {' '.join((PROGRAM, *(error.command_chain or ())))} --help)"
+    remark(f"error: {text}")
+    is_usage = isinstance(error, CycloptsError | ConfigurationError)
+    return ExitCode.BAD_USAGE if is_usage else ExitCode.FAILURE
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter does not fail to flush it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

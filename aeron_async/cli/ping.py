@@ -1,0 +1,264 @@
+"""`aeron-async ping`: how long a message takes there and back.
+
+The first eight bytes of a ping are the time it was meant to leave, in nanoseconds, little endian.
+Whoever echoes it unchanged is a pong: ours, or Aeron's own samples.
+
+Source: Aeron samples `cping.c`, `Ping.java`, `SampleConfiguration`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Annotated, Final, final
+
+from cyclopts import Parameter, validators
+
+from aeron_async.cli.figures import format_count, plural
+from aeron_async.cli.latency import LatencySummary
+from aeron_async.cli.options import Flag, Positive, Quiet, RunOptions, Size
+from aeron_async.cli.output import make_console, print_json, remark
+from aeron_async.cli.runner import ExitCode, Watchdog, run, together
+from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import AeronTimeoutError, ConfigurationError
+
+if TYPE_CHECKING:
+    from aeron_async.client.publication import ExclusivePublication
+    from aeron_async.client.subscription import Subscription
+
+__all__ = ["PING_CHANNEL", "PING_STREAM_ID", "PONG_CHANNEL", "PONG_STREAM_ID", "Pinger", "ping"]
+
+PING_CHANNEL: Final = "aeron:udp?endpoint=localhost:20123"
+PONG_CHANNEL: Final = "aeron:udp?endpoint=localhost:20124"
+PING_STREAM_ID: Final = 1002
+PONG_STREAM_ID: Final = 1003
+
+TIMESTAMP: Final = Struct("<q")
+# Event loops round a pause to a millisecond, which would count as latency: the rest is waited for
+# by giving the loop one turn after the other.
+SPIN_NS: Final = 3_000_000
+# Every latency is kept, eight bytes each.
+COUNT_MAX: Final = 50_000_000
+
+PingCount = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=COUNT_MAX))]
+
+
+def ping(
+    *,
+    ping_channel: str = PING_CHANNEL,
+    ping_stream: int = PING_STREAM_ID,
+    pong_channel: str = PONG_CHANNEL,
+    pong_stream: int = PONG_STREAM_ID,
+    count: PingCount = 10_000,
+    size: Size = 32,
+    warmup: Size = 1_000,
+    rate: Positive | None = None,
+    timeout: Positive = 10.0,
+    json: Flag = False,
+    quiet: Quiet = False,
+    options: RunOptions | None = None,
+) -> int:
+    """Measure round trips to a pong.
+
+    Args:
+        ping_channel: Where pings go.
+        ping_stream: Stream id of pings.
+        pong_channel: Where pongs come back.
+        pong_stream: Stream id of pongs.
+        count: Round trips to measure.
+        size: Length of a ping in bytes, at least the 8 of its time.
+        warmup: Round trips before those that are measured.
+        rate: Pings a second, each measured from when it was due; without, the next ping follows
+            the last pong.
+        timeout: Seconds to wait for the pong to be there, and for any answer.
+        json: Report as JSON.
+        quiet: Do not remark on what is done.
+        options: How to run.
+    """
+    if size < TIMESTAMP.size:
+        message = f"--size {size} must be at least {TIMESTAMP.size}: a ping begins with its time"
+        raise ConfigurationError(message)
+    main = _ping(
+        (ping_channel, ping_stream),
+        (pong_channel, pong_stream),
+        counts=(warmup, count),
+        size=size,
+        rate=rate,
+        timeout=timeout,
+        report=Report(is_json=json, is_quiet=quiet),
+    )
+    return run(main, options or RunOptions())
+
+
+async def _ping(
+    there: tuple[str, int],
+    back: tuple[str, int],
+    *,
+    counts: tuple[int, int],
+    size: int,
+    rate: float | None,
+    timeout: float,
+    report: Report,
+) -> int:
+    async with Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription(*back)
+        publication = await aeron.add_exclusive_publication(*there)
+        report.say(f"pinging {there[0]} stream {there[1]}, listening on {back[0]} stream {back[1]}")
+        await publication.wait_connected(timeout)
+        await subscription.wait_connected(timeout)
+        pinger = Pinger(publication, subscription, size=size, timeout=timeout)
+        warmup, count = counts
+        report.say(f"{plural(warmup, 'round trip')} to warm up, {format_count(count)} to measure")
+        await pinger.measure(warmup, rate=rate)
+        started_ns = time.monotonic_ns()
+        latencies = await pinger.measure(count, rate=rate)
+        elapsed_ns = time.monotonic_ns() - started_ns
+        report.finish(latencies, elapsed_ns, size=size, foreign_count=pinger.foreign_count)
+    return ExitCode.SUCCESS
+
+
+@final
+class Pinger:
+    """Sends pings and times their pongs.
+
+    Attributes:
+        foreign_count: Messages that came back and were none of ours.
+    """
+
+    def __init__(
+        self,
+        publication: ExclusivePublication,
+        subscription: Subscription,
+        *,
+        size: int,
+        timeout: float,
+    ) -> None:
+        self._publication = publication
+        self._subscription = subscription
+        self._message = bytearray(size)
+        self._timeout = timeout
+        self._pending: deque[int] = deque()
+        self.foreign_count = 0
+
+    async def measure(self, count: int, *, rate: float | None) -> array[int]:
+        """Return the round trips of so many pings, in nanoseconds and in order.
+
+        Args:
+            count: Pings to send.
+            rate: Pings a second. A ping that leaves late counts from when it was due, so that one
+                slow answer is not hidden by the pings it held up. None sends the next ping when
+                the last pong is here.
+
+        Raises:
+            AeronTimeoutError: No answer came for too long.
+        """
+        latencies: array[int] = array("q")
+        error = AeronTimeoutError(
+            f"no pong from {self._subscription.channel} stream {self._subscription.stream_id} for "
+            f"{self._timeout} s: is it still there?"
+        )
+        async with Watchdog(self._timeout, error) as watchdog:
+            if rate is None:
+                for _ in range(count):
+                    await self._send(time.monotonic_ns())
+                    latencies.append(await self._receive())
+                    watchdog.mark()
+            else:
+                await together(
+                    self._send_at(rate, count), self._receive_all(count, latencies, watchdog)
+                )
+        return latencies
+
+    async def _send(self, due_ns: int) -> None:
+        TIMESTAMP.pack_into(self._message, 0, due_ns)
+        self._pending.append(due_ns)
+        await self._publication.offer(self._message)
+
+    async def _receive(self) -> int:
+        """Return how long the oldest ping under way took; what else comes is counted."""
+        async for message in self._subscription:
+            now_ns = time.monotonic_ns()
+            if len(message.data) == len(self._message):
+                due_ns: int = TIMESTAMP.unpack_from(message.data)[0]
+                if self._pending and due_ns == self._pending[0]:
+                    self._pending.popleft()
+                    return now_ns - due_ns
+            self.foreign_count += 1
+        message_text = f"the subscription on {self._subscription.channel} was closed"
+        raise AeronTimeoutError(message_text)
+
+    async def _send_at(self, rate: float, count: int) -> None:
+        interval_ns = NS_PER_SECOND / rate
+        started_ns = time.monotonic_ns()
+        for number in range(count):
+            due_ns = started_ns + int(number * interval_ns)
+            await sleep_until(due_ns)
+            await self._send(due_ns)
+
+    async def _receive_all(self, count: int, latencies: array[int], watchdog: Watchdog) -> None:
+        for _ in range(count):
+            latencies.append(await self._receive())
+            watchdog.mark()
+
+
+async def sleep_until(due_ns: int) -> None:
+    """Wait for a moment of the monotonic clock, more exactly than the event loop's timers do."""
+    pause_ns = due_ns - time.monotonic_ns()
+    if pause_ns > 2 * SPIN_NS:
+        await asyncio.sleep((pause_ns - SPIN_NS) / NS_PER_SECOND)
+    while time.monotonic_ns() < due_ns:  # noqa: ASYNC110 - time is waited for, which sets no event
+        await asyncio.sleep(0)
+
+
+@final
+class Report:
+    """What was measured, as a table or as JSON."""
+
+    def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
+        self._is_json = is_json
+        self._is_quiet = is_quiet
+
+    def say(self, text: str) -> None:
+        """Remark on something."""
+        if not self._is_quiet:
+            remark(text)
+
+    def finish(
+        self, latencies: array[int], elapsed_ns: int, *, size: int, foreign_count: int
+    ) -> None:
+        """Print the percentiles."""
+        summary = LatencySummary.of(latencies)
+        assert summary is not None, "at least one ping is sent"
+        rate = summary.count * NS_PER_SECOND / elapsed_ns
+        if foreign_count:
+            self.say(f"{plural(foreign_count, 'message')} came back that did not leave here")
+        if self._is_json:
+            print_json(
+                summary.to_json()
+                | {
+                    "size": size,
+                    "seconds": round(elapsed_ns / NS_PER_SECOND, 6),
+                    "round_trips_per_second": round(rate, 1),
+                    "foreign": foreign_count,
+                }
+            )
+            return
+        from rich.table import Table  # noqa: PLC0415 - only this branch draws a table
+
+        table = Table(
+            caption=f"{plural(summary.count, 'round trip')} of {size} bytes, {rate:,.0f}/s",
+            caption_justify="left",
+            min_width=46,
+        )
+        table.add_column("percentile", justify="right")
+        table.add_column("μs", justify="right")
+        for name, value_ns in summary.percentiles.items():
+            table.add_row(name, f"{value_ns / 1_000:,.1f}")
+        table.add_section()
+        table.add_row("max", f"{summary.max_ns / 1_000:,.1f}")
+        table.add_row("mean", f"{summary.mean_ns / 1_000:,.1f}")
+        make_console().print(table)

@@ -1,0 +1,211 @@
+"""`aeron-async pub`: publish lines, messages given on the command line, or a stream made up."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from itertools import count as count_from
+from typing import TYPE_CHECKING, Annotated, Final, final
+
+from cyclopts import Parameter
+
+from aeron_async.cli.figures import (
+    format_per_second,
+    format_throughput,
+    per_second,
+    plural,
+)
+from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Size, Stream
+from aeron_async.cli.output import print_json, remark
+from aeron_async.cli.runner import ExitCode, run
+from aeron_async.cli.stdio import BlockingCalls, read_lines
+from aeron_async.client.aeron import Aeron
+from aeron_async.client.offer_outcome import OfferOutcome
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aeron_async.client.publication import ExclusivePublication
+
+__all__ = ["Pace", "pub"]
+
+DEFAULT_SIZE: Final = 32
+FILLER: Final = b"abcdefghijklmnopqrstuvwxyz"
+# Shorter pauses are not worth a timer: the event loops round to a millisecond.
+SHORTEST_PAUSE_NS: Final = 1_000_000
+# What was missed while the loop slept too long is made up for; what was not there to send is not.
+LONGEST_DEBT_NS: Final = 100_000_000
+
+
+def pub(
+    channel: str,
+    /,
+    *,
+    stream: Stream,
+    message: Annotated[list[str] | None, Parameter(allow_leading_hyphen=True)] = None,
+    count: Count | None = None,
+    size: Size | None = None,
+    rate: Positive | None = None,
+    timeout: Positive | None = None,
+    json: Flag = False,
+    quiet: Quiet = False,
+    options: RunOptions | None = None,
+) -> int:
+    """Publish messages, once a subscriber is there.
+
+    Args:
+        channel: Such as "aeron:udp?endpoint=localhost:40123"; mind the quotes.
+        stream: Stream id within the channel.
+        message: Text to publish; may be given several times. Without it, and without --count and
+            --size, each line of standard input is a message.
+        count: How often the messages given are published, or how many are made up.
+        size: Length in bytes of messages made up; without --count there is no end to them.
+        rate: Messages a second at most.
+        timeout: Positive to wait for a subscriber, and later for room, before giving up.
+        json: Report as JSON, on standard output.
+        quiet: Say nothing unless it fails.
+        options: How to run.
+    """
+    if message and size is not None:
+        text = "--size is the length of messages made up: it does not go with --message"
+        raise ConfigurationError(text)
+    source = Source(message=message, count=count, size=size)
+    report = Report(is_json=json, is_quiet=quiet)
+    main = _pub(channel, stream, source, rate=rate, timeout=timeout, report=report)
+    return run(main, options or RunOptions())
+
+
+@final
+class Source:
+    """Where the messages come from."""
+
+    def __init__(self, *, message: list[str] | None, count: int | None, size: int | None) -> None:
+        self._message = message
+        self._count = count
+        self._size = size
+
+    async def messages(self, *, max_length: int) -> AsyncIterator[bytes]:
+        """Yield one message after the other; lines of standard input are read off the loop."""
+        if self._message:
+            given = [text.encode("utf-8", "surrogateescape") for text in self._message]
+            for _ in range(self._count or 1):
+                for data in given:
+                    yield data
+        elif self._count is not None or self._size is not None:
+            size = DEFAULT_SIZE if self._size is None else self._size
+            filler = FILLER * (size // len(FILLER) + 1)
+            numbers = count_from() if self._count is None else range(self._count)
+            for number in numbers:
+                yield (b"%d " % number + filler)[:size]
+        else:
+            calls = BlockingCalls()
+            try:
+                async for line in read_lines(calls, sys.stdin.fileno(), max_length=max_length):
+                    yield line
+            finally:
+                calls.close()
+
+
+@final
+class Pace:
+    """Spreads messages evenly over time; those a little late follow at once, to keep the rate."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._interval_ns = 0 if rate is None else NS_PER_SECOND / rate
+        self._due_ns = float(time.monotonic_ns())
+
+    async def wait(self) -> None:
+        """Wait until the next message is due."""
+        if not self._interval_ns:
+            return
+        now_ns = time.monotonic_ns()
+        self._due_ns = max(self._due_ns, now_ns - LONGEST_DEBT_NS)
+        if self._due_ns - now_ns >= SHORTEST_PAUSE_NS:
+            await asyncio.sleep((self._due_ns - now_ns) / NS_PER_SECOND)
+        self._due_ns += self._interval_ns
+
+
+@final
+class Report:
+    """What has been published, and how long that took."""
+
+    def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
+        self._is_json = is_json
+        self._is_quiet = is_quiet
+        self._started_ns = 0
+        self.message_count = 0
+        self.length = 0
+        self.waited_count = 0
+
+    def say(self, text: str) -> None:
+        """Tell what is going on."""
+        if not self._is_quiet:
+            remark(text)
+
+    def start(self) -> None:
+        """Begin to count the time."""
+        self._started_ns = time.monotonic_ns()
+
+    def finish(self, publication: ExclusivePublication) -> None:
+        """Tell what has been published."""
+        elapsed_ns = time.monotonic_ns() - self._started_ns
+        rate = per_second(self.message_count, elapsed_ns)
+        bytes_rate = per_second(self.length, elapsed_ns)
+        if self._is_json:
+            print_json(
+                {
+                    "channel": publication.channel,
+                    "stream_id": publication.stream_id,
+                    "session_id": publication.session_id,
+                    "messages": self.message_count,
+                    "bytes": self.length,
+                    "position": publication.position,
+                    "seconds": round(elapsed_ns / NS_PER_SECOND, 6),
+                    "messages_per_second": round(rate, 1),
+                    "back_pressured": self.waited_count,
+                }
+            )
+            return
+        self.say(
+            f"published {plural(self.message_count, 'message')}, "
+            f"{plural(self.length, 'byte')} in {elapsed_ns / NS_PER_SECOND:.3f} s: "
+            f"{format_per_second(rate)}, {format_throughput(bytes_rate)}; waited "
+            f"{plural(self.waited_count, 'time')} for room"
+        )
+
+
+async def _pub(
+    channel: str,
+    stream: int,
+    source: Source,
+    *,
+    rate: float | None,
+    timeout: float | None,
+    report: Report,
+) -> int:
+    async with Aeron.connect() as aeron:
+        publication = await aeron.add_exclusive_publication(channel, stream)
+        report.say(
+            f"publishing to {publication.channel}, stream {publication.stream_id}, session "
+            f"{publication.session_id}"
+        )
+        if not publication.is_connected:
+            report.say("waiting for a subscriber")
+        await publication.wait_connected(timeout)
+        pace = Pace(rate)
+        report.start()
+        async for data in source.messages(max_length=publication.max_message_length):
+            await pace.wait()
+            if isinstance(publication.try_offer(data), OfferOutcome):
+                report.waited_count += 1
+                await publication.offer(data, timeout=timeout)
+            elif report.message_count % 256 == 0:
+                await asyncio.sleep(0)
+            report.message_count += 1
+            report.length += len(data)
+        await publication.drain(timeout)
+        report.finish(publication)
+    return ExitCode.SUCCESS

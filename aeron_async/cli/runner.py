@@ -1,0 +1,178 @@
+"""From a coroutine to an exit code: the event loop, its signals, and the log are chosen here."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from enum import IntEnum
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Self, final
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+
+    from aeron_async.cli.options import RunOptions
+
+__all__ = ["ExitCode", "TerminatedError", "Watchdog", "run", "together"]
+
+
+@final
+class ExitCode(IntEnum):
+    """How a command ended, for the shell."""
+
+    SUCCESS = 0
+    FAILURE = 1
+    BAD_USAGE = 2
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class TerminatedError(Exception):
+    """Somebody asked this process to end, and everything has been closed."""
+
+
+def run(main: Coroutine[object, object, int], options: RunOptions) -> int:
+    """Run a command on the event loop asked for, and return its exit code.
+
+    Ctrl-C and SIGTERM cancel it, so that it closes what it has opened; a second Ctrl-C does not
+    wait for that.
+
+    Raises:
+        ConfigurationError: uvloop was asked for, and is not installed.
+        KeyboardInterrupt: Ctrl-C, after closing.
+        TerminatedError: SIGTERM, after closing.
+    """
+    try:
+        factory = loop_factory(options.loop)
+        configure_logs(is_verbose=options.verbose)
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(_until_terminated(main))
+    finally:
+        main.close()
+
+
+def loop_factory(name: str | None) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes an event loop; None is uvloop where it is installed.
+
+    Raises:
+        ConfigurationError: uvloop was asked for, and is not installed.
+    """
+    is_installed = find_spec("uvloop") is not None
+    if name == "asyncio" or (name is None and not is_installed):
+        return asyncio.new_event_loop
+    if not is_installed:
+        message = "--loop uvloop needs uvloop, which is not installed: pip install uvloop"
+        raise ConfigurationError(message)
+    import uvloop  # noqa: PLC0415 - it is optional, and costs nothing where it is not wanted
+
+    return uvloop.new_event_loop
+
+
+def configure_logs(*, is_verbose: bool) -> None:
+    """Write log lines to standard error: warnings and worse, or everything."""
+    import logging  # noqa: PLC0415 - commands without a driver do without it
+    import os  # noqa: PLC0415 - likewise
+
+    import structlog  # noqa: PLC0415 - likewise
+
+    has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+            structlog.dev.ConsoleRenderer(colors=has_colour),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.DEBUG if is_verbose else logging.WARNING
+        ),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+async def _until_terminated(main: Coroutine[object, object, int]) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    is_terminated = False
+
+    def terminate() -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if is_terminated:
+            raise TerminatedError from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def together(*coroutines: Coroutine[object, object, object]) -> None:
+    """Run coroutines at once until all have ended; the first error of any ends the others.
+
+    The error is raised as it is, and not in a group: a person reads it.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for coroutine in coroutines:
+                group.create_task(coroutine)
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+@final
+class Watchdog:
+    """Ends a block in which nothing has been marked for too long: `async with Watchdog(5, ...)`.
+
+    A timer per message would cost more than the message; this one is set anew when it fires.
+
+    Args:
+        timeout: Seconds between two marks at most; None is without limit.
+        error: Raised when they pass.
+    """
+
+    def __init__(self, timeout: float | None, error: Exception) -> None:
+        self._timeout = timeout
+        self._error = error
+        self._loop = asyncio.get_running_loop()
+        self._scope = asyncio.timeout(None)
+        self._timer: asyncio.TimerHandle | None = None
+        self._marked_at = self._loop.time()
+
+    def mark(self) -> None:
+        """Say that something has happened."""
+        self._marked_at = self._loop.time()
+
+    async def __aenter__(self) -> Self:
+        await self._scope.__aenter__()
+        self._on_timer()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            await self._scope.__aexit__(exc_type, exc, traceback)
+        except TimeoutError:
+            raise self._error from None
+
+    def _on_timer(self) -> None:
+        if self._timeout is None:
+            return
+        deadline = self._marked_at + self._timeout
+        if deadline > self._loop.time():
+            self._timer = self._loop.call_at(deadline, self._on_timer)
+        else:
+            self._scope.reschedule(deadline)

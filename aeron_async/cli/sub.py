@@ -1,0 +1,194 @@
+"""`aeron-async sub`: print the messages of a stream.
+
+Invariant: the position of an image moves after its messages have been written, so that whoever
+reads our output slowly slows the publisher, and nothing piles up in between.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal, final
+
+from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
+from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Stream
+from aeron_async.cli.output import remark
+from aeron_async.cli.runner import ExitCode, Watchdog, run
+from aeron_async.cli.stdio import BlockingCalls, write_all
+from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import AeronTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aeron_async.client.image import Image
+    from aeron_async.client.message import Message
+
+__all__ = ["sub"]
+
+BATCH_LIMIT: Final = 256
+
+Format = Literal["text", "hex", "json", "none"]
+Formatter = Callable[["Message"], bytes]
+
+
+def sub(
+    channel: str,
+    /,
+    *,
+    stream: Stream,
+    format: Format = "text",  # noqa: A002 - it is the name of the option
+    count: Count | None = None,
+    timeout: Positive | None = None,
+    quiet: Quiet = False,
+    json: Flag = False,
+    options: RunOptions | None = None,
+) -> int:
+    """Print each message of a stream, until Ctrl-C.
+
+    Args:
+        channel: Such as "aeron:udp?endpoint=localhost:40123"; with port 0 the system chooses one.
+        stream: Stream id within the channel.
+        format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
+        count: Stop after so many messages.
+        timeout: Stop when no message has come for so many seconds; a failure if any is missing.
+        quiet: Do not remark on what comes and goes.
+        json: The same as --format json.
+        options: How to run.
+    """
+    main = _sub(
+        channel,
+        stream,
+        Printer("json" if json else format, is_quiet=quiet),
+        count=count,
+        timeout=timeout,
+    )
+    return run(main, options or RunOptions())
+
+
+async def _sub(
+    channel: str, stream: int, printer: Printer, *, count: int | None, timeout: float | None
+) -> int:
+    silence = AeronTimeoutError(f"no message on {channel} stream {stream} for {timeout} s")
+    async with Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription(
+            channel,
+            stream,
+            on_available_image=printer.on_available_image,
+            on_unavailable_image=printer.on_unavailable_image,
+        )
+        printer.say(f"listening on {subscription.local_address}, stream {stream}")
+        calls = BlockingCalls()
+        try:
+            async with Watchdog(timeout, silence) as watchdog:
+                async for batch in subscription.batches(BATCH_LIMIT):
+                    watchdog.mark()
+                    wanted = batch if count is None else batch[: count - printer.message_count]
+                    data = printer.take(wanted)
+                    if data:
+                        await calls.call(write_all, sys.stdout.fileno(), data)
+                    watchdog.mark()
+                    if printer.message_count == count:
+                        break
+        except AeronTimeoutError:
+            if count is not None or not printer.message_count:
+                raise
+        finally:
+            calls.close()
+            printer.finish()
+    return ExitCode.SUCCESS
+
+
+@final
+class Printer:
+    """Turns messages into lines, counts them, and remarks on who sends them."""
+
+    def __init__(self, name: Format, *, is_quiet: bool) -> None:
+        self._format = formatters()[name]
+        self._is_quiet = is_quiet
+        self._first_ns = 0
+        self._last_ns = 0
+        self.message_count = 0
+        self.length = 0
+
+    def say(self, text: str) -> None:
+        """Remark on something."""
+        if not self._is_quiet:
+            remark(text)
+
+    def take(self, messages: list[Message]) -> bytes:
+        """Count messages, and return the lines for them."""
+        self._last_ns = time.monotonic_ns()
+        self._first_ns = self._first_ns or self._last_ns
+        self.message_count += len(messages)
+        self.length += sum(len(message.data) for message in messages)
+        return b"".join(map(self._format, messages))
+
+    def finish(self) -> None:
+        """Remark on everything received."""
+        elapsed_ns = self._last_ns - self._first_ns
+        text = f"received {plural(self.message_count, 'message')}, {plural(self.length, 'byte')}"
+        if elapsed_ns:
+            rate = per_second(self.message_count, elapsed_ns)
+            text += f" in {elapsed_ns / NS_PER_SECOND:.3f} s: {format_per_second(rate)}, "
+            text += format_throughput(per_second(self.length, elapsed_ns))
+        self.say(text)
+
+    def on_available_image(self, image: Image) -> None:
+        """Remark on a publication that has been joined."""
+        self.say(
+            f"session {image.session_id} from {image.source_identity} joined at position "
+            f"{image.join_position}"
+        )
+
+    def on_unavailable_image(self, image: Image) -> None:
+        """Remark on a publication that has gone."""
+        self.say(f"session {image.session_id} gone")
+
+
+def formatters() -> Mapping[Format, Formatter]:
+    """Return what turns a message into bytes, by the name of the format."""
+    return {
+        # What a message holds could move the cursor of a terminal, or worse.
+        "text": printable_line if sys.stdout.isatty() else raw_line,
+        "hex": lambda message: message.data.hex().encode() + b"\n",
+        "json": json_line,
+        "none": lambda _message: b"",
+    }
+
+
+def raw_line(message: Message) -> bytes:
+    """Return the message as it is, and a newline."""
+    return message.data + b"\n"
+
+
+def printable_line(message: Message) -> bytes:
+    """Return the message with everything escaped that is no visible text, and a newline."""
+    text = message.data.decode("utf-8", "backslashreplace")
+    if not text.isprintable():
+        text = "".join(
+            character if character.isprintable() else repr(character)[1:-1] for character in text
+        )
+    return text.encode() + b"\n"
+
+
+def json_line(message: Message) -> bytes:
+    """Return the message and where it comes from, as one line of JSON.
+
+    The payload is `text` if it is UTF-8, and `hex` otherwise.
+    """
+    line: dict[str, object] = {
+        "session_id": message.session_id,
+        "stream_id": message.stream_id,
+        "position": message.position,
+        "reserved_value": message.reserved_value,
+        "length": len(message.data),
+    }
+    try:
+        line["text"] = message.data.decode()
+    except UnicodeDecodeError:
+        line["hex"] = message.data.hex()
+    return json.dumps(line).encode() + b"\n"

@@ -1,0 +1,80 @@
+"""Running the command: in this process where that is enough, in others where two must talk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PROGRAM = (sys.executable, "-m", "aeron_async")
+# Nothing here takes this long; what does has hung.
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _configured_logs_do_not_leak() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+class Running:
+    """The command in a process of its own, its output read line by line."""
+
+    def __init__(self, *arguments: str, program: tuple[str, ...] = PROGRAM) -> None:
+        self.process = subprocess.Popen(
+            (*program, *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def remark(self, containing: str) -> str:
+        """Wait for a line of standard error."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if containing in line:
+                return line.strip()
+        pytest.fail(f"no {containing!r} before the end")
+
+    def line(self) -> str:
+        """Wait for a line of standard output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def address(self) -> str:
+        """Wait until it listens, and return where."""
+        return self.remark("listening on").split()[2].rstrip(",")
+
+    def finish(self, sent: str = "") -> tuple[int, str, str]:
+        """Wait for its end; return its exit code and what is left of its output."""
+        out, err = self.process.communicate(sent, timeout=PATIENCE_S)
+        return self.process.returncode, out, err
+
+    def interrupt(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
+        """Send a signal, and wait for the end."""
+        os.kill(self.process.pid, number)
+        return self.finish()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Start commands that are still running when a test fails, and no longer afterwards."""
+    running: list[Running] = []
+
+    def start_one(*arguments: str, program: tuple[str, ...] = PROGRAM) -> Running:
+        running.append(Running(*arguments, program=program))
+        return running[-1]
+
+    yield start_one
+    for one in running:
+        with one.process:
+            one.process.kill()

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from aeron_async.cli import demo as demo_module
+from aeron_async.cli.demo import Child, DemoError
+from aeron_async.cli.demo_phases import PHASES
+from aeron_async.cli.demo_state import DemoState
+from aeron_async.cli.demo_view import LineView, picture, print_summary
+from aeron_async.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Running
+
+    Start = Callable[..., Running]
+
+
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)],  # noqa: S607 - wherever the system has it
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [int(line) for line in found.stdout.split()]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_the_demonstration_as_json(loop: str, start: Start) -> None:
+    demo = start("demo", "--duration", "0.9", "--json", "--loop", loop)
+    code, out, err = demo.finish()
+    assert (code, err) == (0, "")
+    *samples, summary = [json.loads(line) for line in out.splitlines()]
+    assert {sample["type"] for sample in samples} == {"sample"}
+    assert {sample["phase"] for sample in samples} == {phase.key for phase in PHASES}
+    assert (summary["type"], summary["is_intact"]) == ("summary", True)
+    fast, slow, echo = summary["phases"]
+    assert fast["sent"] == fast["received"] > slow["received"] > 0
+    assert slow["waiting_share"] > 0.3
+    assert slow["waits"] > 0
+    assert echo["latency"]["percentiles_us"]["50"] < slow["latency"]["percentiles_us"]["50"]
+
+
+def test_the_demonstration_in_a_pipe_is_lines(start: Start) -> None:
+    code, out, err = start("demo", "--duration", "2", "--size", "200").finish()
+    assert (code, err) == (0, "")
+    assert all(phase.title in out for phase in PHASES)
+    assert "  1.0 s" in out
+    assert "each once and in order" in out
+    assert "\x1b" not in out
+
+
+def test_the_demonstration_on_a_terminal_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal, inside = pty.openpty()
+    program = [sys.executable, "-m", "aeron_async", "demo", "--duration", "0.9"]
+    with subprocess.Popen(program, stdout=inside) as demo:
+        os.close(inside)
+        text = read_terminal(terminal)
+    assert demo.returncode == 0
+    assert "back pressure" in text
+    assert "\x1b[" in text
+    assert "each once and in order" in text
+
+
+def read_terminal(descriptor: int) -> str:
+    shown = bytearray()
+    while True:
+        try:
+            shown += os.read(descriptor, 65_536)
+        except OSError:  # The program at the other end is gone.
+            os.close(descriptor)
+            return shown.decode()
+
+
+def test_ctrl_c_ends_both_processes(start: Start) -> None:
+    demo = start("demo", "--duration", "60", "--json")
+    demo.line()
+    children = children_of(demo.process.pid)
+    assert len(children) == 2
+    code, _, err = demo.interrupt()
+    assert (code, err) == (130, "")
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+
+
+def test_a_process_that_dies_is_named(start: Start) -> None:
+    demo = start("demo", "--duration", "60", "--json")
+    demo.line()
+    os.kill(children_of(demo.process.pid)[0], signal.SIGKILL)
+    code, _, err = demo.finish()
+    assert code == 1
+    assert "process ended early: it said nothing" in err
+
+
+async def test_the_last_words_of_a_process_are_passed_on() -> None:
+    async with Child("nobody", None) as child:
+        with pytest.raises(DemoError, match=r"nobody process ended early: .*No module named"):
+            await child.event()
+
+
+def test_what_a_process_cannot_do_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AERON_MTU_LENGTH", "1400")
+    assert main(["demo", "--duration", "1"]) == 1
+    assert "AERON_MTU_LENGTH" in capsys.readouterr().err
+
+
+async def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_module, "CLOSE_TIMEOUT_S", 0.05)
+    child = Child("publisher", None)
+    child._arguments = ("-c", "import time; print('{}', flush=True); time.sleep(60)")
+    async with child:
+        assert await child.event() == {}
+    assert child._process.returncode == -signal.SIGKILL
+
+
+def test_a_process_whose_parent_goes_away_ends(start: Start) -> None:
+    for role in ("publisher", "subscriber"):
+        program = (sys.executable, "-m", f"aeron_async.cli.demo_{role}")
+        child = start(program=program)
+        assert json.loads(child.line())["event"] == "ready"
+        code, out, err = child.finish()
+        assert (code, out, err) == (1, "", "")
+
+
+# What is shown.
+
+SUMMARY = {"percentiles_us": {"50": 1.5, "99": 20.0}}
+
+
+def published(at_ns: int, **more: Any) -> dict[str, Any]:
+    return {
+        "event": "sample",
+        "phase": "fast",
+        "at_ns": at_ns,
+        "sent": at_ns // 1_000,
+        "waits": 1,
+        "waited_ns": at_ns * 3 // 4,
+        "room": 0,
+        "room_limit": 131_072,
+        "retransmits": 2,
+        "latency": None,
+    } | more
+
+
+def received(at_ns: int, **more: Any) -> dict[str, Any]:
+    return {
+        "event": "sample",
+        "phase": "fast",
+        "at_ns": at_ns,
+        "received": at_ns // 2_000,
+        "bytes": at_ns // 20,
+        "naks": 3,
+        "latency": SUMMARY,
+    } | more
+
+
+def state_with_samples() -> DemoState:
+    state = DemoState(10.0)
+    assert state.take("publisher", {"event": "ready"}) is None
+    assert state.take("publisher", published(10**9)) is None
+    assert state.take("subscriber", received(10**9)) is None
+    assert state.take("subscriber", received(2 * 10**9)) is None
+    return state
+
+
+def ended(state: DemoState, *, out_of_order: int = 0, arrived: int = 10) -> None:
+    sent = {
+        "sent": 10,
+        "seconds": 2.0,
+        "waits": 1,
+        "waited_seconds": 1.0,
+        "retransmits": 1,
+        "round_trip": None,
+    }
+    got = {"received": arrived, "bytes": 1_000, "seconds": 2.0, "latency": None}
+    state.take(
+        "publisher",
+        {"event": "end", "phases": [sent | {"phase": phase.key} for phase in PHASES]},
+    )
+    state.take(
+        "subscriber",
+        {
+            "event": "end",
+            "out_of_order": out_of_order,
+            "phases": [got | {"phase": phase.key} for phase in PHASES],
+        },
+    )
+
+
+def test_a_snapshot_tells_rates_since_the_one_before() -> None:
+    state = state_with_samples()
+    snapshot = state.take("publisher", published(2 * 10**9))
+    assert snapshot is not None
+    assert (snapshot.sent_per_second, snapshot.received_per_second) == (1e6, 5e5)
+    assert (snapshot.bytes_per_second, snapshot.elapsed_s) == (5e7, 1.0)
+    assert (snapshot.waiting_share, snapshot.waits_per_second) == (0.75, 0)
+    assert snapshot.latency == SUMMARY
+    assert list(state.history) == [5e5]
+
+
+def test_the_picture_shows_what_holds_the_stream_back() -> None:
+    state = state_with_samples()
+    snapshot = state.take("publisher", published(2 * 10**9, phase="echo", latency=SUMMARY))
+    assert snapshot is not None
+    console = Console(file=StringIO(), width=100)
+    console.print(picture(state, snapshot, size=100, width=88))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    for part in ("500,000 msg/s", "75%", "░" * 14, "1.50 μs", "there and back", "3 NAKs"):
+        assert part in text
+
+
+def test_a_line_is_written_each_second(capsys: pytest.CaptureFixture[str]) -> None:
+    state, view = state_with_samples(), LineView()
+    for at_ms in (1_500, 2_000, 2_500, 2_950):
+        state.take("subscriber", received(at_ms * 10**6))
+        snapshot = state.take("publisher", published(at_ms * 10**6))
+        assert snapshot is not None
+        view.update(state, snapshot)
+    view.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:8] for line in lines[1:]] == ["  1.0 s ", "  1.9 s "]
+
+
+@pytest.mark.parametrize(("out_of_order", "arrived"), [(1, 10), (0, 9)])
+def test_a_summary_does_not_hide_what_went_wrong(out_of_order: int, arrived: int) -> None:
+    state = state_with_samples()
+    ended(state, out_of_order=out_of_order, arrived=arrived)
+    assert not state.is_intact
+    console = Console(file=StringIO(), width=100)
+    print_summary(state, console)
+    assert isinstance(console.file, StringIO)
+    assert "but not each once and in order" in console.file.getvalue()
+
+
+def test_a_summary_tells_what_became_of_each_phase() -> None:
+    state = state_with_samples()
+    ended(state)
+    assert state.is_intact
+    assert [summary.waiting_share for summary in state.summaries()] == [0.5] * 3
+    assert state.summaries()[0].to_json()["bytes_per_second"] == 500

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from aeron_async.cli.main import main
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.protocol.parameters import PARAMETERS
+
+
+class Explainer:
+    """Explains channels, and returns what was said as values."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, channel: str, code: int = 0) -> dict[str, Any]:
+        assert main(["explain", channel, "--json"]) == code
+        explained: dict[str, Any] = json.loads(self._capsys.readouterr().out)
+        return explained
+
+    def facts(self, channel: str, role: str) -> dict[str, str]:
+        return {fact["what"]: fact["text"] for fact in self(channel)[role]["facts"]}
+
+    def settings(self, channel: str) -> dict[str, tuple[str, str, str]]:
+        return {
+            setting["name"]: (setting["roles"], setting["value"], setting["origin"])
+            for setting in self(channel)["settings"]
+        }
+
+    def advice(self, channel: str) -> str:
+        return "\n".join(self(channel)["advice"])
+
+
+@pytest.fixture
+def explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Explainer:
+    for setting in DriverContext.settings().values():
+        monkeypatch.delenv(setting.env_name, raising=False)
+    return Explainer(capsys)
+
+
+# Where.
+
+
+def test_a_unicast_publication(explained: Explainer) -> None:
+    facts = explained.facts("aeron:udp?endpoint=10.0.0.5:20121", "publication")
+    assert facts["binds"] == "0.0.0.0, a port of the system's choice"
+    assert facts["connects"].startswith("to 10.0.0.5:20121")
+    assert facts["sends"] == "SETUP, data and heartbeats to 10.0.0.5:20121"
+    assert facts["hears"] == "status messages and NAKs from 10.0.0.5:20121"
+    assert facts["identity"].startswith("UDP-0.0.0.0:0-10.0.0.5:20121;")
+
+
+@pytest.mark.parametrize(
+    ("channel", "bound"),
+    [
+        ("aeron:udp?endpoint=[::1]:9000", "[::], a port of the system's choice"),
+        ("aeron:udp?endpoint=host:9000", "every local address of the family that host resolves"),
+        ("aeron:udp?endpoint=10.0.0.5:9000|control=10.0.0.1:9001", "10.0.0.1:9001"),
+        ("aeron:udp?endpoint=10.0.0.5:9000|interface=10.0.0.1", "10.0.0.1:0, a port of the"),
+        ("aeron:udp?endpoint=10.0.0.5:9000|interface=10.0.0.1:9002", "10.0.0.1:9002"),
+    ],
+)
+def test_what_a_publication_binds(channel: str, bound: str, explained: Explainer) -> None:
+    assert explained.facts(channel, "publication")["binds"].startswith(bound)
+    assert explained(channel)["publication"]["is_supported"]
+
+
+def test_a_unicast_subscription(explained: Explainer) -> None:
+    facts = explained.facts("aeron:udp?endpoint=10.0.0.5:20121", "subscription")
+    assert facts["binds"] == "10.0.0.5:20121"
+    assert "from that same port" in facts["sends"]
+    assert "share the socket" in facts["identity"]
+
+
+def test_a_subscription_may_leave_the_port_to_the_system(explained: Explainer) -> None:
+    whole = explained("aeron:udp?endpoint=10.0.0.5:0")
+    assert "needs the port to send to" in whole["publication"]["refusal"]
+    assert whole["publication"]["facts"] == []
+    facts = explained.facts("aeron:udp?endpoint=10.0.0.5:0", "subscription")
+    assert "the system's choice" in facts["binds"]
+    assert facts["identity"].startswith("UDP-0.0.0.0:0-10.0.0.5:0-N, ")
+    tagged = explained.facts("aeron:udp?endpoint=10.0.0.5:0|tags=4", "subscription")
+    assert tagged["identity"].startswith("UDP-0.0.0.0:0-10.0.0.5:0#4;")
+
+
+def test_multicast_is_explained_though_it_is_not_supported_yet(explained: Explainer) -> None:
+    channel = "aeron:udp?endpoint=224.0.1.1:40456|interface=10.0.0.1/24|ttl=4"
+    whole = explained(channel)
+    for role in ("publication", "subscription"):
+        assert not whole[role]["is_supported"]
+        assert "multicast" in whole[role]["unsupported"]
+    publication = explained.facts(channel, "publication")
+    assert publication["joins"] == "the control group 224.0.1.2:40456"
+    assert "10.0.0.1/24" in publication["binds"]
+    subscription = explained.facts(channel, "subscription")
+    assert subscription["joins"] == "224.0.1.1:40456 on 10.0.0.1/24"
+    assert subscription["sends"] == "status messages and NAKs to 224.0.1.2:40456"
+    assert explained.settings(channel)["ttl"] == ("PS", "4", "channel")
+
+
+@pytest.mark.parametrize(
+    ("channel", "publication", "subscription", "missing"),
+    [
+        ("aeron:ipc", "nothing: messages", "nothing: messages", "ipc"),
+        ("aeron:udp?tags=4", "nothing of its own", "nothing of its own", "without an endpoint"),
+        (
+            "aeron:udp?control-mode=manual",
+            "the wildcard address",
+            "nothing, until destinations",
+            "manual",
+        ),
+        (
+            "aeron:udp?control-mode=manual|control=10.0.0.1:1",
+            "10.0.0.1:1",
+            "nothing, until destinations",
+            "manual",
+        ),
+        (
+            "aeron:udp?control=10.0.0.1:1|control-mode=dynamic",
+            "10.0.0.1:1",
+            "the wildcard address",
+            "dynamic",
+        ),
+        (
+            "aeron:udp?control=10.0.0.1:1|control-mode=dynamic|endpoint=10.0.0.2:2",
+            "10.0.0.1:1",
+            "10.0.0.2:2",
+            "dynamic",
+        ),
+        (
+            "aeron:udp?control=10.0.0.1:1|control-mode=response|response-correlation-id=4",
+            "10.0.0.1:1",
+            "the wildcard address",
+            "response",
+        ),
+        (
+            "aeron:udp?control-mode=response|response-correlation-id=4",
+            "the wildcard address",
+            "nothing of its own",
+            "response",
+        ),
+    ],
+)
+def test_what_comes_later_is_explained_and_said_to_be_missing(
+    channel: str, publication: str, subscription: str, missing: str, explained: Explainer
+) -> None:
+    assert explained.facts(channel, "publication")["binds"].startswith(publication)
+    assert explained.facts(channel, "subscription")["binds"].startswith(subscription)
+    for role in ("publication", "subscription"):
+        assert missing in explained(channel)[role]["unsupported"]
+
+
+def test_a_spy_is_a_subscription_only(explained: Explainer) -> None:
+    whole = explained("aeron-spy:aeron:udp?endpoint=10.0.0.5:20121")
+    assert "for subscriptions" in whole["publication"]["refusal"]
+    assert "spy subscriptions" in whole["subscription"]["unsupported"]
+    assert [setting["name"] for setting in whole["settings"]] == ["session-id"]
+    assert whole["advice"] == []
+
+
+@pytest.mark.parametrize(
+    ("channel", "role", "part"),
+    [
+        ("aeron:udp?endpoint=10.0.0.5:1|control=10.0.0.1:2", "subscription", "control=10.0.0.1:2"),
+        ("aeron:udp?endpoint=10.0.0.5:1|interface=10.0.0.0/8", "publication", "prefix length"),
+        ("aeron:udp?endpoint=10.0.0.5:1|interface={eth0}", "publication", "{eth0}"),
+        ("aeron:udp?endpoint=10.0.0.5:1|cc=cubic", "subscription", "cc=cubic"),
+    ],
+)
+def test_what_one_role_lacks_is_said_of_that_role(
+    channel: str, role: str, part: str, explained: Explainer
+) -> None:
+    whole = explained(channel)
+    other = {"publication": "subscription", "subscription": "publication"}[role]
+    assert part in whole[role]["unsupported"]
+    assert whole[other]["is_supported"]
+
+
+def test_a_channel_that_neither_role_can_have_is_bad_usage(explained: Explainer) -> None:
+    whole = explained("aeron:udp?endpoint=10.0.0.5:0|session-id=tag:3", code=2)
+    assert whole["publication"]["refusal"]
+    assert whole["subscription"]["refusal"]
+    assert whole["settings"] == []
+
+
+def test_a_window_that_does_not_fit_the_driver_is_refused(
+    explained: Explainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AERON_TERM_BUFFER_LENGTH", "64k")
+    whole = explained("aeron:udp?endpoint=10.0.0.5:20121|pub-wnd=1m")
+    assert "pub-wnd" in whole["publication"]["refusal"]
+
+
+# By which settings.
+
+
+def test_a_setting_comes_from_the_channel_the_environment_or_the_default(
+    explained: Explainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AERON_MTU_LENGTH", "8k")
+    monkeypatch.setenv("AERON_RCV_STATUS_MESSAGE_TIMEOUT", "100ms")
+    settings = explained.settings("aeron:udp?endpoint=10.0.0.5:20121|term-length=64k")
+    assert settings["mtu"] == ("P", "8k", "AERON_MTU_LENGTH")
+    assert settings["term-length"] == ("P", "64k", "channel")
+    assert settings["linger"] == ("P", "5s", "default")
+    assert settings["aeron.rcv.status.message.timeout"] == (
+        "S",
+        "100ms",
+        "AERON_RCV_STATUS_MESSAGE_TIMEOUT",
+    )
+
+
+def test_the_channel_beats_the_environment(
+    explained: Explainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AERON_MTU_LENGTH", "8k")
+    assert explained.settings("aeron:udp?endpoint=h:1|mtu=4k")["mtu"] == ("P", "4k", "channel")
+
+
+def test_what_depends_on_another_setting_is_worked_out(explained: Explainer) -> None:
+    settings = explained.settings("aeron:udp?endpoint=10.0.0.5:20121|term-length=64k")
+    assert settings["pub-wnd"][1] == "32k, half a term"
+    assert settings["rcv-wnd"][1] == "128k, here 32k"
+    assert settings["so-sndbuf"][1] == "the system's"
+    assert (settings["gtag"][1], settings["cc"][1]) == ("none", "static")
+    assert settings["session-id"][1] == "any"
+    assert explained.settings("aeron:udp?endpoint=h:1")["rcv-wnd"][1] == "128k"
+    assert explained.settings("aeron:ipc")["pub-wnd"] == ("P", "32m, half a term", "default")
+
+
+def test_settings_of_groups_are_shown_for_groups_only(explained: Explainer) -> None:
+    assert not {"ttl", "fc", "max-resend"} & explained.settings("aeron:udp?endpoint=h:1").keys()
+    group = explained.settings("aeron:udp?control-mode=manual")
+    assert {"ttl", "fc", "max-resend"} <= group.keys()
+
+
+def test_every_parameter_that_counts_is_shown(explained: Explainer) -> None:
+    settings = explained.settings("aeron:udp?endpoint=h:1|stream-id=3")
+    shown = {name for name in settings if name in PARAMETERS}
+    assert shown == {
+        "mtu",
+        "term-length",
+        "init-term-id",
+        "term-id",
+        "term-offset",
+        "session-id",
+        "linger",
+        "eos",
+        "reliable",
+        "rejoin",
+        "group",
+        "rcv-wnd",
+        "so-sndbuf",
+        "so-rcvbuf",
+        "cc",
+        "gtag",
+        "nak-delay",
+        "pub-wnd",
+        "stream-id",
+    }
+
+
+# Worth a second look.
+
+
+@pytest.mark.parametrize(
+    ("channel", "part"),
+    [
+        ("aeron:udp?endpoint=0.0.0.0:20121", "is the wildcard address"),
+        ("aeron:udp?endpoint=127.0.0.1:20121", "is this machine"),
+        ("aeron:udp?endpoint=localhost:20121", "two channels that need one port"),
+        ("aeron:udp?endpoint=h:0", "local_address"),
+        ("aeron:udp?endpoint=h:80", "below 1024"),
+        ("aeron:udp?endpoint=h:40123", "hands out by itself"),
+        ("aeron:udp?endpoint=h:20121|mtu=8k", "exceeds 1472"),
+        ("aeron:udp?endpoint=h:20121|rcv-wnd=64k|term-length=64k", "grants 32k only"),
+        ("aeron:udp?endpoint=h:20121|rcv-wnd=256k", "rmem_max"),
+        ("aeron:udp?endpoint=h:20121|rcv-wnd=1k", "no receiver with that window"),
+        ("aeron:udp?endpoint=h:20121|term-length=1g", "3g of memory"),
+        ("aeron:udp?endpoint=h:20121|reliable=false", "never asked for again"),
+        ("aeron:udp?endpoint=h:20121|linger=0", "repairs nothing"),
+        ("aeron:udp?endpoint=h:20121|session-id=5", "hears no other session"),
+        ("aeron:udp?endpoint=h:20121|session-id=tag:5", "does not use it"),
+        ("aeron:udp?endpoint=h:20121|tether=false", "tether has no effect: this version"),
+        ("aeron:udp?endpoint=h:20121|ttl=4", "ttl has no effect: it is for groups"),
+    ],
+)
+def test_classic_mistakes_are_pointed_out(channel: str, part: str, explained: Explainer) -> None:
+    assert part in explained.advice(channel)
+
+
+@pytest.mark.parametrize(
+    "channel",
+    [
+        "aeron:udp?endpoint=10.0.0.5:20121",
+        "aeron:udp?endpoint=some-host:20121|term-length=1m|alias=orders",
+        "aeron:udp?endpoint=10.0.0.5:20121|rcv-wnd=1m|so-rcvbuf=0",
+        "aeron:ipc?term-length=64k",
+        "aeron:udp?control-mode=manual",
+    ],
+)
+def test_there_is_no_advice_where_nothing_is_odd(channel: str, explained: Explainer) -> None:
+    assert explained.advice(channel) == ""
+
+
+def test_a_long_datagram_is_fine_within_one_machine(explained: Explainer) -> None:
+    assert "1472" not in explained.advice("aeron:udp?endpoint=localhost:20121|mtu=8k")
+
+
+# For people.
+
+
+def test_people_read_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "aeron:udp?endpoint=localhost:0|mtu=8k"]) == 0
+    out = capsys.readouterr().out
+    for part in (
+        "As a publication",
+        "refused",
+        "As a subscription",
+        "localhost:0, a port of the system's choice",
+        "Settings",
+        "Longest pause between two status messages",
+        "Worth a second look",
+    ):
+        assert part in out
+    assert "\x1b" not in out
+    assert main(["explain", "aeron:udp?endpoint=224.0.1.1:20121"]) == 0
+    out = capsys.readouterr().out
+    assert "but not yet" in out
+    assert "Worth a second look" not in out
