@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.explain_settings import keys_without_effect
-from aeron_async.protocol.channel_uri import Media, TagReference
+from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.units import format_size
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
         yield "reliable=false: what is lost is skipped and never asked for again"
     if uri.linger_timeout_ns == 0:
         yield "linger=0ns: a closed publication repairs nothing that is still missing"
-    if isinstance(uri.session_id, TagReference):
-        yield f"session-id={uri.session_id} has no effect: this version does not use it"
-    elif uri.session_id is not None:
+    if isinstance(uri.session_id, int):
         yield (
             f"session-id={uri.session_id}: a second publication with it on this channel and stream "
             "is refused, and a subscription hears no other session"

@@ -30,23 +30,26 @@ ADDRESS_KEYS: Final = frozenset(
 )
 GROUP_KEYS: Final = frozenset({"ttl", "fc", "max-resend"})
 """Parameters for which there must be several receivers."""
-UNUSED_KEYS: Final = frozenset(
+SILENT_KEYS: Final = frozenset(
     {
         "sparse",
         "ssc",
-        "tether",
         "untethered-window-limit-timeout",
         "untethered-linger-timeout",
         "untethered-resting-timeout",
-        "response-correlation-id",
         "response-endpoint",
-        "media-rcv-ts-offset",
-        "channel-rcv-ts-offset",
-        "channel-snd-ts-offset",
-        "ats",
     }
 )
 """Parameters that this version reads and checks, and does not use."""
+UNUSED_KEYS: Final = SILENT_KEYS | {
+    "tether",
+    "response-correlation-id",
+    "media-rcv-ts-offset",
+    "channel-rcv-ts-offset",
+    "channel-snd-ts-offset",
+    "ats",
+}
+"""These, and those that the driver refuses as soon as they would mean something."""
 IPC_KEYS: Final = frozenset(
     {"mtu", "term-length", "init-term-id", "term-id", "term-offset", "session-id", "pub-wnd"}
 )
@@ -122,7 +125,7 @@ def _is_shown(uri: ChannelUri, key: str) -> bool:
 def keys_without_effect(uri: ChannelUri) -> Iterator[tuple[str, str]]:
     """Yield parameters that are given and do nothing, with the reason."""
     for key in uri.parameters:
-        if key in UNUSED_KEYS:
+        if key in SILENT_KEYS:
             yield key, "this version does not use it"
         elif key in GROUP_KEYS and not is_for_group(uri):
             yield key, "it is for groups of receivers, and this is unicast"

@@ -179,6 +179,15 @@ def test_what_one_role_lacks_is_said_of_that_role(
     assert whole[other]["is_supported"]
 
 
+@pytest.mark.parametrize("parameter", ["tether=false", "ats=true", "channel-snd-ts-offset=0"])
+def test_what_the_driver_refuses_is_said_to_be_missing(
+    parameter: str, explained: Explainer
+) -> None:
+    whole = explained(f"aeron:udp?endpoint=h:20121|{parameter}")
+    for role in ("publication", "subscription"):
+        assert parameter.partition("=")[0] in whole[role]["unsupported"]
+
+
 def test_a_channel_that_neither_role_can_have_is_bad_usage(explained: Explainer) -> None:
     whole = explained("aeron:udp?endpoint=10.0.0.5:0|session-id=tag:3", code=2)
     assert whole["publication"]["refusal"]
@@ -283,8 +292,7 @@ def test_every_parameter_that_counts_is_shown(explained: Explainer) -> None:
         ("aeron:udp?endpoint=h:20121|reliable=false", "never asked for again"),
         ("aeron:udp?endpoint=h:20121|linger=0", "repairs nothing"),
         ("aeron:udp?endpoint=h:20121|session-id=5", "hears no other session"),
-        ("aeron:udp?endpoint=h:20121|session-id=tag:5", "does not use it"),
-        ("aeron:udp?endpoint=h:20121|tether=false", "tether has no effect: this version"),
+        ("aeron:udp?endpoint=h:20121|ssc=true", "ssc has no effect: this version"),
         ("aeron:udp?endpoint=h:20121|ttl=4", "ttl has no effect: it is for groups"),
     ],
 )
