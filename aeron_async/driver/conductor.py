@@ -47,6 +47,7 @@ T = TypeVar("T")
 class Command:
     """One request: what to do, who waits for it, and how to undo it if nobody does."""
 
+    client_id: int
     execute: Callable[[], Awaitable[Any]]
     undo: Callable[[Any], None]
     result: asyncio.Future[Any]
@@ -125,7 +126,6 @@ class Conductor(Agent):
         channel = await resolve_publication(self._resources.network, uri)
 
         async def execute() -> PublicationReady:
-            self._check_client(client_id)
             return await self._publications.add(
                 channel,
                 stream_id=stream_id,
@@ -135,7 +135,7 @@ class Conductor(Agent):
             )
 
         return await self._submit(
-            execute, lambda ready: self._publications.remove(ready.registration_id)
+            client_id, execute, lambda ready: self._publications.remove(ready.registration_id)
         )
 
     async def add_subscription(
@@ -152,13 +152,12 @@ class Conductor(Agent):
         channel = await resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
 
         async def execute() -> SubscriptionReady:
-            self._check_client(client_id)
             return await self._subscriptions.add(
                 channel, stream_id=stream_id, client_id=client_id, listener=listener
             )
 
         return await self._submit(
-            execute, lambda ready: self._subscriptions.remove(ready.registration_id)
+            client_id, execute, lambda ready: self._subscriptions.remove(ready.registration_id)
         )
 
     def remove_publication(self, registration_id: int) -> None:
@@ -213,10 +212,12 @@ class Conductor(Agent):
         self._publications.close()
         self._subscriptions.close()
 
-    async def _submit(self, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]) -> T:
+    async def _submit(
+        self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]
+    ) -> T:
         self._check_open()
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._commands.append(Command(execute, undo, result))
+        self._commands.append(Command(client_id, execute, undo, result))
         self.wake()
         try:
             return await result
@@ -230,6 +231,7 @@ class Conductor(Agent):
         if command.result.done():
             return
         try:
+            self._check_client(command.client_id)
             value = await command.execute()
         except AeronError as error:
             if not command.result.done():
@@ -242,7 +244,12 @@ class Conductor(Agent):
                 closed.__cause__ = error
                 command.result.set_exception(closed)
             raise
-        if command.result.done():
+        if command.client_id not in self._clients:
+            # Closed while the socket was being opened: what it asked for came after its end.
+            command.undo(value)
+            if not command.result.done():
+                command.result.set_exception(ClosedError("the client was closed meanwhile"))
+        elif command.result.done():
             command.undo(value)
         else:
             command.result.set_result(value)

@@ -1,0 +1,255 @@
+"""The other end by hand: refusals, rejections, pauses, and requests that are interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.protocol.datagram import frame_type
+from aeron_async.protocol.error import ErrorFrame
+from aeron_async.protocol.header import FrameType
+from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.status_message import StatusMessage
+from tests.client.fake_network import FakeNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+STREAM_ID = 1001
+CHANNEL = "aeron:udp?endpoint=127.0.0.1:40456"
+SOURCE = ("127.0.0.1", 40457)
+RECEIVER_ID = 0x1234
+
+
+@pytest.fixture
+def context() -> aa.DriverContext:
+    # This peer never says goodbye, and nobody shall wait for it.
+    return aa.DriverContext(
+        term_buffer_length=64 * 1024,
+        publication_linger_timeout_ns=1_000,
+        close_linger_timeout_ns=1_000_000,
+    )
+
+
+@pytest.fixture
+def network() -> FakeNetwork:
+    return FakeNetwork()
+
+
+@pytest.fixture
+async def driver(network: FakeNetwork, context: aa.DriverContext) -> AsyncIterator[aa.MediaDriver]:
+    async with aa.MediaDriver.launch(context, network=network, seed=3) as driver:
+        yield driver
+
+
+async def turn_until(network: FakeNetwork, kind: FrameType, count: int = 1) -> list[bytes]:
+    """Let the loop turn until so many frames of a type were sent, and return them."""
+    while True:
+        found = [
+            datagram
+            for transport in network.transports
+            for datagram, _ in transport.sent
+            if frame_type(datagram) == kind
+        ]
+        if len(found) >= count:
+            return found
+        await asyncio.sleep(0)
+
+
+def status_message(setup: Setup, **changes: int) -> bytes:
+    fields = {
+        "session_id": setup.session_id,
+        "stream_id": setup.stream_id,
+        "consumption_term_id": setup.active_term_id,
+        "consumption_term_offset": setup.term_offset,
+        "receiver_window": 32 * 1024,
+        "receiver_id": RECEIVER_ID,
+    }
+    return StatusMessage(**(fields | changes)).encode()  # type: ignore[arg-type]
+
+
+async def connect(network: FakeNetwork, publication: aa.Publication) -> Setup:
+    setup = Setup.decode((await turn_until(network, FrameType.SETUP))[0])
+    network.transports[0].protocol.datagram_received(status_message(setup), SOURCE)
+    await publication.wait_connected(timeout=5)
+    return setup
+
+
+async def test_a_rejected_stream_is_told_to_its_publishers(
+    aeron: aa.Aeron, network: FakeNetwork
+) -> None:
+    publication = await aeron.add_publication(CHANNEL, STREAM_ID)
+    twin = await aeron.add_publication(CHANNEL, STREAM_ID)
+    setup = await connect(network, publication)
+    error = ErrorFrame(
+        session_id=setup.session_id,
+        stream_id=setup.stream_id,
+        receiver_id=RECEIVER_ID,
+        group_tag=0,
+        error_code=aa.ErrorCode.IMAGE_REJECTED,
+        message=b"not today",
+    )
+    network.transports[0].protocol.datagram_received(error.encode(), SOURCE)
+    assert publication.last_error == twin.last_error
+    assert publication.last_error is not None
+    assert "13" in publication.last_error
+    assert "not today" in publication.last_error
+    assert not publication.is_connected
+    with pytest.raises(aa.OfferTimeoutError, match="no subscriber"):
+        await publication.offer(b"x", timeout=0.01)
+
+
+async def test_a_socket_that_cannot_send_for_now_gets_everything_later_in_order(
+    aeron: aa.Aeron, network: FakeNetwork, driver: aa.MediaDriver
+) -> None:
+    publication = await aeron.add_publication(CHANNEL, STREAM_ID)
+    await connect(network, publication)
+    (transport,) = network.transports
+    transport.protocol.pause_writing()
+    await publication.offer_many([b"%d" % number for number in range(5)])
+    sent = len(transport.sent)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(transport.sent) == sent
+    transport.protocol.resume_writing()
+    (datagram,) = (await turn_until(network, FrameType.DATA))[-1:]
+    assert [datagram[offset + 32 : offset + 33] for offset in range(0, 5 * 64, 64)] == [
+        b"%d" % number for number in range(5)
+    ]
+    transport.error = ConnectionRefusedError()
+    await publication.offer(b"refused")
+    short_sends = driver.counters
+    while short_sends.value(SystemCounterId.SHORT_SENDS) < 2:
+        await asyncio.sleep(0)
+    transport.error = None
+    await publication.drain(timeout=5)
+    assert transport.sent[-1][0][32:39] == b"refused"
+    before = short_sends.value(SystemCounterId.SHORT_SENDS)
+    transport.protocol.error_received(ConnectionRefusedError())
+    assert short_sends.value(SystemCounterId.SHORT_SENDS) == before + 1
+
+
+async def test_a_claim_waits_for_room_and_crosses_the_end_of_a_term(
+    aeron: aa.Aeron, network: FakeNetwork
+) -> None:
+    publication = await aeron.add_publication(CHANNEL, STREAM_ID)
+    waiting = asyncio.create_task(publication.claim(1000, timeout=5))
+    await asyncio.sleep(0)
+    setup = await connect(network, publication)
+    with await waiting as claim:
+        claim.data[:] = bytes(1000)
+    for number in range(1, 130):
+        offset = publication.position % publication.term_length
+        term_id = setup.active_term_id + publication.position // publication.term_length
+        await publication.drain(timeout=5)
+        network.transports[0].protocol.datagram_received(
+            status_message(
+                setup, consumption_term_id=term_id, consumption_term_offset=offset & ~31
+            ),
+            SOURCE,
+        )
+        with await publication.claim(1000, timeout=5) as claim:
+            claim.data[:2] = number.to_bytes(2, "little")
+    assert publication.position > 2 * publication.term_length
+
+
+async def test_a_buffer_smaller_than_the_mtu_or_the_window_is_refused(
+    context: aa.DriverContext,
+) -> None:
+    network = FakeNetwork(granted_sndbuf_length=1024, granted_rcvbuf_length=4096)
+    driver = aa.MediaDriver.launch(context, network=network)
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        with pytest.raises(aa.RegistrationError, match=r"send buffer.*1024.*wmem_max"):
+            await aeron.add_publication(CHANNEL, STREAM_ID)
+        with pytest.raises(aa.RegistrationError, match=r"receive buffer.*4096.*rmem_max"):
+            await aeron.add_subscription(CHANNEL, STREAM_ID)
+        assert [transport.is_closed for transport in network.transports] == [True, True]
+        await aeron.add_subscription(f"{CHANNEL}|rcv-wnd=4k", STREAM_ID)
+
+
+async def test_a_mistake_of_ours_ends_the_driver_and_the_request_hears_of_it(
+    aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork
+) -> None:
+    network.failure = ZeroDivisionError()
+    with pytest.raises(aa.ClosedError, match="failed, meanwhile") as caught:
+        await aeron.add_publication(CHANNEL, STREAM_ID)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    while not aeron.is_closed:
+        await asyncio.sleep(0)
+    assert driver.is_closed
+
+
+async def test_what_is_being_opened_when_the_driver_closes_is_refused(
+    aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork
+) -> None:
+    network.gate.clear()
+    adding = asyncio.create_task(aeron.add_publication(CHANNEL, STREAM_ID))
+    queued = asyncio.create_task(aeron.add_subscription(CHANNEL, STREAM_ID))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await driver.aclose()
+    results = await asyncio.gather(adding, queued, return_exceptions=True)
+    assert [type(result) for result in results] == [aa.ClosedError, aa.ClosedError]
+    assert network.transports == []
+
+
+async def test_what_was_opened_for_nobody_is_closed_again(
+    aeron: aa.Aeron, network: FakeNetwork
+) -> None:
+    for count in (1, 2):
+        network.gate.clear()
+        adding: asyncio.Task[object] = asyncio.create_task(
+            aeron.add_publication(CHANNEL, STREAM_ID)
+            if count == 1
+            else aeron.add_subscription(CHANNEL, STREAM_ID)
+        )
+        for _ in range(5):
+            await asyncio.sleep(0)
+        adding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+        network.gate.set()
+        while len(network.transports) < count or not network.transports[-1].is_closed:
+            await asyncio.sleep(0)
+
+
+async def test_a_client_that_closes_meanwhile_gets_nothing(
+    driver: aa.MediaDriver, network: FakeNetwork
+) -> None:
+    aeron = aa.Aeron.connect(driver)
+    await aeron.start()
+    network.gate.clear()
+    adding = [
+        asyncio.create_task(aeron.add_publication(CHANNEL, STREAM_ID)),
+        asyncio.create_task(aeron.add_subscription(CHANNEL, STREAM_ID)),
+    ]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    network.gate.set()
+    await aeron.aclose()
+    results = await asyncio.gather(*adding, return_exceptions=True)
+    assert [type(result) for result in results] == [aa.ClosedError, aa.ClosedError]
+    while len(network.transports) < 1 or not network.transports[0].is_closed:
+        await asyncio.sleep(0)
+    assert len(network.transports) == 1
+
+
+async def test_publications_and_subscriptions_are_context_managers(
+    aeron: aa.Aeron, network: FakeNetwork
+) -> None:
+    async with (
+        await aeron.add_publication(CHANNEL, STREAM_ID) as publication,
+        await aeron.add_subscription(CHANNEL, STREAM_ID) as subscription,
+    ):
+        assert "open" in repr(publication)
+        assert "0 images" in repr(subscription)
+        publication.wake_sender()
+    assert publication.is_closed
+    assert subscription.is_closed
+    publication.wake_sender()
+    assert [batch async for batch in subscription.batches()] == []
