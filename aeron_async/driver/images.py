@@ -108,15 +108,7 @@ class Images:
             self._check_budget(endpoint, setup, links[0].params)
             image = self._create(endpoint, setup, source, links[0])
         except RegistrationError as error:
-            self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
-            if self._log_limiter.allows(source, self._resources.clock.now_ns()):
-                log.warning(
-                    "image_refused",
-                    reason=str(error),
-                    source=format_address(source),
-                    session_id=setup.session_id,
-                    stream_id=setup.stream_id,
-                )
+            self._refuse(error, setup, source)
             return
         key = image.session_id, image.stream_id
         for older, its_endpoint in self._images.items():
@@ -124,10 +116,24 @@ class Images:
                 older.disable_status_messages()
         self._images[image] = endpoint
         self._log_length += 3 * setup.term_length
-        for link in links:
-            self._join(image, link)
         endpoint.dispatcher.add_image(image)
+        for link in links:
+            try:
+                self._join(image, link)
+            except RegistrationError as error:
+                self._refuse(error, setup, source)
         self._receiver.on_activity(image)
+
+    def _refuse(self, error: RegistrationError, setup: Setup, source: Address) -> None:
+        self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
+        if self._log_limiter.allows(source, self._resources.clock.now_ns()):
+            log.warning(
+                "image_refused",
+                reason=str(error),
+                source=format_address(source),
+                session_id=setup.session_id,
+                stream_id=setup.stream_id,
+            )
 
     def on_image_progress(self, image: PublicationImage) -> None:
         """Tell the readers that there is more to read, or where the end is."""

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.driver.core.system_counters import SystemCounterId
@@ -18,6 +19,8 @@ from tests.client.fake_network import FakeNetwork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from aeron_async.counters import CountersManager
 
 STREAM_ID = 1001
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:40456"
@@ -253,3 +256,78 @@ async def test_publications_and_subscriptions_are_context_managers(
     assert subscription.is_closed
     publication.wake_sender()
     assert [batch async for batch in subscription.batches()] == []
+
+
+def setup_frame(session_id: int) -> bytes:
+    setup = Setup(
+        session_id=session_id,
+        stream_id=STREAM_ID,
+        initial_term_id=5,
+        active_term_id=5,
+        term_offset=0,
+        term_length=64 * 1024,
+        mtu_length=1408,
+        ttl=0,
+    )
+    return setup.encode()
+
+
+async def test_streams_beyond_any_budget_are_refused_counted_and_logged_once_a_second(
+    network: FakeNetwork,
+) -> None:
+    context = aa.DriverContext(stream_session_limit=2, counters_buffer_length=1024 * 1024)
+    driver = aa.MediaDriver.launch(context, network=network)
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+        (transport,) = network.transports
+        with capture_logs() as lines:
+            for session_id in range(5):
+                transport.protocol.datagram_received(setup_frame(session_id), SOURCE)
+        assert [line["event"] for line in lines] == ["image_refused"]
+        assert "stream_session_limit" in lines[0]["reason"]
+        while len(subscription.images) < 2:
+            await asyncio.sleep(0)
+        refused = [each for each in driver.counters.snapshot() if "mages refused" in each.label]
+        assert [record.value for record in refused] == [3]
+
+
+def fill(counters: CountersManager) -> None:
+    try:
+        while True:
+            counters.allocate(1000, b"", "filler")
+    except aa.RegistrationError:
+        return
+
+
+async def test_a_full_counter_table_refuses_streams_and_breaks_nothing(
+    network: FakeNetwork,
+) -> None:
+    context = aa.DriverContext(counters_buffer_length=1024 * 1024)
+    driver = aa.MediaDriver.launch(context, network=network)
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+        spare = [driver.counters.allocate(1000, b"", "spare") for _ in range(4)]
+        fill(driver.counters)
+        for counter in spare[:3]:
+            counter.close()
+        with pytest.raises(aa.RegistrationError, match=r"counters\.buffer"):
+            await aeron.add_publication(CHANNEL, STREAM_ID)
+        (transport, *_) = network.transports
+        transport.protocol.datagram_received(setup_frame(1), SOURCE)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert subscription.images == ()
+
+
+async def test_another_session_of_an_address_speaks_for_itself(
+    aeron: aa.Aeron, network: FakeNetwork
+) -> None:
+    subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+    (transport,) = network.transports
+    for session_id in (1, 2):
+        transport.protocol.datagram_received(setup_frame(session_id), SOURCE)
+    await turn_until(network, FrameType.SM, count=2)
+    assert [image.session_id for image in subscription.images] == [1, 2]
+    assert {address for _, address in transport.sent} == {SOURCE}
+    heard = [StatusMessage.decode(datagram).session_id for datagram, _ in transport.sent]
+    assert heard[:2] == [1, 2]
