@@ -93,15 +93,18 @@ class Agent(ABC):
             now_ns = self._clock.now_ns()
             deadline_ns = await self.do_work(now_ns)
             self._count_cycle(self._clock.now_ns() - now_ns)
-            await self._sleep_until(deadline_ns)
+            await self._sleep_until(deadline_ns, worked_at_ns=now_ns)
 
-    async def _sleep_until(self, deadline_ns: int) -> None:
+    async def _sleep_until(self, deadline_ns: int, *, worked_at_ns: int) -> None:
         started_ns = self._clock.now_ns()
-        delay_ns = deadline_ns - started_ns
-        if self._is_awake or delay_ns < SOON_NS:
+        # Soon is measured from when the work began: work that takes longer than a short retry
+        # delay would otherwise be due again whenever it is done, and never sleep.
+        if self._is_awake or deadline_ns - worked_at_ns < SOON_NS:
             await asyncio.sleep(0)
+        elif deadline_ns == NEVER_NS:
+            await self._wait(None)
         else:
-            await self._wait(None if deadline_ns == NEVER_NS else max(delay_ns, TIMER_MIN_NS))
+            await self._wait(max(deadline_ns - started_ns, TIMER_MIN_NS))
         self._is_awake = False
         late_ns = self._clock.now_ns() - max(deadline_ns, started_ns)
         if late_ns > self._lag_threshold_ns:

@@ -22,7 +22,7 @@ from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.sender import Sender
 from aeron_async.driver.subscriptions import Subscriptions
-from aeron_async.errors import AeronError, ClosedError
+from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -198,14 +198,17 @@ class Conductor(Agent):
     def release_clients(self, error: Exception | None) -> None:
         """Take no more requests, and let every client go."""
         self._is_closed = True
-        clients = list(self._clients.items())
-        for client_id, listener in clients:
-            self.remove_client(client_id)
+        # First tell everybody, for what comes after may fail if the driver has.
+        for listener in self._clients.values():
             listener.on_driver_closed(error)
         while self._commands:
             command = self._commands.popleft()
             if not command.result.done():
-                command.result.set_exception(ClosedError("the media driver was closed"))
+                closed = ClosedError("the media driver was closed")
+                closed.__cause__ = error
+                command.result.set_exception(closed)
+        for client_id in list(self._clients):
+            self.remove_client(client_id)
 
     def close(self) -> None:
         """Free everything at once."""
@@ -233,16 +236,14 @@ class Conductor(Agent):
         try:
             self._check_client(command.client_id)
             value = await command.execute()
-        except AeronError as error:
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it; others share this driver
             if not command.result.done():
                 command.result.set_exception(error)
             return
-        except BaseException as error:
-            # A mistake of ours, or the end of the driver: nobody may wait for an answer for ever.
+        except asyncio.CancelledError:
+            # The end of the driver: nobody may wait for an answer for ever.
             if not command.result.done():
-                closed = ClosedError("the media driver was closed, or failed, meanwhile")
-                closed.__cause__ = error
-                command.result.set_exception(closed)
+                command.result.set_exception(ClosedError("the media driver was closed meanwhile"))
             raise
         if command.client_id not in self._clients:
             # Closed while the socket was being opened: what it asked for came after its end.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Self, cast
 
 import anyio
@@ -61,6 +62,7 @@ class MediaDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._is_closing = False
+        self._is_aborted = False
         self._closed = asyncio.Event()
         self._error: Exception | None = None
 
@@ -106,9 +108,7 @@ class MediaDriver:
                 raise ClosedError(message) from self._error
             message = "the media driver is not running: enter it with `async with` first"
             raise ClosedError(message)
-        if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
-            message = "the media driver was started in another event loop or process"
-            raise WrongLoopError(message)
+        self._check_loop()
         return self._conductor
 
     @property
@@ -137,11 +137,11 @@ class MediaDriver:
         """Start the agents in the running event loop.
 
         Raises:
-            WrongLoopError: The driver has been started before.
+            ClosedError: The driver has been started, or closed, before.
         """
-        if self._loop is not None:
+        if self._loop is not None or self._is_closing:
             message = "a media driver starts once: launch another"
-            raise WrongLoopError(message)
+            raise ClosedError(message)
         self._loop = asyncio.get_running_loop()
         context = self.context
         self._counters = CountersManager.in_memory(
@@ -168,48 +168,64 @@ class MediaDriver:
 
         Publications get up to `close_linger_timeout_ns` to deliver what they were given. Closing
         twice is closing once; a second caller waits for the first. Cancelling closes at once.
+
+        Raises:
+            WrongLoopError: Called from another event loop or process.
         """
         if self._conductor is None:
             self._is_closing = True
             return
-        if self._is_closing:
+        self._check_loop()
+        if not self._is_closing:
+            self._is_closing = True
+            try:
+                await self._drain(self._conductor)
+            finally:
+                self._abort()
+        with anyio.CancelScope(shield=True):
             await self._closed.wait()
-            return
-        self._is_closing = True
-        try:
-            self._conductor.release_clients(None)
-            with anyio.move_on_after(self.context.close_linger_timeout_ns / NS_PER_SECOND) as scope:
-                await self._conductor.drain()
-            if scope.cancelled_caught:
-                log.warning(
-                    "driver_closed_before_drained",
-                    timeout_s=self.context.close_linger_timeout_ns / NS_PER_SECOND,
-                    remedy="await publication.drain() first, or raise close_linger_timeout_ns",
-                )
-        finally:
-            self._abort()
-            with anyio.CancelScope(shield=True):
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _drain(self, conductor: Conductor) -> None:
+        """Let clients go, and wait until what they offered was delivered, or for long enough."""
+        conductor.release_clients(None)
+        timeout_s = self.context.close_linger_timeout_ns / NS_PER_SECOND
+        with anyio.move_on_after(timeout_s) as scope:
+            await conductor.drain()
+        if scope.cancelled_caught:
+            log.warning(
+                "driver_closed_before_drained",
+                timeout_s=timeout_s,
+                remedy="await publication.drain() first, or raise close_linger_timeout_ns",
+            )
 
     def _abort(self) -> None:
-        """Stop the agents and free everything, now."""
-        self._is_closing = True
+        """Stop the agents and free everything, now; whatever fails, the rest is still done."""
+        if self._is_aborted or self._conductor is None:
+            return
+        self._is_aborted = self._is_closing = True
         for task in self._tasks:
             task.cancel()
-        if self._conductor is not None:
-            self._conductor.release_clients(self._error)
-            self._conductor.close()
-        self._closed.set()
+        for step in (partial(self._conductor.release_clients, self._error), self._conductor.close):
+            try:
+                step()
+            except Exception as error:
+                log.error("closing_failed", exc_info=error)  # noqa: TRY400 - it is given the error
 
     def _on_agent_done(self, task: asyncio.Task[None]) -> None:
         """An agent ends only when the driver does; otherwise the driver ends with it."""
-        if self._closed.is_set():
-            return
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._error is None:
             log.error("agent_failed", agent=task.get_name(), exc_info=error)
             self._error = DriverError(f"{task.get_name()} failed: {error!r}")
             self._error.__cause__ = error
         self._abort()
+        if all(each.done() for each in self._tasks):
+            self._closed.set()
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
+            message = "the media driver was started in another event loop or process"
+            raise WrongLoopError(message)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -222,6 +238,8 @@ class MediaDriver:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+        if self._error is not None and exc is None:
+            raise self._error
 
 
 def system_network(context: DriverContext) -> Network:

@@ -19,6 +19,10 @@ __all__ = ["fill_gap", "insert", "is_hole", "scan_for_gap"]
 
 FRAME_LENGTH: Final = Struct("<i")
 UNALIGNED_MASK: Final = FRAME_ALIGNMENT - 1
+WORD_LENGTH: Final = 4
+WORDS_PER_SLOT: Final = FRAME_ALIGNMENT // WORD_LENGTH
+GAP_LENGTH_LIMIT: Final = 1024 * 1024
+"""The longest gap that one scan tells, in bytes."""
 
 
 def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview) -> bool:
@@ -48,6 +52,9 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
 
     No gap has length zero. A frame that claims to go on beyond the term counts as its last.
 
+    Differs: Aeron looks for the end of a gap however far; here one of more than 1 MiB is told
+    piece by piece, which is also how senders answer it.
+
     Args:
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame, or where one is missing.
@@ -60,17 +67,17 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
         offset = (offset + frame_length + 31) & -32
     if offset >= limit:
         return min(offset, len(words) << 2), 0
-    end = offset + FRAME_ALIGNMENT
-    while end < limit and not words[end >> 2]:
-        end += FRAME_ALIGNMENT
-    return offset, end - offset
+    start = offset + FRAME_ALIGNMENT
+    limit = min(limit, offset + GAP_LENGTH_LIMIT)
+    # The first word of every slot at once: step by step, a gap of half a term would stall a loop.
+    lengths = words[start >> 2 : limit >> 2 : WORDS_PER_SLOT].tobytes()
+    empty_slots = (len(lengths) - len(lengths.lstrip(b"\0"))) // WORD_LENGTH
+    return offset, min(start + empty_slots * FRAME_ALIGNMENT, max(limit, start)) - offset
 
 
 def is_hole(words: memoryview, start: int, end: int) -> bool:
-    """Return whether no frame starts in a range of a term, looking from its end backwards."""
-    return not any(
-        words[slot >> 2] for slot in range(end - FRAME_ALIGNMENT, start - 1, -FRAME_ALIGNMENT)
-    )
+    """Return whether no frame starts in a range of a term."""
+    return not words[start >> 2 : end >> 2 : WORDS_PER_SLOT].tobytes().strip(b"\0")
 
 
 def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool:

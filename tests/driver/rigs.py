@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.image_state import ImageState
-    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_state import PublicationState
     from aeron_async.driver.core.stream_interest import SessionState
     from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -210,14 +209,13 @@ class ImageRig:
     def state(self) -> ImageState:
         return self.image.state
 
-    def feed(self, datagram: bytes, now_ns: int, source: Address = SOURCE) -> None:
+    def feed(self, datagram: bytes, now_ns: int) -> None:
         """Hand a datagram of data to the image as the dispatcher would."""
         header = DataHeader.decode(datagram)
         self.image.on_data(
             memoryview(datagram),
             term_id=header.term_id,
             term_offset=header.term_offset,
-            source=source,
             now_ns=now_ns,
         )
 

@@ -20,7 +20,6 @@ from tests.driver.fakes import (
     HALF_TERM,
     MS,
     SECOND,
-    SOURCE,
     data,
     heartbeat,
     pad,
@@ -81,9 +80,7 @@ class ImageMachine(RuleBasedStateMachine):
         if frame_type(view) not in {FrameType.DATA, FrameType.PAD}:
             return
         fields = DATA_HEADER.unpack_from(view)
-        self.image.on_data(
-            view, term_id=fields[7], term_offset=fields[4], source=SOURCE, now_ns=self.now_ns
-        )
+        self.image.on_data(view, term_id=fields[7], term_offset=fields[4], now_ns=self.now_ns)
 
     @rule(count=st.integers(1, 60))
     def feed_in_order(self, count: int) -> None:

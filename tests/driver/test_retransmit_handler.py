@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.driver.core.retransmit_handler import RESEND_BUDGET_LENGTH, RetransmitHandler
 from tests.driver.fakes import MS, Counts
 
 LINGER_NS = 10 * MS
@@ -15,12 +15,14 @@ class Rig:
     def __init__(self, **changes: Any) -> None:
         self.resent: list[tuple[int, int, int]] = []
         self.overflow = Counts().new()
+        self.suppressed = Counts().new()
         fields: dict[str, Any] = {
             "delay_ns": 0,
             "linger_ns": LINGER_NS,
             "max_resend": 3,
             "has_group_semantics": False,
             "overflow": self.overflow,
+            "suppressed": self.suppressed,
         }
         self.handler = RetransmitHandler(self.resend, **(fields | changes))
 
@@ -125,3 +127,14 @@ def test_a_nak_that_comes_when_its_delayed_answer_is_due_gets_one_answer() -> No
     assert rig.nak(0, 32, 5)
     assert rig.resent == [(1, 0, 32)]
     assert rig.handler.poll(6) == NEVER_NS
+
+
+def test_all_naks_of_one_linger_together_bring_no_more_than_the_budget() -> None:
+    rig = Rig()
+    share = RESEND_BUDGET_LENGTH // 2 - 32
+    for number in range(64):
+        rig.nak(0, share, number, term_id=number)
+    assert [length for _, _, length in rig.resent] == [share, share, 64]
+    assert rig.suppressed.get() == 62
+    assert rig.nak(0, share, LINGER_NS)
+    assert rig.suppressed.get() == 62

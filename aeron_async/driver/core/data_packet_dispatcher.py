@@ -148,9 +148,7 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
-            image.on_data(
-                datagram, term_id=term_id, term_offset=term_offset, source=source, now_ns=now_ns
-            )
+            image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns)
             self._listener.on_image_activity(image)
         elif not flags & DataFlags.END_OF_STREAM and interest.state_of(session_id, now_ns) is None:
             if interest.wants(session_id):
@@ -199,7 +197,7 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(setup.session_id)
         if image is not None:
-            image.on_setup(source, now_ns)
+            image.on_setup(now_ns)
             return
         state = interest.state_of(setup.session_id, now_ns)
         if state is SessionState.COOL_DOWN or state is SessionState.NO_INTEREST:

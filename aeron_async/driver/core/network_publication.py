@@ -26,7 +26,7 @@ from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, Publ
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.stream_sender import StreamSender
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.position import compute_position, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.logs import get_logger
@@ -129,6 +129,7 @@ class NetworkPublication:
             max_resend=params.max_resend,
             has_group_semantics=params.has_group_semantics,
             overflow=system_counters[SystemCounterId.RETRANSMIT_OVERFLOW],
+            suppressed=system_counters[DriverCounterId.NAKS_SUPPRESSED],
         )
         self._set_up_window(
             system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],

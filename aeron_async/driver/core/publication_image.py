@@ -42,6 +42,9 @@ EOS_FLAGS_OFFSET = 5
 OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 """States in which neither the network nor the readers have to do with an image."""
 
+FILL_RETRY_NS: Final = 1_000_000
+"""How long a gap that cannot be filled waits for the next try."""
+
 log = get_logger(__name__)
 
 
@@ -150,16 +153,13 @@ class PublicationImage:
 
     # What arrives.
 
-    def on_data(
-        self, datagram: memoryview, *, term_id: int, term_offset: int, source: Address, now_ns: int
-    ) -> None:
+    def on_data(self, datagram: memoryview, *, term_id: int, term_offset: int, now_ns: int) -> None:
         """Place a datagram of data, padding or heartbeat; count it if it cannot be placed.
 
         Args:
             datagram: Whole, as it came off the wire; not kept.
             term_id: From its first frame.
             term_offset: From its first frame.
-            source: Where it came from.
             now_ns: The time now.
         """
         log = self.log
@@ -178,33 +178,33 @@ class PublicationImage:
         if end > feedback.overrun_threshold:
             self._over_runs.increment()
         elif length == HEARTBEAT:
-            self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], source, now_ns)
+            self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], now_ns)
         elif position < feedback.last_sm_position:
             # Already consumed, at least by the account the sender has of it.
             self._under_runs.increment()
             if end >= feedback.last_sm_position - self._congestion_control.max_window_length():
-                self._connection(source, now_ns).last_activity_ns = now_ns
+                self._connections[0].last_activity_ns = now_ns
         else:
-            self._connection(source, now_ns).last_activity_ns = now_ns
+            self._connections[0].last_activity_ns = now_ns
             self._last_packet_ns = now_ns
             index = partition_index(position, bits=self._bits)
             insert(log.terms[index], log.term_words[index], term_offset, datagram)
             if end > self.hwm_position:
                 self._set_hwm(end)
 
-    def on_setup(self, source: Address, now_ns: int) -> None:
+    def on_setup(self, now_ns: int) -> None:
         """Take note that the source still sends SETUPs."""
-        self._connection(source, now_ns).last_activity_ns = now_ns
+        self._connections[0].last_activity_ns = now_ns
 
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
         """Take the result of a round-trip measurement of ours."""
         self._congestion_control.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
 
-    def _on_heartbeat(self, position: int, flags: int, source: Address, now_ns: int) -> None:
+    def _on_heartbeat(self, position: int, flags: int, now_ns: int) -> None:
         if position < max(0, self._feedback.last_sm_position - self.log.term_length):
             self._under_runs.increment()
             return
-        connection = self._connection(source, now_ns)
+        connection = self._connections[0]
         connection.last_activity_ns = now_ns
         self._last_packet_ns = now_ns
         if flags & DataFlags.END_OF_STREAM and not self.is_end_of_stream:
@@ -342,6 +342,9 @@ class PublicationImage:
             self._gap_fills.increment()
             gap.on_no_gap()
             self._track_rebuild(now_ns)
+        else:
+            # Something lies there that is no frame: only a hostile peer can have put it.
+            gap.deadline_ns = now_ns + FILL_RETRY_NS
 
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""
@@ -374,10 +377,6 @@ class PublicationImage:
 
     def _consumed(self) -> list[int]:
         return [subscriber.position.get() for subscriber in self.subscribers]
-
-    def _connection(self, source: Address, now_ns: int) -> ImageConnection:
-        del source, now_ns
-        return self._connections[0]
 
     def _set_hwm(self, position: int) -> None:
         self.hwm_position = position

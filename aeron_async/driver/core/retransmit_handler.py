@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
 
-__all__ = ["Resend", "RetransmitHandler"]
+__all__ = ["RESEND_BUDGET_LENGTH", "Resend", "RetransmitHandler"]
+
+RESEND_BUDGET_LENGTH: Final = 4 * 1024 * 1024
+"""Bytes that all NAKs of a publication together may bring within one linger period."""
 
 Resend = Callable[[int, int, int], None]
 """Send again: term id, term offset and length in bytes."""
@@ -63,6 +66,7 @@ class RetransmitHandler:
         max_resend: Slots of a group; unicast always has one.
         has_group_semantics: Whether several receivers may ask for different ranges.
         overflow: Counts NAKs dropped because every slot was held.
+        suppressed: Counts NAKs cut short or dropped because the resend budget was used up.
     """
 
     def __init__(
@@ -74,12 +78,16 @@ class RetransmitHandler:
         max_resend: int,
         has_group_semantics: bool,
         overflow: Counter,
+        suppressed: Counter,
     ) -> None:
         self._resend = resend
         self._delay_ns = delay_ns
         self._linger_ns = linger_ns
         self._has_group_semantics = has_group_semantics
         self._overflow = overflow
+        self._suppressed = suppressed
+        self._budget_length = RESEND_BUDGET_LENGTH
+        self._budget_until_ns = 0
         self._slots = [RetransmitAction() for _ in range(max_resend if has_group_semantics else 1)]
 
     def on_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
@@ -96,6 +104,9 @@ class RetransmitHandler:
         self.poll(now_ns)
         action = self._slot_for(term_id, term_offset)
         if action is None:
+            return
+        length = self._within_budget(length, now_ns)
+        if length == 0:
             return
         action.term_id = term_id
         action.term_offset = term_offset
@@ -118,6 +129,20 @@ class RetransmitHandler:
             if action.state is ActionState.DELAYED:
                 deadline_ns = min(deadline_ns, action.expiry_ns)
         return deadline_ns
+
+    def _within_budget(self, length: int, now_ns: int) -> int:
+        """Return how much of a resend the budget allows.
+
+        Differs: Aeron answers every NAK that finds a slot, and 28 bytes may bring 2 MiB each time.
+        """
+        if now_ns >= self._budget_until_ns:
+            self._budget_until_ns = now_ns + self._linger_ns
+            self._budget_length = RESEND_BUDGET_LENGTH
+        granted_length = min(length, self._budget_length)
+        if granted_length < length:
+            self._suppressed.increment()
+        self._budget_length -= granted_length
+        return granted_length
 
     def _slot_for(self, term_id: int, term_offset: int) -> RetransmitAction | None:
         if any(action.covers(term_id, term_offset) for action in self._slots):
