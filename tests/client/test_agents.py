@@ -111,6 +111,24 @@ async def test_a_timer_that_comes_late_is_counted_logged_and_answered_with_patie
     assert line["late_ms"] >= 2_900
 
 
+async def test_work_that_takes_longer_than_its_retry_delay_still_sleeps(
+    clock: JumpingClock, counters: SystemCounters
+) -> None:
+    class BusyAgent(CountingAgent):
+        async def do_work(self, now_ns: int) -> int:
+            self.work_ns = 300_000
+            return await super().do_work(now_ns)
+
+    agent = BusyAgent(clock, counters)
+    agent.deadlines = [100_000] * 1_000
+    task = asyncio.create_task(agent.run())
+    await agent.worked.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert agent.count == 1
+    task.cancel()
+
+
 async def test_a_cycle_that_takes_long_is_counted(
     clock: JumpingClock, counters: SystemCounters
 ) -> None:

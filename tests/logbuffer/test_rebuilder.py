@@ -7,7 +7,7 @@ import pytest
 
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.rebuilder import fill_gap, insert, scan_for_gap
+from aeron_async.logbuffer.rebuilder import GAP_LENGTH_LIMIT, fill_gap, insert, scan_for_gap
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,
     NO_LIMIT,
@@ -124,3 +124,19 @@ def test_a_gap_that_is_none_any_more_is_left_alone(image: LogBuffers, late: int)
     before = bytes(image.terms[0])
     assert not fill_gap(image, term_id=INITIAL_TERM_ID, offset=160, length=320)
     assert bytes(image.terms[0]) == before
+
+
+def test_a_gap_of_any_length_costs_no_more_than_one_of_a_mebibyte() -> None:
+    words = memoryview(bytearray(4 * GAP_LENGTH_LIMIT)).cast("i")
+    assert scan_for_gap(words, 0, limit=4 * GAP_LENGTH_LIMIT) == (0, GAP_LENGTH_LIMIT)
+    frame = 1280 * 32
+    words[frame >> 2] = 0x7F00
+    assert scan_for_gap(words, 64, limit=4 * GAP_LENGTH_LIMIT) == (64, frame - 64)
+    assert scan_for_gap(words, frame - 32, limit=frame) == (frame - 32, 32)
+
+
+def test_what_is_no_frame_and_no_hole_either_is_told_as_one_slot(image: LogBuffers) -> None:
+    words = image.term_words[0]
+    words[0] = -64
+    assert scan_for_gap(words, 0, limit=4096) == (0, 4096)
+    assert not fill_gap(image, term_id=INITIAL_TERM_ID, offset=0, length=4096)
