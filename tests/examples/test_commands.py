@@ -20,7 +20,9 @@ def test_commands_in_a_page_exist(block: Block) -> None:
         prompt, *words = shlex.split(line)
         assert prompt == "$"
         program, *arguments = words
-        if program == "python":
+        if program == "python" and arguments[0] == "-m":
+            assert (ROOT / arguments[1].replace(".", "/")).with_suffix(".py").exists()
+        elif program == "python":
             assert (ROOT / arguments[0]).exists()
         elif program == "aeron-async":
             assert arguments[0] in {command for command, _ in COMMANDS}
