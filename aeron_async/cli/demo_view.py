@@ -38,6 +38,7 @@ WIDTH_MAX: Final = 88
 LINE_INTERVAL_S: Final = 1.0
 # A report that comes a little early is the one that was due.
 LATENESS_S: Final = 0.1
+BY_HAND: Final = "aeron:udp?endpoint=127.0.0.1:20121"
 
 
 class View(Protocol):
@@ -203,7 +204,14 @@ def latency_text(latency: dict[str, object] | None) -> str:
 
 def print_summary(state: DemoState, console: Console) -> None:
     """Print what became of each phase, and what that means."""
-    table = Table(title="What happened", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table = Table(
+        title="What happened",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        padding=0,
+    )
     table.add_column("phase", no_wrap=True)
     for name in ("messages", "msg/s", "payload", "waiting", "p50", "p99"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -222,13 +230,15 @@ def print_summary(state: DemoState, console: Console) -> None:
     resent = sum(summary.retransmits for summary in state.summaries())
     verdict = "each once and in order" if state.is_intact else "but not each once and in order"
     console.print(
-        f"[bold]{format_count(total)} messages arrived, {verdict}[/]; "
-        f"{plural(resent, 'retransmit')} repaired what the network lost.\n"
-        "Waiting is the part of the time in which back pressure held the publisher. Latency is\n"
-        "one way in the first two phases, and there and back in the last."
+        f"\n[bold]{format_count(total)} messages arrived, {verdict}[/]; "
+        f"{plural(resent, 'retransmit')} repaired what the network lost. Waiting is the part of "
+        "the time in which back pressure held the publisher. Latency is one way in the first two "
+        "phases, and there and back in the last."
     )
+    # Lines to be copied: a terminal may wrap them, we must not.
     console.print(
         "\nNow by hand, in two terminals:\n"
-        "  aeron-async sub 'aeron:udp?endpoint=localhost:20121' --stream 1001\n"
-        "  aeron-async pub 'aeron:udp?endpoint=localhost:20121' --stream 1001 --message hello"
+        f"  aeron-async sub '{BY_HAND}' -s 1001\n"
+        f"  aeron-async pub '{BY_HAND}' -s 1001 --message hello",
+        soft_wrap=True,
     )

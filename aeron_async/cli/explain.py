@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final, Self
+
 import attrs
 
 from aeron_async.cli.explain_advice import advice
@@ -18,37 +20,35 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.parameters import Role
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
 __all__ = ["explain"]
 
 
-def explain(channel: str, /, *, json: Flag = False) -> int:
+COLUMN_GAP: Final = 3
+# In less room than this a meaning is a tower of words; JSON has it always.
+MEANING_WIDTH_MIN: Final = 24
+
+
+def explain(channel: str, /, *more: str, json: Flag = False) -> int:
     """Say what a channel URI would bind, connect, join and send, and by which settings.
 
     Args:
-        channel: Such as "aeron:udp?endpoint=localhost:40123"; mind the quotes.
-        json: Explain as JSON.
+        channel: Such as "aeron:udp?endpoint=127.0.0.1:20121"; mind the quotes.
+        more: Further channels, explained one after the other.
+        json: Explain as JSON, a line for each channel.
     """
-    uri = ChannelUri.parse(channel)
-    context = DriverContext.from_environment()
-    publication = explain_publication(uri, context)
-    subscription = explain_subscription(uri, context)
-    roles = {
-        Role.PUBLICATION: publication,
-        Role.SPY if uri.is_spy else Role.SUBSCRIPTION: subscription,
-    }
-    possible = frozenset(role for role, found in roles.items() if found.refusal is None)
-    explanation = Explanation(
-        channel=str(uri),
-        publication=publication,
-        subscription=subscription,
-        settings=tuple(applied_settings(uri, context, possible)),
-        advice=tuple(advice(uri, context)),
-    )
-    if json:
-        print_json(explanation.to_json())
-    else:
-        explanation.print()
-    return ExitCode.SUCCESS if possible else ExitCode.BAD_USAGE
+    explanations = [Explanation.of(text) for text in (channel, *more)]
+    for number, explanation in enumerate(explanations):
+        if json:
+            print_json(explanation.to_json())
+        else:
+            explanation.print(is_first=number == 0)
+    is_possible = all(explanation.is_possible for explanation in explanations)
+    return ExitCode.SUCCESS if is_possible else ExitCode.BAD_USAGE
 
 
 @attrs.frozen(kw_only=True)
@@ -60,6 +60,33 @@ class Explanation:
     subscription: RoleExplanation
     settings: tuple[AppliedSetting, ...]
     advice: tuple[str, ...]
+    is_possible: bool
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return what there is to say, by the settings of this environment.
+
+        Raises:
+            ChannelUriError: The text is no channel.
+            ConfigurationError: The environment holds a setting that cannot be meant.
+        """
+        uri = ChannelUri.parse(text)
+        context = DriverContext.from_environment()
+        publication = explain_publication(uri, context)
+        subscription = explain_subscription(uri, context)
+        roles = {
+            Role.PUBLICATION: publication,
+            Role.SPY if uri.is_spy else Role.SUBSCRIPTION: subscription,
+        }
+        possible = frozenset(role for role, found in roles.items() if found.refusal is None)
+        return cls(
+            channel=str(uri),
+            publication=publication,
+            subscription=subscription,
+            settings=tuple(applied_settings(uri, context, possible)),
+            advice=tuple(advice(uri, context)),
+            is_possible=bool(possible),
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return the explanation as JSON has it."""
@@ -79,14 +106,13 @@ class Explanation:
             "advice": list(self.advice),
         }
 
-    def print(self) -> None:
+    def print(self, *, is_first: bool) -> None:
         """Print the explanation for people."""
-        from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - only this draws
-        from rich.table import Table  # noqa: PLC0415 - likewise
+        from rich.table import Table  # noqa: PLC0415 - only this draws
         from rich.text import Text  # noqa: PLC0415 - likewise
 
         console = make_console()
-        console.print(Text(self.channel, style="bold"))
+        console.print(Text(self.channel if is_first else f"\n{self.channel}", style="bold"))
         for title, role in (
             ("As a publication", self.publication),
             ("As a subscription", self.subscription),
@@ -103,18 +129,33 @@ class Explanation:
                 table.add_row("  but not yet", Text(role.unsupported, style="yellow"))
             console.print(table)
         console.print(Text("\nSettings", style="bold cyan"))
-        table = Table(box=SIMPLE_HEAD)
-        for name in ("name", "for", "value", "said by"):
-            table.add_column(name, no_wrap=True)
-        table.add_column("meaning", style="dim", no_wrap=True, overflow="ellipsis")
-        for setting in self.settings:
-            style = "" if setting.origin == "default" else "bold"
-            value, origin = Text(setting.value, style=style), Text(setting.origin, style=style)
-            table.add_row(setting.name, setting.roles, value, origin, setting.meaning)
-        console.print(table)
+        console.print(settings_table(self.settings, width=console.width))
         if self.advice:
-            console.print(Text("Worth a second look", style="bold cyan"))
+            console.print(Text("\nWorth a second look", style="bold cyan"))
             table = Table.grid(padding=(0, 1))
             for text in self.advice:
                 table.add_row("  -", Text(text, style="yellow"))
             console.print(table)
+
+
+def settings_table(settings: Sequence[AppliedSetting], *, width: int) -> Table:
+    """Return a table of settings, with what each means where there is room for that."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - only this draws
+    from rich.table import Table  # noqa: PLC0415 - likewise
+    from rich.text import Text  # noqa: PLC0415 - likewise
+
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    titles = ("name", "for", "value", "said by")
+    for title in titles:
+        table.add_column(title, no_wrap=title != "said by", overflow="fold")
+    rows = [(one.name, one.roles, one.value, one.origin) for one in settings]
+    columns = zip(titles, *rows, strict=True)
+    rest = width - sum(max(map(len, column)) + COLUMN_GAP for column in columns)
+    has_meaning = rest >= MEANING_WIDTH_MIN
+    if has_meaning:
+        table.add_column("meaning", style="dim")
+    for one, (name, roles, value, origin) in zip(settings, rows, strict=True):
+        style = "" if origin == "default" else "bold"
+        cells = (name, roles, Text(value, style=style), Text(origin, style=style))
+        table.add_row(*cells, *([one.meaning] if has_meaning else []))
+    return table

@@ -48,8 +48,8 @@ def endpoint_advice(endpoint: Address) -> Iterator[str]:
     ip, port = endpoint.ip, endpoint.port
     if ip is not None and ip.is_unspecified:
         yield (
-            f"endpoint={endpoint} is the wildcard address: good for a subscription, which then "
-            "listens everywhere; a publication needs the address of one machine"
+            f"endpoint={endpoint} is the wildcard address: a subscription listens on every address "
+            "of its machine; a publication reaches its own machine at most: name the subscriber's"
         )
     if is_this_machine(endpoint):
         yield f"endpoint={endpoint} is this machine: nobody else can send or listen there"

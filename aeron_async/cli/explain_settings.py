@@ -161,7 +161,11 @@ def _setting_for(uri: ChannelUri, key: str) -> tuple[str, Setting] | None:
     """Return the driver's setting that the parameter overrides, for the channel's medium."""
     is_ipc = uri.media is Media.IPC
     for field_name, setting in DriverContext.settings().items():
-        if setting.uri_key == key and (key == "fc" or field_name.startswith("ipc_") == is_ipc):
+        if key == "fc":  # Several settings make up its options; this one is its name.
+            is_meant = field_name == "multicast_flow_control_supplier"
+        else:
+            is_meant = field_name.startswith("ipc_") == is_ipc
+        if setting.uri_key == key and is_meant:
             return field_name, setting
     return None
 
@@ -185,6 +189,8 @@ def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) ->
         ("gtag", "not set"): "none",
         ("cc", "default"): "static",
     }
+    if key == "fc":
+        return value.rpartition("_")[2]
     if key == "session-id" and uri.session_id is None:
         return "any"
     return comes_to.get((key, value), value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cyclopts import App, CycloptsError, Parameter
 
-from aeron_async.cli.output import remark
+from aeron_async.cli.output import complain
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.errors import AeronError, ConfigurationError
 
@@ -83,10 +83,12 @@ def make_app() -> App:
 
 def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
     """Say in one line what went wrong, and return whose fault it was."""
-    text = " ".join(str(error).split())
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, CycloptsError):
         text += f" (see {' '.join((PROGRAM, *(error.command_chain or ())))} --help)"
-    remark(f"error: {text}")
+    complain(text)
     is_usage = isinstance(error, CycloptsError | ConfigurationError)
     return ExitCode.BAD_USAGE if is_usage else ExitCode.FAILURE
 

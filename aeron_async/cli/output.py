@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["has_colour", "make_console", "print_json", "print_line", "remark"]
+__all__ = ["complain", "has_colour", "make_console", "print_json", "print_line", "remark"]
 
-PIPE_WIDTH: Final = 200
+PIPE_WIDTH: Final = 100
+"""Where no terminal says how wide it is, and `COLUMNS` says nothing either."""
 
 
 def print_line(text: str) -> None:
@@ -34,6 +35,11 @@ def remark(text: str) -> None:
     sys.stderr.flush()
 
 
+def complain(error: BaseException | str) -> None:
+    """Say in one line what went wrong."""
+    remark(f"error: {' '.join(str(error).split())}")
+
+
 def has_colour(stream: TextIO) -> bool:
     """Return whether colours are wanted there."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
@@ -43,6 +49,6 @@ def make_console() -> Console:
     """Return what draws tables on standard output; rich is imported here and nowhere earlier."""
     from rich.console import Console  # noqa: PLC0415 - commands that draw nothing do without it
 
-    # A pipe has no width: what reads it gets lines as long as they need to be.
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    is_told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = None if is_told else PIPE_WIDTH
     return Console(file=sys.stdout, highlight=False, width=width)

@@ -256,3 +256,25 @@ def test_a_summary_tells_what_became_of_each_phase() -> None:
     assert state.is_intact
     assert [summary.waiting_share for summary in state.summaries()] == [0.5] * 3
     assert state.summaries()[0].to_json()["bytes_per_second"] == 500
+
+
+def test_a_summary_fits_eighty_columns_and_leaves_commands_whole() -> None:
+    state = state_with_samples()
+    latency = {"percentiles_us": {"50": 187_654.0, "99": 187_654.0}}
+    sent: dict[str, Any] = {"sent": 12_345_678, "seconds": 10.0, "waits": 1, "waited_seconds": 10.0}
+    sent |= {"retransmits": 1, "round_trip": latency}
+    got = {"received": 12_345_678, "bytes": 1_234_567_890, "latency": latency}
+    for role, one, more in (("publisher", sent, {}), ("subscriber", got, {"out_of_order": 0})):
+        phases = [one | {"phase": phase.key} for phase in PHASES]
+        state.take(role, {"event": "end", "phases": phases} | more)
+    console = Console(file=StringIO(), width=80)
+    print_summary(state, console)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "12,345,678" in text
+    assert "1,234,568" in text
+    assert "…" not in text
+    assert lines[-2].startswith("  aeron-async sub 'aeron:udp?")
+    assert lines[-1].endswith(" --message hello")

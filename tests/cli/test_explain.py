@@ -244,6 +244,7 @@ def test_settings_of_groups_are_shown_for_groups_only(explained: Explainer) -> N
     assert not {"ttl", "fc", "max-resend"} & explained.settings("aeron:udp?endpoint=h:1").keys()
     group = explained.settings("aeron:udp?control-mode=manual")
     assert {"ttl", "fc", "max-resend"} <= group.keys()
+    assert group["fc"] == ("P", "max", "default")
 
 
 def test_every_parameter_that_counts_is_shown(explained: Explainer) -> None:
@@ -321,7 +322,10 @@ def test_a_long_datagram_is_fine_within_one_machine(explained: Explainer) -> Non
 # For people.
 
 
-def test_people_read_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["explain", "aeron:udp?endpoint=localhost:0|mtu=8k"]) == 0
     out = capsys.readouterr().out
     for part in (
@@ -339,3 +343,39 @@ def test_people_read_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "but not yet" in out
     assert "Worth a second look" not in out
+
+
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("", 100), ("140", 140)])
+def test_a_narrow_place_costs_meanings_and_never_values(
+    columns: str,
+    width: int,
+    capsys: pytest.CaptureFixture[str],
+    explained: Explainer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("AERON_RCV_STATUS_MESSAGE_TIMEOUT", "150ms")
+    channel = "aeron:udp?endpoint=127.0.0.1:20121"
+    settings = explained.settings(channel)
+    assert main(["explain", channel]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    rows = [line.split() for line in out.partition("Settings")[2].splitlines()]
+    for name, (roles, value, _origin) in settings.items():
+        assert [name, roles, *value.split()] in [row[: 2 + len(value.split())] for row in rows]
+    assert "..." not in out
+    assert "…" not in out
+    assert ("meaning" in out) == (width > 100)
+
+
+def test_several_channels_are_explained_one_after_the_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    channels = ["aeron:udp?endpoint=10.0.0.5:20121", "aeron:udp?endpoint=10.0.0.6:20121"]
+    assert main(["explain", *channels]) == 0
+    out = capsys.readouterr().out
+    assert all(f"{channel}\n" in out for channel in channels)
+    assert main(["explain", *channels, "--json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["channel"] for line in lines] == channels
+    assert main(["explain", channels[0], "aeron:udp?endpoint=10.0.0.5:0|session-id=tag:3"]) == 2
