@@ -205,32 +205,33 @@ async def test_a_failed_agent_closes_the_driver_and_tells_everybody_why(
         raise ZeroDivisionError
 
     driver = aa.MediaDriver.launch()
+    await driver.start()
+    aeron = aa.Aeron.connect(driver)
+    await aeron.start()
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(channel, STREAM_ID + 1)
+    waiting = asyncio.ensure_future(anext(subscription))
+    offering = asyncio.create_task(publication.offer(b"x" * 1000))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    conductor = driver.conductor
+    failing = conductor if agent == "conductor" else getattr(conductor, agent)
+    monkeypatch.setattr(failing, "do_work", broken)
+    # Whatever else fails on the way down, everybody hears of it.
+    monkeypatch.setattr(conductor.sender, "on_activity", worse)
+    failing.wake()
+    with pytest.raises(aa.ClosedError) as caught:
+        await waiting
+    assert isinstance(caught.value.__cause__, aa.DriverError)
+    assert isinstance(caught.value.__cause__.__cause__, ZeroDivisionError)
+    with pytest.raises(aa.ClosedError) as caught:
+        await offering
+    assert isinstance(caught.value.__cause__, aa.DriverError)
+    with pytest.raises(aa.ClosedError, match="ZeroDivisionError"):
+        _ = driver.conductor
+    assert aeron.is_closed
     with pytest.raises(aa.DriverError, match=f"aeron-{agent} failed"):
-        async with driver:
-            aeron = aa.Aeron.connect(driver)
-            await aeron.start()
-            subscription = await aeron.add_subscription(channel, STREAM_ID)
-            publication = await aeron.add_publication(channel, STREAM_ID + 1)
-            waiting = asyncio.ensure_future(anext(subscription))
-            offering = asyncio.create_task(publication.offer(b"x" * 1000))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            conductor = driver.conductor
-            failing = conductor if agent == "conductor" else getattr(conductor, agent)
-            monkeypatch.setattr(failing, "do_work", broken)
-            # Whatever else fails on the way down, everybody hears of it.
-            monkeypatch.setattr(conductor.sender, "on_activity", worse)
-            failing.wake()
-            with pytest.raises(aa.ClosedError) as caught:
-                await waiting
-            assert isinstance(caught.value.__cause__, aa.DriverError)
-            assert isinstance(caught.value.__cause__.__cause__, ZeroDivisionError)
-            with pytest.raises(aa.ClosedError) as caught:
-                await offering
-            assert isinstance(caught.value.__cause__, aa.DriverError)
-            with pytest.raises(aa.ClosedError, match="ZeroDivisionError"):
-                _ = driver.conductor
-            assert aeron.is_closed
+        await driver.__aexit__(None, None, None)
 
 
 async def test_a_driver_starts_once_and_serves_only_while_it_runs(channel: str) -> None:
@@ -278,12 +279,27 @@ def test_another_event_loop_is_told_so() -> None:
             await anext(subscription)
         with pytest.raises(aa.WrongLoopError):
             await aeron.add_publication("aeron:udp?endpoint=127.0.0.1:9", STREAM_ID)
+        with pytest.raises(aa.WrongLoopError):
+            subscription.poll(print)
+        with pytest.raises(aa.WrongLoopError):
+            aiter(subscription)
+        for closable in (aeron, publication, subscription):
+            with pytest.raises(aa.WrongLoopError, match="another event loop"):
+                await closable.aclose()
 
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
     try:
         made = first.run_until_complete(make())
         second.run_until_complete(misuse(*made))
+        # With no loop running, the sender could not be told either.
+        for added in made[1:]:
+            with pytest.raises(aa.WrongLoopError):
+                added.close()
+        assert not any(each.is_closed for each in made)
         first.run_until_complete(made[0].aclose())
+        assert all(each.is_closed for each in made)
+        for added in made[1:]:
+            added.close()
     finally:
         first.close()
         second.close()
