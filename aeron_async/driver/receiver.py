@@ -8,7 +8,7 @@ Source: Aeron `Receiver`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.image_state import ImageState
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["ImageLifecycle", "Receiver"]
+
+POLLS_PER_CYCLE: Final = 256
+"""Images polled before the loop, and with it the sockets, have their turn."""
 
 
 class ImageLifecycle(Protocol):
@@ -81,11 +84,11 @@ class Receiver(Agent):
         self._received_length += length
 
     async def do_work(self, now_ns: int) -> int:
-        """Poll every image that is due."""
+        """Poll the images that are due, in turn; those beyond the limit come first next time."""
         if self._received_length:
             self._system_counters[SystemCounterId.BYTES_RECEIVED].increment(self._received_length)
             self._received_length = 0
-        for image in self._schedule.due(now_ns):
+        for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
             self._poll(image, now_ns)
         return self._schedule.next_deadline_ns()
 

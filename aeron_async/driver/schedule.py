@@ -7,7 +7,7 @@ a few entries however often its deadline moves.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import Generic, TypeVar
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
@@ -52,8 +52,11 @@ class Schedule(Generic[T]):
         self._deadlines.pop(item, None)
         self._armed.pop(item, None)
 
-    def due(self, now_ns: int) -> list[T]:
-        """Return, once each, the items that are ready or whose deadline has come."""
+    def due(self, now_ns: int, limit: int | None = None) -> list[T]:
+        """Return, once each, the items that are ready or whose deadline has come.
+
+        Beyond `limit` they stay ready, and have their turn before those that become so later.
+        """
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             armed_ns, _, item = heappop(heap)
@@ -65,8 +68,12 @@ class Schedule(Generic[T]):
                 self._ready[item] = None
             else:
                 self.at(item, deadline_ns)
-        due = list(self._ready)
-        self._ready.clear()
+        due = list(self._ready) if limit is None else list(islice(self._ready, limit))
+        if len(due) == len(self._ready):
+            self._ready.clear()
+        else:
+            for item in due:
+                del self._ready[item]
         return due
 
     def next_deadline_ns(self) -> int:

@@ -26,6 +26,8 @@ __all__ = ["Sender"]
 
 ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send come round before the loop has its turn."""
+POLLS_PER_CYCLE: Final = 64
+"""Polls of publications, each a burst at most, before the loop has its turn."""
 
 
 class Sender(Agent):
@@ -68,12 +70,14 @@ class Sender(Agent):
         self._schedule.remove(publication)
 
     async def do_work(self, now_ns: int) -> int:
-        """Poll every publication that is due."""
+        """Poll the publications that are due, in turn; what is left over comes first next time."""
         schedule = self._schedule
+        polls_left = POLLS_PER_CYCLE
         for _ in range(ROUNDS_PER_CYCLE):
-            due = schedule.due(now_ns)
+            due = schedule.due(now_ns, polls_left)
             if not due:
                 break
+            polls_left -= len(due)
             for publication in due:
                 deadline_ns = publication.poll(now_ns)
                 if publication.state is PublicationState.DONE:

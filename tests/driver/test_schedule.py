@@ -124,6 +124,20 @@ def test_an_item_that_came_back_keeps_its_new_deadline() -> None:
     assert schedule.due(50) == ["item"]
 
 
+def test_what_is_beyond_the_limit_stays_ready_and_comes_first_next_time() -> None:
+    schedule: Schedule[str] = Schedule()
+    for item in "abc":
+        schedule.ready(item)
+    assert schedule.due(0, 2) == ["a", "b"]
+    assert schedule.next_deadline_ns() == 0
+    schedule.ready("a")
+    schedule.at("b", 5)
+    assert schedule.due(5, 2) == ["c", "a"]
+    assert schedule.due(5, 0) == []
+    assert schedule.due(5, 2) == ["b"]
+    assert schedule.next_deadline_ns() == NEVER_NS
+
+
 def test_items_need_no_order_of_their_own() -> None:
     schedule: Schedule[object] = Schedule()
     one, other = object(), object()
@@ -146,10 +160,10 @@ def test_causes_do_not_hold_each_other_back() -> None:
     assert limiter.allows(("192.0.2.1", 1), 10)
 
 
-def test_no_more_causes_are_remembered_than_there_may_be() -> None:
-    limiter = LogLimiter()
-    for cause in range(MAX_CAUSES + 1):
-        assert limiter.allows(cause, 0)
+def test_causes_that_are_made_up_cannot_fill_the_log() -> None:
+    limiter = LogLimiter(interval_ns=10)
+    assert [limiter.allows(cause, 0) for cause in range(MAX_CAUSES + 5)].count(True) == MAX_CAUSES
+    assert not limiter.allows(MAX_CAUSES, 9)
     assert len(limiter._last_ns) == MAX_CAUSES
-    assert limiter.allows(0, 1), "the oldest made way"
-    assert not limiter.allows(MAX_CAUSES, 1)
+    assert limiter.allows(MAX_CAUSES, 10)
+    assert len(limiter._last_ns) == 1, "what does not matter any more is forgotten"
