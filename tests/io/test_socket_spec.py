@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec, address_text, literal
+from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec, literal
 from aeron_async.errors import ConfigurationError
 
 
@@ -42,11 +42,6 @@ def test_a_buffer_length_that_the_system_cannot_hold_is_refused(length: int) -> 
         SocketSpec(local=("127.0.0.1", 0), socket_rcvbuf_length=length)
     with pytest.raises(ConfigurationError, match=f"socket_sndbuf_length={length}"):
         SocketSpec(local=("127.0.0.1", 0), socket_sndbuf_length=length)
-
-
-def test_addresses_are_written_as_channel_uris_write_them() -> None:
-    assert address_text(("127.0.0.1", 40456)) == "127.0.0.1:40456"
-    assert address_text(("::1", 40456)) == "[::1]:40456"
 
 
 def test_only_numeric_hosts_are_literal() -> None:

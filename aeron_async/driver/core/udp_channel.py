@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["UdpChannel", "check_is_unicast"]
+__all__ = ["UdpChannel", "check_is_unicast", "format_address"]
 
 WILDCARDS = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - to bind to, as Aeron does when nothing is said
 
@@ -90,7 +90,7 @@ def canonical_form(uri: ChannelUri, *, endpoint: Address, local: Address) -> str
 
 
 def format_address(address: Address) -> str:
-    """Return `host:port`, with brackets around an IPv6 host."""
+    """Return an address as channel URIs write it: `host:port` or `[ipv6]:port`."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

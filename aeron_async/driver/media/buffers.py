@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import socket
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from aeron_async.driver.media.socket_spec import SocketSpec, address_text
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from aeron_async.driver.media.socket_spec import SocketSpec
 
 __all__ = ["BufferLengths", "ShortageLog"]
 
@@ -71,7 +74,7 @@ class ShortageLog:
         self._seen.add((sysctl, asked))
         _log.warning(
             "socket_buffer_clamped",
-            local=address_text(spec.local),
+            local=format_address(spec.local),
             asked_length=asked,
             granted_length=granted,
             remedy=f"sysctl -w {sysctl}={asked}",

@@ -8,9 +8,10 @@ from typing import Final
 
 import attrs
 
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.errors import ConfigurationError
 
-__all__ = ["SocketAddress", "SocketSpec", "address_text", "literal"]
+__all__ = ["SocketAddress", "SocketSpec", "literal"]
 
 SocketAddress = tuple[str, int]
 """A numeric host and a port; both families alike."""
@@ -25,12 +26,6 @@ def literal(host: str) -> IPv4Address | IPv6Address | None:
         return ip_address(host)
     except ValueError:
         return None
-
-
-def address_text(address: SocketAddress) -> str:
-    """Return an address as channel URIs write it: `host:port` or `[ipv6]:port`."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @attrs.frozen(kw_only=True)
@@ -62,8 +57,8 @@ class SocketSpec:
             remote_ip = _checked_ip(self.remote, port_min=1)
             if remote_ip.version != local_ip.version:
                 message = (
-                    f"a socket at {address_text(self.local)} cannot reach "
-                    f"{address_text(self.remote)}: both must be IPv4, or both IPv6"
+                    f"a socket at {format_address(self.local)} cannot reach "
+                    f"{format_address(self.remote)}: both must be IPv4, or both IPv6"
                 )
                 raise ConfigurationError(message)
         for name in ("socket_sndbuf_length", "socket_rcvbuf_length"):
@@ -85,6 +80,6 @@ def _checked_ip(address: SocketAddress, *, port_min: int) -> IPv4Address | IPv6A
         message = f"{host!r} is not a numeric address; resolve the name first"
         raise ConfigurationError(message)
     if not port_min <= port <= PORT_MAX:
-        message = f"the port of {address_text(address)} must be between {port_min} and {PORT_MAX}"
+        message = f"the port of {format_address(address)} must be between {port_min} and {PORT_MAX}"
         raise ConfigurationError(message)
     return ip

@@ -6,11 +6,13 @@ import errno
 import socket
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec, address_text
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
 __all__ = ["open_socket", "two_tuple"]
 
@@ -71,5 +73,5 @@ def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
 
 def _refuse(deed: str, address: SocketAddress, error: OSError) -> NoReturn:
     remedy = REMEDIES.get(error.errno or 0, OTHER_REMEDY)
-    message = f"cannot {deed} {address_text(address)}: {error.strerror or error}; {remedy}"
+    message = f"cannot {deed} {format_address(address)}: {error.strerror or error}; {remedy}"
     raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR) from error
