@@ -41,15 +41,19 @@ def test_a_receiver_that_leaves_is_forgotten_once(receivers: ReceiverLiveness) -
     assert len(receivers) == 0
 
 
-def test_no_more_receivers_are_remembered_than_there_may_be(receivers: ReceiverLiveness) -> None:
+def test_the_longest_silent_receiver_makes_way_for_one_too_many(
+    receivers: ReceiverLiveness,
+) -> None:
     for receiver_id in range(MAX_RECEIVERS):
         assert receivers.on_status_message(receiver_id, 0)
+    assert receivers.on_status_message(0, 1), "one that is known is heard all the same"
     assert not receivers.on_status_message(-1, 1)
     assert len(receivers) == MAX_RECEIVERS
-    assert receivers.on_status_message(0, 1), "one that is known is heard all the same"
+    assert receivers.on_remote_close(0)
+    assert receivers.on_remote_close(-1)
+    assert not receivers.on_remote_close(1)
     receivers.expire(1 + TIMEOUT_NS)
-    assert len(receivers) == 1
-    assert receivers.on_status_message(-1, 2 + TIMEOUT_NS)
+    assert len(receivers) == 0
 
 
 def free(_: int) -> bool:

@@ -14,7 +14,9 @@ MAX_RECEIVERS: Final = 4096
 
 
 class ReceiverLiveness:
-    """When each receiver was last heard.
+    """When each receiver was last heard; beyond the bound the longest silent one is forgotten.
+
+    Refusing the newest instead would let made-up ids keep a real receiver out.
 
     Args:
         timeout_ns: How long a silent receiver is remembered.
@@ -28,11 +30,15 @@ class ReceiverLiveness:
         return len(self._last_heard_ns)
 
     def on_status_message(self, receiver_id: int, now_ns: int) -> bool:
-        """Take note of a receiver; False when there are too many to remember another."""
-        if receiver_id not in self._last_heard_ns and len(self._last_heard_ns) >= MAX_RECEIVERS:
-            return False
-        self._last_heard_ns[receiver_id] = now_ns
-        return True
+        """Take note of a receiver; False when the longest silent one had to make way for it."""
+        heard_ns = self._last_heard_ns
+        # Taken out first, so that the order of the entries is that in which they were heard.
+        is_known = heard_ns.pop(receiver_id, None) is not None
+        is_full = len(heard_ns) >= MAX_RECEIVERS
+        if is_full:
+            del heard_ns[next(iter(heard_ns))]
+        heard_ns[receiver_id] = now_ns
+        return is_known or not is_full
 
     def on_remote_close(self, receiver_id: int) -> bool:
         """Forget a receiver that left; False when it was not known."""
