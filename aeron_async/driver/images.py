@@ -17,14 +17,14 @@ from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.log_creation import create_log
+from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.driver.log_limiter import LogLimiter
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.logs import get_logger
-from aeron_async.protocol.header import SetupFlags
+from aeron_async.protocol.header import SetupFlags, wrap_int32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.setup import Setup
 
 __all__ = ["Images", "SubscriptionLink"]
@@ -50,10 +51,15 @@ class SubscriptionLink:
     registration_id: int
     client_id: int
     endpoint: ReceiveChannelEndpoint
-    channel: str
+    uri: ChannelUri
     stream_id: int
     params: SubscriptionParams
     listener: SubscriptionListener
+
+    @property
+    def channel(self) -> str:
+        """Return the channel as counters name it."""
+        return str(self.uri)
 
     def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
         """Return whether this subscription wants that session."""
@@ -105,9 +111,11 @@ class Images:
             if link.matches(endpoint, setup.stream_id, setup.session_id)
         ]
         try:
+            check_start(setup)
             self._check_budget(endpoint, setup, links[0].params)
             image = self._create(endpoint, setup, source, links[0])
-        except RegistrationError as error:
+        except AeronError as error:
+            # A ConfigurationError too: a SETUP may ask for a log that no sender of ours could have.
             self._refuse(error, setup, source)
             return
         key = image.session_id, image.stream_id
@@ -124,7 +132,7 @@ class Images:
                 self._refuse(error, setup, source)
         self._receiver.on_activity(image)
 
-    def _refuse(self, error: RegistrationError, setup: Setup, source: Address) -> None:
+    def _refuse(self, error: AeronError, setup: Setup, source: Address) -> None:
         self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
         if self._log_limiter.allows(source, self._resources.clock.now_ns()):
             log.warning(
@@ -280,16 +288,16 @@ class Images:
             params,
             correlation_id=registration_id,
             receiver_window_length=control.max_window_length(),
-            socket_rcvbuf_length=endpoint.granted_rcvbuf_length,
             is_group=is_group,
         )
-        image_log = create_log(spec)
+        image_log = create_log(with_channel_settings(spec, link.uri, endpoint, resources.context))
         counters = ImageCounters.allocate(
             resources.counters_manager,
             registration_id=registration_id,
             session_id=setup.session_id,
             stream_id=setup.stream_id,
             channel=link.channel,
+            client_id=link.client_id,
         )
         return PublicationImage(
             registration_id=registration_id,
@@ -326,7 +334,6 @@ def log_spec(
     *,
     correlation_id: int,
     receiver_window_length: int,
-    socket_rcvbuf_length: int,
     is_group: bool,
 ) -> LogSpec:
     """Return the log of an image as its SETUP and its oldest subscription want it."""
@@ -339,13 +346,26 @@ def log_spec(
         log_type=LogType.IMAGE,
         correlation_id=correlation_id,
         receiver_window_length=receiver_window_length,
-        socket_rcvbuf_length=socket_rcvbuf_length,
         is_group=is_group,
         rejoin=params.is_rejoin,
         reliable=params.is_reliable,
         sparse=params.is_sparse,
         tether=params.is_tether,
     )
+
+
+def check_start(setup: Setup) -> None:
+    """Refuse a stream that is before its own beginning.
+
+    Raises:
+        RegistrationError: The active term comes before the initial one, term ids wrapping.
+    """
+    if wrap_int32(setup.active_term_id - setup.initial_term_id) < 0:
+        message = (
+            f"active term id {setup.active_term_id} lies before the initial term id "
+            f"{setup.initial_term_id}: the sender of this SETUP is no driver of Aeron's"
+        )
+        raise RegistrationError(message, code=ErrorCode.GENERIC)
 
 
 def join_position_of(setup: Setup) -> int:

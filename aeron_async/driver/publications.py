@@ -25,11 +25,10 @@ from aeron_async.driver.core.stream_counters import (
     ChannelCounterType,
     LocalAddressType,
 )
-from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.endpoint_counters import allocate_endpoint_counters
-from aeron_async.driver.log_creation import create_log
+from aeron_async.driver.endpoint_opening import check_can_share_socket, open_endpoint
+from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
+from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.driver.media.endpoint import SendChannelEndpoint
-from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.error import ErrorFrame
 
 __all__ = ["Publications"]
@@ -76,6 +75,7 @@ class Publications:
         self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
         self._links: dict[int, PublicationLink] = {}
         self._holders: dict[NetworkPublication, list[PublicationLink]] = {}
+        self._invalid_datagrams = InvalidDatagramLog()
         context = resources.context
         self._session_ids = SessionIds(
             resources.random_int32(),
@@ -99,7 +99,7 @@ class Publications:
 
         Raises:
             RegistrationError: The session is taken, or the socket cannot be had.
-            ConfigurationError: The channel contradicts the publication it would share.
+            ConfigurationError: The channel contradicts the publication or socket it would share.
         """
         uri, context = channel.uri, self._resources.context
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
@@ -107,7 +107,7 @@ class Publications:
         try:
             publication = None if is_exclusive else self._find_shared(endpoint, stream_id)
             if publication is None:
-                publication = self._create(endpoint, params, stream_id, client_id)
+                publication = self._create(endpoint, uri, params, stream_id, client_id)
             else:
                 check_can_share(
                     uri,
@@ -190,31 +190,22 @@ class Publications:
     async def _endpoint(self, channel: UdpChannel) -> SendChannelEndpoint:
         endpoint = self._endpoints.get(channel.canonical_form)
         if endpoint is not None:
+            check_can_share_socket(channel.uri, endpoint)
             return endpoint
-        resources, uri = self._resources, channel.uri
-        dispatcher = ControlPacketDispatcher(resources.system_counters, self._sender.on_activity)
+        resources = self._resources
         endpoint = SendChannelEndpoint(
             channel,
             resources.clock,
-            dispatcher,
-            resources.system_counters[SystemCounterId.SHORT_SENDS],
+            resources.system_counters,
+            ControlPacketDispatcher(
+                resources.system_counters,
+                self._sender.on_activity,
+                self._invalid_datagrams.on_invalid_datagram,
+            ),
             self._on_writable,
         )
-        spec = SocketSpec(
-            local=channel.local,
-            remote=channel.remote,
-            socket_sndbuf_length=uri.socket_sndbuf_length or resources.context.socket_sndbuf_length,
-            socket_rcvbuf_length=uri.socket_rcvbuf_length or resources.context.socket_rcvbuf_length,
-        )
-        made = endpoint
-        await resources.network.open(lambda: made, spec)
-        endpoint.counters = allocate_endpoint_counters(
-            resources.counters_manager,
-            ChannelCounterType.SEND_CHANNEL_STATUS,
-            LocalAddressType.SEND,
-            registration_id=resources.next_id(),
-            channel=str(uri),
-            address=endpoint.local_address,
+        await open_endpoint(
+            resources, endpoint, ChannelCounterType.SEND_CHANNEL_STATUS, LocalAddressType.SEND
         )
         self._endpoints[channel.canonical_form] = endpoint
         return endpoint
@@ -234,6 +225,7 @@ class Publications:
     def _create(
         self,
         endpoint: SendChannelEndpoint,
+        uri: ChannelUri,
         params: PublicationParams,
         stream_id: int,
         client_id: int,
@@ -242,7 +234,10 @@ class Publications:
         registration_id = resources.next_id()
         session_id = self._session_id(endpoint, params, stream_id)
         self._check_sndbuf(endpoint, params)
-        log = self._create_log(params, registration_id, session_id, stream_id)
+        spec = self._log_spec(params, registration_id, session_id, stream_id)
+        if uri.entity_tag is not None:
+            spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
+        log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
         counters = PublicationCounters.allocate(
             resources.counters_manager,
             registration_id=registration_id,
@@ -296,14 +291,14 @@ class Publications:
             )
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
-    def _create_log(
+    def _log_spec(
         self, params: PublicationParams, registration_id: int, session_id: int, stream_id: int
-    ) -> LogBuffers:
+    ) -> LogSpec:
         start = params.start
         if start is None:
             term_id = self._resources.random_int32()
             start = StartPosition(initial_term_id=term_id, term_id=term_id, term_offset=0)
-        spec = LogSpec(
+        return LogSpec(
             session_id=session_id,
             stream_id=stream_id,
             initial_term_id=start.initial_term_id,
@@ -324,7 +319,6 @@ class Publications:
             signal_eos=params.signal_eos,
             spies_simulate_connection=params.spies_simulate_connection,
         )
-        return create_log(spec)
 
     def _ready(
         self, link: PublicationLink, channel: UdpChannel, endpoint: SendChannelEndpoint

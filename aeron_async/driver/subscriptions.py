@@ -14,10 +14,10 @@ from aeron_async.driver.core.congestion_control import check_congestion_control
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
 from aeron_async.driver.core.stream_counters import ChannelCounterType, LocalAddressType
 from aeron_async.driver.core.subscription_params import SubscriptionParams
-from aeron_async.driver.endpoint_counters import allocate_endpoint_counters
+from aeron_async.driver.endpoint_opening import check_can_share_socket, open_endpoint
 from aeron_async.driver.images import Images, SubscriptionLink
+from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
 from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
-from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class EndpointListener:
     endpoint: ReceiveChannelEndpoint
     receiver: Receiver
     images: Images
+    invalid_datagrams: InvalidDatagramLog
 
     def on_image_activity(self, image: PublicationImage) -> None:
         """Let the receiver poll the image."""
@@ -47,6 +48,10 @@ class EndpointListener:
     def on_create_image(self, setup: Setup, source: Address) -> None:
         """Let the image be made."""
         self.images.on_create_image(self.endpoint, setup, source)
+
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Let it be logged."""
+        self.invalid_datagrams.on_invalid_datagram(datagram, source, now_ns)
 
 
 class Subscriptions:
@@ -63,6 +68,7 @@ class Subscriptions:
         self._links: dict[int, SubscriptionLink] = {}
         self._endpoints: dict[str, ReceiveChannelEndpoint] = {}
         self._next_receiver_id = resources.random_int64()
+        self._invalid_datagrams = InvalidDatagramLog()
         self.images = Images(resources, receiver, self._links, self._close_if_unused)
 
     async def add(
@@ -77,7 +83,8 @@ class Subscriptions:
 
         Raises:
             RegistrationError: The socket cannot be had, or buffers less than the window.
-            ConfigurationError: The channel contradicts a subscription of the same stream.
+            ConfigurationError: The channel contradicts a subscription of the same stream, or the
+                socket it would share.
         """
         uri = channel.uri
         params = SubscriptionParams.of(uri, self._resources.context)
@@ -88,7 +95,7 @@ class Subscriptions:
             registration_id=self._resources.next_id(),
             client_id=client_id,
             endpoint=endpoint,
-            channel=str(uri),
+            uri=uri,
             stream_id=stream_id,
             params=params,
             listener=listener,
@@ -149,12 +156,14 @@ class Subscriptions:
     ) -> ReceiveChannelEndpoint:
         endpoint = self._endpoints.get(channel.canonical_form)
         if endpoint is not None:
+            check_can_share_socket(channel.uri, endpoint)
             return endpoint
-        resources, uri = self._resources, channel.uri
+        resources = self._resources
         self._next_receiver_id = (self._next_receiver_id + 1 + 2**63) % 2**64 - 2**63
         endpoint = ReceiveChannelEndpoint(
             channel,
             resources.clock,
+            resources.system_counters,
             receiver_id=self._next_receiver_id,
             on_received=self._receiver.on_received,
         )
@@ -164,24 +173,13 @@ class Subscriptions:
             receiver_id=endpoint.receiver_id,
             group_tag=params.group_tag,
             outbox=endpoint,
-            listener=EndpointListener(endpoint, self._receiver, self.images),
+            listener=EndpointListener(
+                endpoint, self._receiver, self.images, self._invalid_datagrams
+            ),
         )
         endpoint.group_tag = params.group_tag
-        spec = SocketSpec(
-            local=channel.local,
-            remote=None,
-            socket_sndbuf_length=uri.socket_sndbuf_length or resources.context.socket_sndbuf_length,
-            socket_rcvbuf_length=uri.socket_rcvbuf_length or resources.context.socket_rcvbuf_length,
-        )
-        made = endpoint
-        await resources.network.open(lambda: made, spec)
-        endpoint.counters = allocate_endpoint_counters(
-            resources.counters_manager,
-            ChannelCounterType.RECEIVE_CHANNEL_STATUS,
-            LocalAddressType.RECEIVE,
-            registration_id=resources.next_id(),
-            channel=str(uri),
-            address=endpoint.local_address,
+        await open_endpoint(
+            resources, endpoint, ChannelCounterType.RECEIVE_CHANNEL_STATUS, LocalAddressType.RECEIVE
         )
         self._endpoints[channel.canonical_form] = endpoint
         return endpoint

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.image_state import ImageState
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_state import PublicationState
     from aeron_async.driver.core.stream_interest import SessionState
     from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -150,6 +151,7 @@ class ImageRig:
             session_id=SESSION_ID,
             stream_id=STREAM_ID,
             channel="aeron:udp?endpoint=localhost:40123",
+            client_id=1,
         )
         delay = choose_delay(
             context, is_reliable=is_reliable, is_group=False, nak_delay_ns=None, random=float
@@ -244,6 +246,7 @@ class DispatcherRig:
         self.is_refusing = False
         self.setups: list[tuple[Setup, Any]] = []
         self.activity: list[PublicationImage] = []
+        self.invalid: list[tuple[bytes, Address, int]] = []
         self.images: list[ImageRig] = []
         self.dispatcher = DataPacketDispatcher(
             context=context or DriverContext(),
@@ -263,6 +266,9 @@ class DispatcherRig:
             rig = ImageRig(counts=self.counts, spec={"session_id": setup.session_id})
             self.images.append(rig)
             self.dispatcher.add_image(rig.image)
+
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        self.invalid.append((bytes(datagram), source, now_ns))
 
     def feed(self, datagram: bytes, now_ns: int = 0, source: Any = SOURCE) -> None:
         self.dispatcher.on_datagram(memoryview(datagram), source, now_ns)

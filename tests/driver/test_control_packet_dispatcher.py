@@ -17,12 +17,13 @@ from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import HALF_TERM, RECEIVER_ID, data, nak, setup
+from tests.driver.fakes import HALF_TERM, RECEIVER_ID, SOURCE, data, nak, setup
 from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.outbox import Address
 
 INVALID = SystemCounterId.INVALID_PACKETS
 SM_RECEIVED = SystemCounterId.STATUS_MESSAGES_RECEIVED
@@ -60,15 +61,24 @@ class Rig:
         self.counts = self.publication_rig.counts
         self.publication = self.publication_rig.publication
         self.activity: list[NetworkPublication] = []
-        self.dispatcher = ControlPacketDispatcher(self.counts.system, self.activity.append)
+        self.told: list[tuple[bytes, Address, int]] = []
+        self.dispatcher = ControlPacketDispatcher(
+            self.counts.system, self.activity.append, self.on_invalid_datagram
+        )
         self.dispatcher.add(self.publication)
 
     def feed(self, frame: Any) -> dict[SystemCounterId, int]:
         """Feed a frame or bytes, and return which of the counters here moved."""
         datagram = frame if isinstance(frame, bytes) else frame.encode()
         before = self._counts()
-        self.dispatcher.on_datagram(memoryview(datagram), 0)
-        return {key: count for key, count in self._counts().items() if count != before[key]}
+        self.told.clear()
+        self.dispatcher.on_datagram(memoryview(datagram), SOURCE, 5)
+        moved = {key: count for key, count in self._counts().items() if count != before[key]}
+        assert self.told == ([(datagram, SOURCE, 5)] if INVALID in moved else [])
+        return moved
+
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        self.told.append((bytes(datagram), source, now_ns))
 
     def _counts(self) -> dict[SystemCounterId, int]:
         return {

@@ -21,7 +21,12 @@ def manager_of(count: int) -> CountersManager:
 
 def allocate_image(manager: CountersManager) -> ImageCounters:
     return ImageCounters.allocate(
-        manager, registration_id=1, session_id=2, stream_id=3, channel="aeron:udp?endpoint=h:1"
+        manager,
+        registration_id=1,
+        session_id=2,
+        stream_id=3,
+        channel="aeron:udp?endpoint=h:1",
+        client_id=4,
     )
 
 
@@ -47,5 +52,7 @@ def test_a_full_table_keeps_no_half_of_a_stream() -> None:
 
 def test_a_group_is_freed_together() -> None:
     manager = manager_of(8)
-    allocate_image(manager).close()
+    counters = allocate_image(manager)
+    assert {record.owner_id for record in manager.snapshot()} == {4}
+    counters.close()
     assert manager.snapshot() == []

@@ -334,14 +334,58 @@ def test_no_more_sessions_are_remembered_than_there_may_be() -> None:
     assert len(rig.dispatcher._streams[STREAM_ID]._states) == MAX_SESSION_STATES
 
 
-def test_an_entry_that_is_renewed_is_the_newest() -> None:
+@pytest.mark.parametrize("state", [SessionState.NO_INTEREST, SessionState.COOL_DOWN])
+def test_an_entry_that_is_renewed_is_the_newest(state: SessionState) -> None:
     interest = StreamInterest()
-    for session_id in range(MAX_SESSION_STATES):
-        interest.set_state(session_id, SessionState.NO_INTEREST, expiry_ns=9)
-    interest.set_state(0, SessionState.COOL_DOWN, expiry_ns=9)
-    interest.set_state(-1, SessionState.NO_INTEREST, expiry_ns=9)
-    assert interest.state_of(0, 0) is SessionState.COOL_DOWN
+    for session_id in (*range(MAX_SESSION_STATES), 0, -1):
+        interest.set_state(session_id, state)
+    assert interest.state_of(0, 0) is state
     assert interest.state_of(1, 0) is None
+
+
+def test_no_flood_of_unknown_sessions_ends_a_cool_down(rig: DispatcherRig) -> None:
+    cooled(rig)
+    interest = rig.dispatcher._streams[STREAM_ID]
+    for session_id in range(2 * MAX_SESSION_STATES):
+        interest.set_state(session_id, SessionState.PENDING_SETUP, expiry_ns=SECOND)
+        interest.set_state(-1 - session_id, SessionState.NO_INTEREST)
+    assert rig.state() is SessionState.COOL_DOWN
+    rig.feed(SETUP)
+    assert len(rig.setups) == 1
+
+
+def test_every_cool_down_of_a_stream_ends_together() -> None:
+    interest = StreamInterest()
+    interest.set_state(1, SessionState.COOL_DOWN)
+    interest.set_state(2, SessionState.COOL_DOWN)
+    interest.forget(SessionState.COOL_DOWN)
+    assert interest.state_of(1, 0) is interest.state_of(2, 0) is None
+
+
+def test_a_cool_down_goes_with_the_last_who_wants_its_session(rig: DispatcherRig) -> None:
+    cooled(rig)
+    rig.dispatcher.add_subscription(STREAM_ID, OTHER_SESSION)
+    rig.dispatcher.remove_subscription(STREAM_ID, None)
+    assert rig.state() is None
+
+
+def test_no_more_sessions_are_waited_for_at_once_than_the_context_allows() -> None:
+    rig = DispatcherRig(context=DriverContext(max_pending_setups=3))
+    for stream_id in (STREAM_ID, STREAM_ID + 1):
+        rig.dispatcher.add_subscription(stream_id, None)
+    for session_id in range(4):
+        rig.feed(data(0, 64, session_id=session_id), session_id)
+    rig.feed(data(0, 64, stream_id=STREAM_ID + 1), 4)
+    assert [sm.session_id for sm in rig.elicited()] == [0, 1, 2]
+    assert rig.counts[DriverCounterId.PENDING_SETUPS_REFUSED] == 2
+    rig.feed(setup(session_id=1).encode(), 5)
+    rig.feed(data(0, 64, session_id=3), 6)
+    rig.feed(data(0, 64, session_id=4), 7)
+    assert [sm.session_id for sm in rig.elicited()] == [3], "an image is not waited for any more"
+    assert rig.counts[DriverCounterId.PENDING_SETUPS_REFUSED] == 3
+    rig.feed(data(0, 64, session_id=4), SECOND)
+    assert [sm.session_id for sm in rig.elicited()] == [4], "the first was waited for long enough"
+    assert len(rig.dispatcher._pending_setups) == 3
 
 
 def test_a_question_that_cannot_leave_is_counted(rig: DispatcherRig) -> None:

@@ -13,7 +13,7 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.header import RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import EOS, RECEIVER_ID, data, heartbeat, setup
+from tests.driver.fakes import EOS, RECEIVER_ID, SOURCE, data, heartbeat, setup
 from tests.driver.rigs import DispatcherRig, ImageRig
 from tests.logbuffer.logs import SESSION_ID, STREAM_ID
 
@@ -46,10 +46,21 @@ def rig() -> DispatcherRig:
     ],
 )
 def test_what_cannot_be_meant_is_counted_and_dropped(rig: DispatcherRig, datagram: bytes) -> None:
-    rig.feed(datagram)
+    rig.feed(datagram, 7)
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
+    assert rig.invalid == [(datagram, SOURCE, 7)]
     assert rig.outbox.sent == []
     assert rig.setups == []
+
+
+def test_what_cannot_be_meant_inside_a_stream_is_told_too(rig: DispatcherRig) -> None:
+    rig.feed(SETUP)
+    rig.feed(DATA)
+    assert rig.invalid == []
+    misaligned = data(16, 64)
+    rig.feed(misaligned, 7)
+    assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
+    assert rig.invalid == [(misaligned, SOURCE, 7)]
 
 
 def test_a_control_frame_that_is_not_for_receivers_is_dropped_without_a_word(

@@ -45,7 +45,9 @@ class Link:
         self.receiver.on_create_image = self.on_create_image  # type: ignore[method-assign]
         self.receiver.dispatcher.add_subscription(STREAM_ID, None)
         self.image: ImageRig | None = None
-        self.control = ControlPacketDispatcher(self.sender.counts.system, self.on_sender_activity)
+        self.control = ControlPacketDispatcher(
+            self.sender.counts.system, self.on_sender_activity, lambda *_: None
+        )
         self.control.add(self.sender.publication)
         self.received: list[bytes] = []
         self.sender_ns = self.receiver_ns = 0
@@ -82,7 +84,7 @@ class Link:
                 self.receiver.dispatcher.on_datagram(memoryview(datagram), SOURCE, self.now_ns)
                 self.receiver_ns = self.now_ns
             else:
-                self.control.on_datagram(memoryview(datagram), self.now_ns)
+                self.control.on_datagram(memoryview(datagram), SOURCE, self.now_ns)
         if self.sender_ns <= self.now_ns:
             self.sender_ns = self.sender.publication.poll(self.now_ns)
         if self.receiver_ns <= self.now_ns:

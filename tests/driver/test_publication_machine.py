@@ -19,6 +19,7 @@ from tests.driver.fakes import (
     HALF_TERM,
     MS,
     SECOND,
+    SOURCE,
     eliciting_message,
     nak,
     position_of,
@@ -41,7 +42,9 @@ class PublicationMachine(RuleBasedStateMachine):
             is_exclusive=is_exclusive, is_unicast=is_unicast, has_group_semantics=not is_unicast
         )
         self.publication = self.rig.publication
-        self.dispatcher = ControlPacketDispatcher(self.rig.counts.system, lambda _: None)
+        self.dispatcher = ControlPacketDispatcher(
+            self.rig.counts.system, lambda _: None, lambda *_: None
+        )
         self.dispatcher.add(self.publication)
         self.now_ns = 0
         self.limit = 0
@@ -118,6 +121,7 @@ class PublicationMachine(RuleBasedStateMachine):
                     flags=StatusMessageFlags(flags),
                 ).encode()
             ),
+            SOURCE,
             self.now_ns,
         )
         is_taken = rejected == self.rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED]
@@ -136,7 +140,7 @@ class PublicationMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, TERM_LENGTH // 32), length=st.integers(0, TERM_LENGTH))
     def hear_nak(self, back: int, length: int) -> None:
         position = max(0, self.publication.sender_position - 32 * back)
-        self.dispatcher.on_datagram(memoryview(nak(position, length).encode()), self.now_ns)
+        self.dispatcher.on_datagram(memoryview(nak(position, length).encode()), SOURCE, self.now_ns)
         self.look_at_what_was_sent()
 
     @rule(receiver_id=RECEIVERS)
@@ -148,7 +152,7 @@ class PublicationMachine(RuleBasedStateMachine):
             error_code=13,
             message=b"",
         )
-        self.dispatcher.on_datagram(memoryview(error.encode()), self.now_ns)
+        self.dispatcher.on_datagram(memoryview(error.encode()), SOURCE, self.now_ns)
 
     @precondition(lambda self: self.active())
     @rule()

@@ -6,7 +6,7 @@ Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import (
@@ -17,20 +17,20 @@ from aeron_async.protocol.datagram import (
     frame_type,
 )
 from aeron_async.protocol.error import ErrorFrame
-from aeron_async.protocol.header import FrameType
+from aeron_async.protocol.header import TERM_MAX_LENGTH, FrameType
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["ControlPacketDispatcher"]
 
-TERM_MAX_LENGTH: Final = 1024 * 1024 * 1024
-
 Activity = Callable[["NetworkPublication"], None]
+InvalidDatagram = Callable[[memoryview, "Address", int], None]
 
 
 class ControlPacketDispatcher:
@@ -39,13 +39,21 @@ class ControlPacketDispatcher:
     Args:
         system_counters: The driver's counters.
         on_activity: Told of a publication that something arrived for; it wants to be polled.
+        on_invalid_datagram: Told of what cannot be meant, with its source and the time, after it
+            has been counted.
     """
 
-    def __init__(self, system_counters: SystemCounters, on_activity: Activity) -> None:
+    def __init__(
+        self,
+        system_counters: SystemCounters,
+        on_activity: Activity,
+        on_invalid_datagram: InvalidDatagram,
+    ) -> None:
         self._counters = system_counters
         self._on_activity = on_activity
+        self._on_invalid_datagram = on_invalid_datagram
         self._publications: dict[tuple[int, int], NetworkPublication] = {}
-        self._handlers: dict[int, Callable[[memoryview, int], None]] = {
+        self._handlers: dict[int, Callable[[memoryview, int], bool]] = {
             FrameType.SM: self._on_status_message,
             FrameType.NAK: self._on_nak,
             FrameType.ERR: self._on_error,
@@ -74,55 +82,59 @@ class ControlPacketDispatcher:
         """Return whether a publication of that stream has the session."""
         return (session_id, stream_id) in self._publications
 
-    def on_datagram(self, datagram: memoryview, now_ns: int) -> None:
-        """Take one datagram; whatever is wrong with it moves a counter and nothing else."""
+    def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
         kind = frame_type(datagram)
         if kind == INVALID:
+            is_valid = False
+        else:
+            handler = self._handlers.get(kind)
+            is_valid = handler is None or handler(datagram, now_ns)
+        if not is_valid:
             self._counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
-        handler = self._handlers.get(kind)
-        if handler is None:
-            return
-        handler(datagram, now_ns)
+            self._on_invalid_datagram(datagram, source, now_ns)
 
-    def _on_status_message(self, datagram: memoryview, now_ns: int) -> None:
+    # Each returns whether what it was given can be meant.
+
+    def _on_status_message(self, datagram: memoryview, now_ns: int) -> bool:
         sm = StatusMessage.decode(datagram)
         publication = self._publications.get((sm.session_id, sm.stream_id))
         term_length = TERM_MAX_LENGTH if publication is None else publication.log.term_length
         if not check_status_message(sm, term_length):
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
+            return False
         self._counters[SystemCounterId.STATUS_MESSAGES_RECEIVED].increment()
         if publication is not None:
             publication.on_status_message(sm, now_ns)
             self._on_activity(publication)
+        return True
 
-    def _on_nak(self, datagram: memoryview, now_ns: int) -> None:
+    def _on_nak(self, datagram: memoryview, now_ns: int) -> bool:
         nak = Nak.decode(datagram)
         publication = self._publications.get((nak.session_id, nak.stream_id))
         if publication is None:
-            return
+            return True
         if not check_nak(nak, publication.log.term_length):
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
+            return False
         self._counters[SystemCounterId.NAK_MESSAGES_RECEIVED].increment()
         publication.on_nak(nak, now_ns)
         self._on_activity(publication)
+        return True
 
-    def _on_error(self, datagram: memoryview, now_ns: int) -> None:
+    def _on_error(self, datagram: memoryview, now_ns: int) -> bool:
         error = ErrorFrame.decode(datagram)
         if not check_error(error):
-            self._counters[SystemCounterId.INVALID_PACKETS].increment()
-            return
+            return False
         self._counters[SystemCounterId.ERROR_FRAMES_RECEIVED].increment()
         publication = self._publications.get((error.session_id, error.stream_id))
         if publication is not None:
             publication.on_error(error, now_ns)
             self._on_activity(publication)
+        return True
 
-    def _on_rttm(self, datagram: memoryview, now_ns: int) -> None:
+    def _on_rttm(self, datagram: memoryview, now_ns: int) -> bool:
         del now_ns
         rttm = RttMeasurement.decode(datagram)
         publication = self._publications.get((rttm.session_id, rttm.stream_id))
         if publication is not None:
             publication.on_rttm(rttm)
+        return True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.pending_setups import PendingSetups
 from aeron_async.driver.core.stream_interest import SessionState, StreamInterest
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
@@ -48,6 +48,10 @@ class DispatchListener(Protocol):
         """A wanted stream begins; an image is to be made and added."""
         ...
 
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Something that cannot be meant arrived, and has been counted."""
+        ...
+
 
 class DataPacketDispatcher:
     """The streams of one receive endpoint.
@@ -75,6 +79,8 @@ class DataPacketDispatcher:
         self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._suppressed_setups = system_counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED]
+        self._refused_setups = system_counters[DriverCounterId.PENDING_SETUPS_REFUSED]
+        self._pending_setups = PendingSetups(context.max_pending_setups, PENDING_SETUP_TIMEOUT_NS)
         self._receiver_id = receiver_id
         self._group_tag = group_tag
         self._outbox = outbox
@@ -110,6 +116,7 @@ class DataPacketDispatcher:
         """Place data of this image's session in it from now on."""
         interest = self._streams[image.stream_id]
         interest.forget(SessionState.PENDING_SETUP, image.session_id)
+        self._pending_setups.remove(image.stream_id, image.session_id)
         interest.images[image.session_id] = image
 
     def remove_image(self, image: PublicationImage) -> None:
@@ -119,7 +126,7 @@ class DataPacketDispatcher:
             return
         del interest.images[image.session_id]
         if not image.is_end_of_stream:
-            interest.set_state(image.session_id, SessionState.COOL_DOWN, expiry_ns=NEVER_NS)
+            interest.set_state(image.session_id, SessionState.COOL_DOWN)
 
     def remove_cool_down(self, image: PublicationImage) -> None:
         """Let the session of an image that has gone come back."""
@@ -130,7 +137,7 @@ class DataPacketDispatcher:
     # What arrives.
 
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Take one datagram; whatever is wrong with it moves a counter and nothing else."""
+        """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
         kind = frame_type(datagram)
         if kind in {FrameType.DATA, FrameType.PAD}:
             self._on_data(datagram, source, now_ns)
@@ -139,7 +146,7 @@ class DataPacketDispatcher:
         elif kind == FrameType.RTTM:
             self._on_rttm(datagram, source, now_ns)
         elif kind == INVALID:
-            self._invalid_packets.increment()
+            self._refuse(datagram, source, now_ns)
 
     def _on_data(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         flags, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(datagram)
@@ -148,13 +155,16 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
+            invalid_count = self._invalid_packets.get()
             image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns)
+            if self._invalid_packets.get() != invalid_count:
+                self._listener.on_invalid_datagram(datagram, source, now_ns)
             self._listener.on_image_activity(image)
         elif not flags & DataFlags.END_OF_STREAM and interest.state_of(session_id, now_ns) is None:
             if interest.wants(session_id):
                 self._elicit_setup(interest, stream_id, session_id, source, now_ns)
             else:
-                interest.set_state(session_id, SessionState.NO_INTEREST, expiry_ns=NEVER_NS)
+                interest.set_state(session_id, SessionState.NO_INTEREST)
 
     def _elicit_setup(
         self,
@@ -164,12 +174,15 @@ class DataPacketDispatcher:
         source: Address,
         now_ns: int,
     ) -> None:
-        """Ask an unknown sender who it is: once a second each, and not more than so many in all."""
+        """Ask an unknown sender who it is: once a second each, so many in all, so many at once."""
         if now_ns >= self._elicit_window_start_ns + ELICIT_WINDOW_NS:
             self._elicit_window_start_ns = now_ns
             self._elicit_count = 0
         if self._elicit_count >= self._context.max_elicited_setups_per_second:
             self._suppressed_setups.increment()
+            return
+        if not self._pending_setups.try_add(stream_id, session_id, now_ns):
+            self._refused_setups.increment()
             return
         self._elicit_count += 1
         interest.set_state(
@@ -190,7 +203,7 @@ class DataPacketDispatcher:
     def _on_setup(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         setup = Setup.decode(datagram)
         if not check_setup(setup):
-            self._invalid_packets.increment()
+            self._refuse(datagram, source, now_ns)
             return
         interest = self._streams.get(setup.stream_id)
         if interest is None:
@@ -205,7 +218,7 @@ class DataPacketDispatcher:
         if interest.wants(setup.session_id):
             self._listener.on_create_image(setup, source)
         else:
-            interest.set_state(setup.session_id, SessionState.NO_INTEREST, expiry_ns=NEVER_NS)
+            interest.set_state(setup.session_id, SessionState.NO_INTEREST)
 
     def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         rttm = RttMeasurement.decode(datagram)
@@ -219,6 +232,10 @@ class DataPacketDispatcher:
         else:
             rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
             image.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
+
+    def _refuse(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        self._invalid_packets.increment()
+        self._listener.on_invalid_datagram(datagram, source, now_ns)
 
     def _send(self, frame: bytes, address: Address) -> None:
         if not self._outbox.send_to(frame, address):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.core.counter_group import allocate_counter_group
-from aeron_async.driver.core.stream_counters import DRIVER_OWNER_ID, StreamCounterType
+from aeron_async.driver.core.stream_counters import StreamCounterType
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
@@ -35,8 +35,9 @@ class ImageCounters:
         session_id: int,
         stream_id: int,
         channel: str,
+        client_id: int,
     ) -> ImageCounters:
-        """Allocate every counter of an image.
+        """Allocate every counter of an image, owned by the client of its oldest subscription.
 
         Raises:
             RegistrationError: The counter table is full.
@@ -52,7 +53,7 @@ class ImageCounters:
             session_id=session_id,
             stream_id=stream_id,
             channel=channel,
-            owner_id=DRIVER_OWNER_ID,
+            owner_id=client_id,
         )
         return cls(receiver_hwm=counters[0], receiver_position=counters[1], naks_sent=counters[2])
 

@@ -1,7 +1,8 @@
 """Who wants which sessions of one stream, and where each session stands.
 
 Sessions come off the wire, so the memory of those without an image is bounded: the oldest entry
-makes way for the newest.
+makes way for the newest. Sessions that cool down are remembered apart, so that no flood of unknown
+ones brings back an image that was let go.
 
 Source: Aeron `DataPacketDispatcher.StreamInterest`.
 """
@@ -9,7 +10,9 @@ Source: Aeron `DataPacketDispatcher.StreamInterest`.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.publication_image import PublicationImage
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SESSION_STATES", "SessionState", "StreamInterest"]
 
 MAX_SESSION_STATES: Final = 4096
-"""Sessions without an image that one stream remembers."""
+"""Sessions without an image that one stream remembers, and as many again that cool down."""
 
 
 @final
@@ -46,6 +49,7 @@ class StreamInterest:
         self.is_all_sessions = False
         self.session_ids: set[int] = set()
         self._states: dict[int, tuple[SessionState, int]] = {}
+        self._cool_downs: dict[int, None] = {}
 
     @property
     def is_wanted(self) -> bool:
@@ -58,6 +62,8 @@ class StreamInterest:
 
     def state_of(self, session_id: int, now_ns: int) -> SessionState | None:
         """Return why the session is ignored, or None when it is not."""
+        if session_id in self._cool_downs:
+            return SessionState.COOL_DOWN
         entry = self._states.get(session_id)
         if entry is None:
             return None
@@ -67,15 +73,24 @@ class StreamInterest:
             return None
         return state
 
-    def set_state(self, session_id: int, state: SessionState, *, expiry_ns: int) -> None:
-        """Ignore the session until `expiry_ns`."""
+    def set_state(self, session_id: int, state: SessionState, *, expiry_ns: int = NEVER_NS) -> None:
+        """Ignore the session until `expiry_ns`; a cool-down has no such end."""
         self._states.pop(session_id, None)
-        if len(self._states) >= MAX_SESSION_STATES:
-            del self._states[next(iter(self._states))]
-        self._states[session_id] = state, expiry_ns
+        if state is SessionState.COOL_DOWN:
+            self._cool_downs.pop(session_id, None)
+            make_room(self._cool_downs)
+            self._cool_downs[session_id] = None
+        else:
+            make_room(self._states)
+            self._states[session_id] = state, expiry_ns
 
     def forget(self, state: SessionState, session_id: int | None = None) -> None:
         """Stop ignoring sessions in that state; one of them, or all."""
+        if state is SessionState.COOL_DOWN:
+            ids = list(self._cool_downs) if session_id is None else [session_id]
+            for each in ids:
+                self._cool_downs.pop(each, None)
+            return
         ids = list(self._states) if session_id is None else [session_id]
         for each in ids:
             if each in self._states and self._states[each][0] is state:
@@ -85,3 +100,10 @@ class StreamInterest:
         """Drop the images and the states of sessions that no subscription takes."""
         self.images = {key: image for key, image in self.images.items() if self.wants(key)}
         self._states = {key: entry for key, entry in self._states.items() if self.wants(key)}
+        self._cool_downs = {key: None for key in self._cool_downs if self.wants(key)}
+
+
+def make_room(sessions: dict[int, Any]) -> None:
+    """Forget the oldest entry where there are as many as there may be."""
+    if len(sessions) >= MAX_SESSION_STATES:
+        del sessions[next(iter(sessions))]

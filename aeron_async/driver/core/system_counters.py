@@ -94,22 +94,17 @@ class SystemCounterId(IntEnum):
 
 @final
 class DriverCounterId(IntEnum):
-    """What Aeron has no counter for: the event loop, the kernel, and peers that were held back.
+    """What Aeron has no counter for: the event loop, and peers that were held back.
 
     `Differs:` Aeron has none of these. The numbers stand in the counters' keys and never change.
     """
 
     LOOP_LAG_COUNT = 1_000
     LOOP_LAG_MAX_NS = 1_001
-    KERNEL_DROPS = 1_002
-    SHORT_FRAMES = 1_003
-    UNROUTABLE_DATAGRAMS = 1_004
     NAKS_SUPPRESSED = 1_005
     ELICITED_SETUPS_SUPPRESSED = 1_006
     PENDING_SETUPS_REFUSED = 1_007
     IMAGES_REFUSED = 1_008
-    DESTINATIONS_REFUSED = 1_009
-    RTT_REPLIES_SUPPRESSED = 1_010
 
 
 SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
@@ -164,15 +159,10 @@ SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
 DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.LOOP_LAG_COUNT: "Event loop lag events: threshold={loop_lag_threshold}",
     DriverCounterId.LOOP_LAG_MAX_NS: "Event loop max lag in ns",
-    DriverCounterId.KERNEL_DROPS: "Datagrams dropped by the kernel: receive buffer full",
-    DriverCounterId.SHORT_FRAMES: "Frames shorter than their header",
-    DriverCounterId.UNROUTABLE_DATAGRAMS: "Datagrams for no known stream",
     DriverCounterId.NAKS_SUPPRESSED: "NAKs not answered: limit reached",
     DriverCounterId.ELICITED_SETUPS_SUPPRESSED: "Setups not elicited: limit reached",
     DriverCounterId.PENDING_SETUPS_REFUSED: "Pending setups refused: limit reached",
     DriverCounterId.IMAGES_REFUSED: "Images refused: limit reached",
-    DriverCounterId.DESTINATIONS_REFUSED: "Destinations refused: limit reached",
-    DriverCounterId.RTT_REPLIES_SUPPRESSED: "RTT replies not sent: limit reached",
 }
 
 

@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from aeron_async.driver.core.stream_counters import ChannelStatus
+from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +24,13 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
     from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ChannelEndpoint", "ReceiveChannelEndpoint", "SendChannelEndpoint"]
+
+log = get_logger(__name__)
 
 
 class ChannelEndpoint(asyncio.DatagramProtocol):
@@ -33,12 +39,23 @@ class ChannelEndpoint(asyncio.DatagramProtocol):
     Args:
         channel: What it is bound and connected to.
         clock: Reads the time of arrival.
+        system_counters: The driver's counters.
+
+    Attributes:
+        counters: The channel status first.
+        socket_sndbuf_length: Asked for, in bytes; 0 is the system's default.
+        socket_rcvbuf_length: Likewise.
     """
 
-    def __init__(self, channel: UdpChannel, clock: Clock) -> None:
+    def __init__(self, channel: UdpChannel, clock: Clock, system_counters: SystemCounters) -> None:
         self.channel = channel
         self.counters: list[Counter] = []
+        self.socket_sndbuf_length = 0
+        self.socket_rcvbuf_length = 0
         self._clock = clock
+        self._errors = system_counters[SystemCounterId.ERRORS]
+        # Answers what is asked of the socket, also when it is gone and nothing can be sent.
+        self._socket: asyncio.BaseTransport
         self._transport: asyncio.DatagramTransport | None = None
         self._is_paused = False
         self._has_error = False
@@ -47,30 +64,33 @@ class ChannelEndpoint(asyncio.DatagramProtocol):
     @property
     def local_address(self) -> str:
         """Return the bound address, as `host:port`."""
-        assert self._transport is not None
-        sockname = cast("Address", self._transport.get_extra_info("sockname"))
+        sockname = cast("Address", self._socket.get_extra_info("sockname"))
         return format_address((sockname[0], sockname[1]))
 
     @property
     def granted_rcvbuf_length(self) -> int:
         """Return how much the kernel buffers for this endpoint, in bytes; 0 when it is unknown."""
-        assert self._transport is not None
-        return cast("int", self._transport.get_extra_info("granted_rcvbuf_length", 0))
+        return cast("int", self._socket.get_extra_info("granted_rcvbuf_length", 0))
 
     @property
     def granted_sndbuf_length(self) -> int:
         """Return how much the kernel queues for this endpoint, in bytes; 0 when it is unknown."""
-        assert self._transport is not None
-        return cast("int", self._transport.get_extra_info("granted_sndbuf_length", 0))
+        return cast("int", self._socket.get_extra_info("granted_sndbuf_length", 0))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
+        self._socket = transport
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the transport; nothing can be sent any more."""
-        del exc
+        """Let go of the transport; nothing can be sent any more, and a failure is told."""
         self._transport = None
+        if exc is None:
+            return
+        self._errors.increment()
+        for status in self.counters[:1]:
+            status.set(ChannelStatus.ERRORED)
+        log.error("endpoint_lost", channel=str(self.channel.uri), exc_info=exc)
 
     def error_received(self, exc: Exception) -> None:
         """Take note of an error of the socket; absent peers make them all the time."""
@@ -99,8 +119,10 @@ class ChannelEndpoint(asyncio.DatagramProtocol):
             return False
         self._has_error = False
         self._is_sending = True
-        self._transport.sendto(datagram, address)
-        self._is_sending = False
+        try:
+            self._transport.sendto(datagram, address)
+        finally:
+            self._is_sending = False
         return not self._has_error
 
 
@@ -110,8 +132,8 @@ class SendChannelEndpoint(ChannelEndpoint):
     Args:
         channel: What it is bound and connected to.
         clock: Reads the time of arrival.
+        system_counters: The driver's counters.
         dispatcher: Takes what comes back.
-        short_sends: Counts what the far side would not have.
         on_writable: Called when sending is possible again.
     """
 
@@ -119,14 +141,14 @@ class SendChannelEndpoint(ChannelEndpoint):
         self,
         channel: UdpChannel,
         clock: Clock,
+        system_counters: SystemCounters,
         dispatcher: ControlPacketDispatcher,
-        short_sends: Counter,
         on_writable: Callable[[SendChannelEndpoint], None],
     ) -> None:
-        super().__init__(channel, clock)
+        super().__init__(channel, clock, system_counters)
         self.dispatcher = dispatcher
         self._on_writable = on_writable
-        self._short_sends = short_sends
+        self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
 
     def send(self, datagram: Buffer) -> bool:
         """Send to the receiver now; False when the datagram could not leave."""
@@ -140,8 +162,7 @@ class SendChannelEndpoint(ChannelEndpoint):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Hand a control datagram to its publication."""
-        del addr
-        self.dispatcher.on_datagram(memoryview(data), self._clock.now_ns())
+        self.dispatcher.on_datagram(memoryview(data), addr, self._clock.now_ns())
 
     def resume_writing(self) -> None:
         """Send again."""
@@ -157,6 +178,7 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
     Args:
         channel: What it is bound to.
         clock: Reads the time of arrival.
+        system_counters: The driver's counters.
         receiver_id: Names this end to senders.
         on_received: Told of the length of each datagram.
     """
@@ -165,11 +187,12 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
         self,
         channel: UdpChannel,
         clock: Clock,
+        system_counters: SystemCounters,
         *,
         receiver_id: int,
         on_received: Callable[[int], None],
     ) -> None:
-        super().__init__(channel, clock)
+        super().__init__(channel, clock, system_counters)
         self.receiver_id = receiver_id
         self.group_tag: int | None = None
         self.dispatcher: DataPacketDispatcher

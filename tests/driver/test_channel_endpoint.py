@@ -1,0 +1,86 @@
+"""An endpoint whose socket fails: it sends nothing more, says so once, and breaks nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async.clock import SystemClock
+from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+from aeron_async.driver.core.stream_counters import ChannelStatus
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.udp_channel import UdpChannel
+from aeron_async.driver.media.endpoint import SendChannelEndpoint
+from aeron_async.errors import ClosedError
+from aeron_async.protocol.channel_uri import ChannelUri
+from tests.driver.fakes import Counts
+
+LOCAL = ("127.0.0.1", 40_000)
+REMOTE = ("127.0.0.1", 40_456)
+
+
+class Transport(asyncio.DatagramTransport):
+    """Raises what it is told to, or sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": LOCAL})
+        self.failure: Exception | None = None
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.counts = Counts()
+        uri = ChannelUri.parse("aeron:udp?endpoint=127.0.0.1:40456")
+        dispatcher = ControlPacketDispatcher(self.counts.system, lambda _: None, lambda *_: None)
+        self.endpoint = SendChannelEndpoint(
+            UdpChannel.for_publication(uri, endpoint=REMOTE, local=LOCAL),
+            SystemClock(),
+            self.counts.system,
+            dispatcher,
+            lambda _: None,
+        )
+        self.endpoint.counters = [self.counts.new(1), self.counts.new(1)]
+        self.transport = Transport()
+        self.endpoint.connection_made(self.transport)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_a_send_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
+    rig.transport.failure = ClosedError("closed under us")
+    with pytest.raises(ClosedError):
+        rig.endpoint.send(b"x")
+    rig.endpoint.error_received(ConnectionRefusedError())
+    assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
+
+
+def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) -> None:
+    assert rig.endpoint.send(b"x")
+    with capture_logs() as lines:
+        rig.endpoint.connection_lost(OSError("the interface is gone"))
+    assert [(line["event"], line["channel"]) for line in lines] == [
+        ("endpoint_lost", "aeron:udp?endpoint=127.0.0.1:40456")
+    ]
+    assert rig.counts[SystemCounterId.ERRORS] == 1
+    assert [each.get() for each in rig.endpoint.counters] == [ChannelStatus.ERRORED, 1]
+    assert not rig.endpoint.send(b"x")
+    assert rig.endpoint.local_address == "127.0.0.1:40000"
+    assert rig.endpoint.granted_sndbuf_length == rig.endpoint.granted_rcvbuf_length == 0
+    rig.endpoint.close()
+
+
+def test_a_socket_that_we_closed_is_no_failure(rig: Rig) -> None:
+    with capture_logs() as lines:
+        rig.endpoint.connection_lost(None)
+    assert lines == []
+    assert rig.counts[SystemCounterId.ERRORS] == 0
