@@ -216,3 +216,26 @@ async def test_a_lost_socket_ends_its_streams_and_not_the_driver(
     another = await aeron.add_publication(CHANNEL, STREAM_ID + 1)
     assert another.local_address == publication.local_address
     assert not driver.is_closed
+
+
+@pytest.mark.parametrize("free_count", [0, 2, 3])
+async def test_a_stream_that_finds_no_counters_is_refused_and_leaves_nothing_behind(
+    aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork, free_count: int
+) -> None:
+    subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+    counters = driver.counters
+    for _ in range(counters.limit - len(counters.snapshot()) - free_count):
+        counters.allocate(1000, b"", "filler")
+    with capture_logs() as lines:
+        network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
+    (line,) = (line for line in lines if line["event"] == "image_refused")
+    assert "counters.buffer" in line["reason"]
+    assert images_refused(counters) == 1
+    conductor = driver._conductor
+    assert conductor is not None
+    images = conductor._subscriptions.images
+    while len(images._images):
+        await asyncio.sleep(0)
+    assert images._log_length == 0
+    assert subscription.images == ()
+    assert len(counters.snapshot()) == counters.limit - free_count
