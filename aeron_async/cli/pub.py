@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from itertools import count as count_from
-from typing import TYPE_CHECKING, Annotated, Final, final
+from typing import TYPE_CHECKING, Annotated, Final, Self, final
 
 from cyclopts import Parameter
 
@@ -17,13 +17,14 @@ from aeron_async.cli.figures import (
     plural,
 )
 from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Size, Stream
-from aeron_async.cli.output import print_json, remark
+from aeron_async.cli.output import complain, print_json, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.errors import ConfigurationError
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.errors import AeronError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,6 +39,8 @@ FILLER: Final = b"abcdefghijklmnopqrstuvwxyz"
 SHORTEST_PAUSE_NS: Final = 1_000_000
 # What was missed while the loop slept too long is made up for; what was not there to send is not.
 LONGEST_DEBT_NS: Final = 100_000_000
+# How often to look whether the subscriber is still there: nobody reads remarks any faster.
+WATCH_INTERVAL_S: Final = 0.25
 
 
 def pub(
@@ -57,14 +60,14 @@ def pub(
     """Publish messages, once a subscriber is there.
 
     Args:
-        channel: Such as "aeron:udp?endpoint=localhost:40123"; mind the quotes.
+        channel: Such as "aeron:udp?endpoint=127.0.0.1:20121"; mind the quotes.
         stream: Stream id within the channel.
         message: Text to publish; may be given several times. Without it, and without --count and
             --size, each line of standard input is a message.
         count: How often the messages given are published, or how many are made up.
         size: Length in bytes of messages made up; without --count there is no end to them.
         rate: Messages a second at most.
-        timeout: Positive to wait for a subscriber, and later for room, before giving up.
+        timeout: Seconds to wait for a subscriber, and later for room, before giving up.
         json: Report as JSON, on standard output.
         quiet: Say nothing unless it fails.
         options: How to run.
@@ -145,9 +148,22 @@ class Report:
         if not self._is_quiet:
             remark(text)
 
+    @property
+    def is_started(self) -> bool:
+        """Return whether there has been a subscriber."""
+        return self._started_ns != 0
+
     def start(self) -> None:
         """Begin to count the time."""
         self._started_ns = time.monotonic_ns()
+
+    def leave(self, publication: ExclusivePublication) -> None:
+        """Tell what has been published so far, and that closing may take a while."""
+        if self.is_started and not publication.is_closed:
+            self.finish(publication)
+            if self.message_count:
+                limit_s = DriverContext.from_environment().close_linger_timeout_ns / NS_PER_SECOND
+                self.say(f"closing: up to {limit_s:g} s for what is left; Ctrl-C again to stop")
 
     def finish(self, publication: ExclusivePublication) -> None:
         """Tell what has been published."""
@@ -177,6 +193,36 @@ class Report:
         )
 
 
+@final
+class ConnectionWatch:
+    """Remarks on a subscriber that goes or comes back: `with ConnectionWatch(...)`."""
+
+    def __init__(self, publication: ExclusivePublication, report: Report) -> None:
+        self._publication = publication
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._was_connected = True
+
+    def __enter__(self) -> Self:
+        self._on_timer()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def look(self) -> None:
+        """Remark on what has changed."""
+        is_connected = self._publication.is_connected
+        if is_connected != self._was_connected:
+            self._was_connected = is_connected
+            gone = "the subscriber has gone; waiting for another"
+            self._report.say("connected" if is_connected else gone)
+
+    def _on_timer(self) -> None:
+        self.look()
+        self._timer = self._loop.call_later(WATCH_INTERVAL_S, self._on_timer)
+
+
 async def _pub(
     channel: str,
     stream: int,
@@ -192,20 +238,42 @@ async def _pub(
             f"publishing to {publication.channel}, stream {publication.stream_id}, session "
             f"{publication.session_id}"
         )
-        if not publication.is_connected:
-            report.say("waiting for a subscriber")
-        await publication.wait_connected(timeout)
-        pace = Pace(rate)
-        report.start()
+        try:
+            await _publish(publication, source, Pace(rate), timeout=timeout, report=report)
+        except asyncio.CancelledError:
+            report.leave(publication)
+            raise
+        except (AeronError, OSError) as error:
+            # Closing may take its time: what went wrong is said before.
+            complain(error)
+            report.leave(publication)
+            return ExitCode.FAILURE
+        report.finish(publication)
+    return ExitCode.SUCCESS
+
+
+async def _publish(
+    publication: ExclusivePublication,
+    source: Source,
+    pace: Pace,
+    *,
+    timeout: float | None,
+    report: Report,
+) -> None:
+    """Publish everything, and wait until it has been sent."""
+    if not publication.is_connected:
+        report.say("waiting for a subscriber")
+    await publication.wait_connected(timeout)
+    report.start()
+    with ConnectionWatch(publication, report) as watch:
         async for data in source.messages(max_length=publication.max_message_length):
             await pace.wait()
             if isinstance(publication.try_offer(data), OfferOutcome):
                 report.waited_count += 1
                 await publication.offer(data, timeout=timeout)
+                watch.look()
             elif report.message_count % 256 == 0:
                 await asyncio.sleep(0)
             report.message_count += 1
             report.length += len(data)
         await publication.drain(timeout)
-        report.finish(publication)
-    return ExitCode.SUCCESS

@@ -7,17 +7,26 @@ import signal
 import sys
 from enum import IntEnum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping, MutableMapping
     from types import TracebackType
 
     from aeron_async.cli.options import RunOptions
 
 __all__ = ["ExitCode", "TerminatedError", "Watchdog", "run", "together"]
+
+
+REMEDIES: Final[Mapping[str, str]] = {
+    "driver_closed_before_drained": (
+        "let the subscriber keep up, or raise AERON_ASYNC_CLOSE_LINGER_TIMEOUT"
+    ),
+    "event_loop_lagged": "let this machine do less at once",
+}
+"""What a command's user can do, by the event of the log."""
 
 
 @final
@@ -82,6 +91,7 @@ def configure_logs(*, is_verbose: bool) -> None:
     has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
+            _name_remedies_of_the_command_line,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
             structlog.dev.ConsoleRenderer(colors=has_colour),
@@ -91,6 +101,16 @@ def configure_logs(*, is_verbose: bool) -> None:
         ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _name_remedies_of_the_command_line(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Replace remedies that are Python; whoever runs a command writes none."""
+    remedy = REMEDIES.get(event["event"])
+    if remedy is not None and "remedy" in event:
+        event["remedy"] = remedy
+    return event
 
 
 async def _until_terminated(main: Coroutine[object, object, int]) -> int:

@@ -50,7 +50,7 @@ def sub(
     """Print each message of a stream, until Ctrl-C.
 
     Args:
-        channel: Such as "aeron:udp?endpoint=localhost:40123"; with port 0 the system chooses one.
+        channel: Such as "aeron:udp?endpoint=127.0.0.1:20121"; with port 0 the system chooses one.
         stream: Stream id within the channel.
         format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
         count: Stop after so many messages.

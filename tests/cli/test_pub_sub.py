@@ -65,7 +65,28 @@ def test_an_output_that_nobody_reads_stops_the_publisher(
     _, channel = subscribe(start)
     arguments = ["--stream", "7", "--size", "1000", "--timeout", "0.3"]
     assert main(["pub", f"{channel}|term-length=64k", *arguments]) == 1
-    assert "back pressure on" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    told = ("error: back pressure on", "\npublished ", "\nclosing: up to 0.1 s", "drained")
+    places = [err.find(part) for part in told]
+    assert places == sorted(places)
+    assert places[0] >= 0
+    assert "raise AERON_ASYNC_CLOSE_LINGER_TIMEOUT" in err
+    assert "await" not in err
+
+
+def test_a_subscriber_that_goes_and_comes_is_remarked_on(
+    start: Start, unused_udp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AERON_PUBLICATION_CONNECTION_TIMEOUT", "500ms")
+    arguments = (f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}|linger=500ms", "--stream", "7")
+    first = start("sub", *arguments, "--count", "1")
+    publisher = start("pub", *arguments, "--size", "100", "--rate", "100")
+    assert first.finish()[0] == 0
+    publisher.remark("the subscriber has gone; waiting for another")
+    second = start("sub", *arguments, "--count", "1")
+    publisher.remark("connected")
+    assert second.finish()[0] == 0
+    assert publisher.interrupt()[0] == 130
 
 
 def test_quiet_is_quiet(
@@ -130,7 +151,10 @@ def test_a_stream_without_end_ends_with_ctrl_c(start: Start) -> None:
     subscriber, channel = subscribe(start)
     publisher = start("pub", channel, "--stream", "7", "--size", "8")
     assert subscriber.line() == "0 abcdef"
-    assert publisher.interrupt()[0] == 130
+    code, _, told = publisher.interrupt()
+    assert code == 130
+    assert "published " in told
+    assert "closing: up to 5 s for what is left; Ctrl-C again to stop" in told
     code, _, err = subscriber.interrupt(signal.SIGTERM)
     assert code == 143
     assert "Traceback" not in err
