@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Self, final
 from aeron_async.client.publication import ExclusivePublication, Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.publication_base import OnDisconnected, PublicationBase
-    from aeron_async.client.subscription import ImageHandler
+    from aeron_async.client.subscription_base import ImageHandler, SubscriptionBase
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersManager
     from aeron_async.driver.core.context import DriverContext
@@ -45,7 +45,7 @@ class Aeron:
         self._is_driver_owned = is_driver_owned
         self._client_id: int | None = None
         self._publications: set[PublicationBase] = set()
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[SubscriptionBase] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed_because: Exception | None = None
@@ -166,8 +166,10 @@ class Aeron:
         Args:
             channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`; port 0 lets the system choose.
             stream_id: Signed 32 bits, within the channel.
-            on_available_image: Called with each source before its first message.
-            on_unavailable_image: Called with each source after its last.
+            on_available_image: Called with each source before its first message; with those that
+                are there already, before this returns.
+            on_unavailable_image: Called with each source after its last message, and with those
+                still there when the subscription closes.
 
         Raises:
             ChannelUriError: The channel cannot be meant.
@@ -187,9 +189,10 @@ class Aeron:
         ready = await self.driver.conductor.add_subscription(
             client_id, uri, stream_id, listener=subscription
         )
-        subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(subscription)
+        # Before the start, for that calls handlers, and they may close the subscription.
         self._subscriptions.add(subscription)
+        subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
         return subscription
 
     async def aclose(self) -> None:
@@ -197,8 +200,14 @@ class Aeron:
 
         With a driver of its own, what was offered is still delivered, for as long as the context's
         `close_linger_timeout_ns` allows. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: It was started in another event loop; it stays open.
         """
         if not self._is_closed:
+            if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+                message = "the client was started in another event loop: close it there"
+                raise WrongLoopError(message)
             self._is_closed = True
             for publication in list(self._publications):
                 publication.close()
@@ -219,7 +228,7 @@ class Aeron:
         if not self.driver.is_closed:
             self.driver.conductor.remove_publication(registration_id)
 
-    def release_subscription(self, subscription: Subscription, registration_id: int) -> None:
+    def release_subscription(self, subscription: SubscriptionBase, registration_id: int) -> None:
         """Let the driver forget a subscription that was closed."""
         self._subscriptions.discard(subscription)
         if not self.driver.is_closed:

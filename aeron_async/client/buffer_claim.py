@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self, final
 
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ClosedError, ConfigurationError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.claim import Claim
 
 __all__ = ["BufferClaim"]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 @final
@@ -44,13 +46,23 @@ class BufferClaim:
 
     @property
     def reserved_value(self) -> int:
-        """Return what will stand beside the message."""
+        """Return what will stand beside the message: signed 64 bits.
+
+        Raises:
+            ClosedError: The claim is finished, or the publication is closed.
+            ConfigurationError: It was set to what does not fit.
+        """
         self._check_open()
         return self._claim.reserved_value
 
     @reserved_value.setter
     def reserved_value(self, value: int) -> None:
         self._check_open()
+        if not INT64_MIN <= value <= INT64_MAX:
+            message = (
+                f"reserved_value {value} must be within {INT64_MIN}..{INT64_MAX}, signed 64 bits"
+            )
+            raise ConfigurationError(message)
         self._claim.reserved_value = value
 
     def commit(self) -> int:

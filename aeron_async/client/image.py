@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Image"]
 
 
+class ImageClosedByHandlerError(Exception):
+    """Ends a poll whose handler has closed what it reads; never leaves this module."""
+
+
 @final
 class Image:
     """One publication as a subscription receives it.
@@ -93,6 +97,7 @@ class Image:
         """Call a handler with each fragment that is there, without waiting; return how many.
 
         An exception of the handler reaches the caller; the position has then passed its fragment.
+        A handler may close the subscription; it is then not called again.
 
         Args:
             handler: Called with the payload, a view that is valid until it returns, and a header
@@ -100,23 +105,33 @@ class Image:
             fragment_limit: Most fragments to deliver.
 
         Raises:
-            BusyError: Another task iterates the subscription.
+            BusyError: Another task consumes the subscription.
+            WrongLoopError: The subscription belongs to another event loop.
         """
         if self._is_closed:
             return 0
         self.subscription.begin_poll()
         header = self._header
+        count = 0
 
         def deliver(payload: memoryview, position: int, flags: int, reserved_value: int) -> None:
             header.position = position
             header.flags = flags
             header.reserved_value = reserved_value
+            nonlocal count
+            count += 1
             handler(payload, header)
+            if self._is_closed:
+                # The log is about to go, and the reader would look at the next frame.
+                raise ImageClosedByHandlerError
 
         try:
-            return self._reader.poll(deliver, fragment_limit=fragment_limit)
+            self._reader.poll(deliver, fragment_limit=fragment_limit)
+        except ImageClosedByHandlerError:
+            pass
         finally:
             self.take(self._reader.position)
+        return count
 
     def read(self, limit: int) -> list[Message]:
         """Return whole messages that are there; their positions are to be taken by the caller."""
@@ -156,6 +171,7 @@ class Image:
             self._is_closed = True
 
     def __aiter__(self) -> Self:
+        self.subscription.begin_iteration()
         return self
 
     async def __anext__(self) -> Message:

@@ -5,6 +5,7 @@ Source: Aeron `AvailableImageHandler`, `UnavailableImageHandler`.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 from aeron_async.client.signal import Signal
 
 if TYPE_CHECKING:
+    from types import TracebackType
+    from weakref import WeakSet
+
     from aeron_async.client.image import Image
 
 __all__ = ["ImageEvent", "ImageEventKind", "ImageEvents"]
@@ -39,6 +43,8 @@ class ImageEvent(NamedTuple):
 class ImageEvents:
     """An iterator over the images of one subscription; it ends when the subscription closes.
 
+    One that is dropped hears no more; `async with`, or `aclose`, ends it at a place of one's own.
+
     Args:
         listeners: Where the subscription finds those to tell; this one adds and removes itself.
 
@@ -46,7 +52,7 @@ class ImageEvents:
         missed_count: Oldest events given up because more than 1024 waited.
     """
 
-    def __init__(self, listeners: set[ImageEvents]) -> None:
+    def __init__(self, listeners: WeakSet[ImageEvents]) -> None:
         self._listeners = listeners
         self._queue: deque[ImageEvent] = deque()
         self._signal = Signal()
@@ -68,6 +74,12 @@ class ImageEvents:
         self._listeners.discard(self)
         self._signal.ring()
 
+    async def aclose(self) -> None:
+        """End the iteration now, whatever is still there."""
+        self._queue.clear()
+        self.close()
+        await asyncio.sleep(0)
+
     def __aiter__(self) -> Self:
         return self
 
@@ -78,3 +90,14 @@ class ImageEvents:
                 raise StopAsyncIteration
             await self._signal.wait()
         return self._queue.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

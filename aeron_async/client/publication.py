@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
-from aeron_async.errors import MaxPositionExceededError, WrongLoopError
+from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.shared_appender import SharedAppender
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ExclusivePublication", "Publication"]
+
+BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
+"""Why an offer does not even try while others wait: what is full for them is full for it."""
 
 
 class Publication(PublicationBase):
@@ -50,6 +53,8 @@ class Publication(PublicationBase):
     ) -> int:
         """Append one message, waiting for a subscriber and for room; return its position.
 
+        Offers that wait are served in the order in which they came.
+
         Args:
             data: The message, up to `max_message_length` bytes.
             reserved_value: 64 bits of the application's own beside the message.
@@ -63,10 +68,10 @@ class Publication(PublicationBase):
             MaxPositionExceededError: The stream is at its end.
         """
         self._turn_budget -= 1
-        if self._turn_budget < 0:
-            self._turn_budget = OFFERS_PER_TURN
-            await asyncio.sleep(0)
-        position = self._offer(data, reserved_value)
+        if self._turn_budget < 0 and await self._is_behind_others():
+            position = BEHIND_OTHERS
+        else:
+            position = self._offer(data, reserved_value)
         if position < 0:
             position = await self._wait_for_room(
                 lambda: self._offer(data, reserved_value), position, timeout
@@ -99,6 +104,8 @@ class Publication(PublicationBase):
         self, data: Buffer | list[Buffer], *, reserved_value: int = 0
     ) -> int | OfferOutcome:
         """Append one message if that can be done now; return its position, or why not.
+
+        It does not stand in line behind offers that wait.
 
         Raises:
             ClosedError: The publication is closed.
@@ -144,7 +151,8 @@ class Publication(PublicationBase):
                 return result.position
             return result
 
-        position = attempt()
+        self._check_usable()
+        position = BEHIND_OTHERS if self._line else attempt()
         if position < 0:
             await self._wait_for_room(attempt, position, timeout)
         return claimed[0]
@@ -176,12 +184,19 @@ class Publication(PublicationBase):
                 return self._refused(result)
             self._wake_sender()
 
+    async def _is_behind_others(self) -> bool:
+        """Give the loop a turn if nobody waits for room, and return whether somebody does."""
+        self._check_usable()
+        if not self._line:
+            self._turn_budget = OFFERS_PER_TURN
+            await asyncio.sleep(0)
+        return bool(self._line)
+
     def _check_usable(self) -> None:
         if self._is_closed:
             self._raise_closed()
         if _get_running_loop() is not self._loop:
-            message = f"{self!r} belongs to another event loop, or thread"
-            raise WrongLoopError(message)
+            self._check_loop()
 
     def _refused(self, result: int) -> int:
         if result == AppendResult.MAX_POSITION_EXCEEDED:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
 
 from aeron_async.client.signal import Signal
+from aeron_async.client.waiting_line import WaitingLine
 from aeron_async.errors import (
     AeronTimeoutError,
     ClosedError,
     NotConnectedError,
     OfferTimeoutError,
+    WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult
 
@@ -58,6 +61,7 @@ class PublicationBase(ABC):
         self._on_disconnected = on_disconnected
         self._is_closed = False
         self._changed = Signal()
+        self._line = WaitingLine()
         self._turn_budget = OFFERS_PER_TURN
         self._loop = aeron.loop
         self._closed_because: Exception | None = None
@@ -151,13 +155,22 @@ class PublicationBase(ABC):
         )
 
     def close(self) -> None:
-        """Close now; what was offered is still sent. Closing twice is closing once."""
+        """Close now; what was offered is still sent. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: The event loop it belongs to is not running here; it stays open.
+        """
         if not self._is_closed:
+            self._check_loop()
             self._mark_closed(None)
             self._aeron.release_publication(self, self._ready.registration_id)
 
     async def aclose(self) -> None:
-        """Close now; what was offered is still sent. Closing twice is closing once."""
+        """Close now; what was offered is still sent. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: It belongs to another event loop; it stays open.
+        """
         self.close()
         await asyncio.sleep(0)
 
@@ -169,13 +182,14 @@ class PublicationBase(ABC):
     # What the driver says.
 
     def on_window_changed(self) -> None:
-        """Wake whoever waits for room."""
+        """Wake whoever waits for room, one after the other, and for anything else."""
+        self._line.ring()
         self._changed.ring()
 
     def on_publication_error(self, code: int, message: str) -> None:
         """Remember why a receiver rejected the stream."""
         self.last_error = f"a receiver rejected the stream with code {code}: {message}"
-        self._changed.ring()
+        self.on_window_changed()
 
     def on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
@@ -186,8 +200,11 @@ class PublicationBase(ABC):
     async def _wait_for_room(
         self, attempt: Callable[[], int], result: int, timeout: float | None
     ) -> int:
-        """Try again whenever the window has changed, until it works or the timeout passes."""
+        """Wait in line and try when it is our turn, until it works or the timeout passes."""
         started_ns = self._aeron.clock.now_ns()
+        place = self._line.join()
+        # While anybody waits there is no budget, and so `offer` need look at the line only without.
+        self._turn_budget = 0
         try:
             async with asyncio.timeout(timeout):
                 while result < 0:
@@ -195,10 +212,14 @@ class PublicationBase(ABC):
                     if is_disconnected and self._on_disconnected == "raise":
                         message = f"no subscriber of {self.channel} stream {self.stream_id}"
                         raise NotConnectedError(message)
-                    await self._changed.wait()
+                    await self._line.wait(place)
                     result = attempt()
         except TimeoutError:
             raise self._offer_timeout(self._aeron.clock.now_ns() - started_ns) from None
+        finally:
+            self._line.leave(place)
+            if not self._line:
+                self._turn_budget = OFFERS_PER_TURN
         return result
 
     async def _wait_until(
@@ -236,6 +257,7 @@ class PublicationBase(ABC):
     def _mark_closed(self, because: Exception | None) -> None:
         self._is_closed = True
         self._closed_because = because
+        self._line.ring_all()
         self._changed.ring()
 
     def _check_open(self) -> None:
@@ -245,6 +267,11 @@ class PublicationBase(ABC):
     def _raise_closed(self) -> NoReturn:
         message = f"the publication on {self.channel} stream {self.stream_id} is closed"
         raise ClosedError(message) from self._closed_because
+
+    def _check_loop(self) -> None:
+        if _get_running_loop() is not self._loop:
+            message = f"{self!r} belongs to another event loop, or thread: use and close it there"
+            raise WrongLoopError(message)
 
     async def __aenter__(self) -> Self:
         return self

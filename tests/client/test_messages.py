@@ -94,6 +94,10 @@ async def test_a_claim_is_filled_in_place(
         claim.data[:] = b"claim"
         claim.reserved_value = 9
         assert claim.reserved_value == 9
+        for value in (-(2**63) - 1, 2**63):
+            with pytest.raises(aa.ConfigurationError, match=rf"{value}.*-9223372036854775808\.\."):
+                claim.reserved_value = value
+        assert claim.reserved_value == 9
     with pytest.raises(ZeroDivisionError), await claimed(7):
         _ = 1 / 0
     claim = await claimed(3)
@@ -125,7 +129,6 @@ async def test_batches_hold_what_has_arrived(
             break
     assert received == [b"%d" % number for number in range(100)]
     assert subscription.images[0].position < publication.position
-    assert subscription.poll(print) == 0
 
 
 async def test_poll_hands_out_fragments_as_views_of_the_log(

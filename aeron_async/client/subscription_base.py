@@ -1,0 +1,257 @@
+"""What a subscription is, apart from being read: its identity, its images, and how it ends.
+
+Invariant: an image is announced before it can be read, and nothing is announced before whoever
+added the subscription could have it.
+
+Source: Aeron `Subscription`, `ClientConductor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from asyncio import _get_running_loop
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
+
+from aeron_async.client.image import Image
+from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
+from aeron_async.client.signal import Signal
+from aeron_async.errors import AeronTimeoutError, ClosedError, WrongLoopError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.driver.commands import ImageReady, SubscriptionReady
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["ImageHandler", "SubscriptionBase"]
+
+ImageHandler = Callable[[Image], object]
+"""Called in the event loop; an exception goes to the loop's exception handler."""
+
+
+class SubscriptionBase(ABC):
+    """One stream to receive; made by `Aeron.add_subscription`.
+
+    Attributes:
+        channel: As it was asked for.
+        stream_id: Within the channel.
+        local_address: What the socket is bound to, as `host:port`.
+    """
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        on_available_image: ImageHandler | None,
+        on_unavailable_image: ImageHandler | None,
+    ) -> None:
+        self.channel = str(uri)
+        self.stream_id = stream_id
+        self._aeron = aeron
+        self._loop = aeron.loop
+        self._on_available_image = on_available_image
+        self._on_unavailable_image = on_unavailable_image
+        self._images: dict[int, Image] = {}
+        self._unannounced: dict[int, Image] = {}
+        self._turn: list[Image] = []
+        self._is_started = False
+        self._is_closed = False
+        self._closed_because: Exception | None = None
+        self._progress = Signal()
+        self._events: WeakSet[ImageEvents] = WeakSet()
+
+    @abstractmethod
+    def _make_image(self, ready: ImageReady) -> Image: ...
+
+    def _start(self, ready: SubscriptionReady) -> None:
+        """Take what the driver has made, and announce the images that it has joined already.
+
+        A handler may close the subscription, and then it is closed when this returns.
+        """
+        self._ready = ready
+        self.local_address = ready.local_address
+        self._is_started = True
+        for image in list(self._unannounced.values()):
+            self._announce(image)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Return the sources there are now, oldest first."""
+        return tuple(self._images.values())
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether there is any source."""
+        return bool(self._images)
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the subscription is closed, by whomever."""
+        return self._is_closed
+
+    def image_by_session_id(self, session_id: int) -> Image | None:
+        """Return the source with that session, if there is one."""
+        for image in self._images.values():
+            if image.session_id == session_id:
+                return image
+        return None
+
+    async def wait_connected(self, timeout: float | None = None) -> None:
+        """Wait until there is a source.
+
+        Args:
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            AeronTimeoutError: The timeout passed.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._images:
+                    self._check_open()
+                    await self._progress.wait()
+        except TimeoutError:
+            message = (
+                f"no publication on {self.channel} stream {self.stream_id} within {timeout} s: is "
+                "one there, and does its channel name this endpoint?"
+            )
+            raise AeronTimeoutError(message) from None
+
+    def image_events(self) -> ImageEvents:
+        """Return an iterator over images that come and go, those there already included."""
+        events = ImageEvents(self._events)
+        for image in self._images.values():
+            events.put(ImageEvent(ImageEventKind.AVAILABLE, image))
+        if self._is_closed:
+            events.close()
+        return events
+
+    # Closing.
+
+    def close(self) -> None:
+        """Close now; whoever iterates comes to an end. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: The event loop it belongs to is not running here; it stays open.
+        """
+        if not self._is_closed:
+            self._check_loop()
+            self._mark_closed(None)
+            self._aeron.release_subscription(self, self._ready.registration_id)
+
+    async def aclose(self) -> None:
+        """Close now; whoever iterates comes to an end. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: It belongs to another event loop; it stays open.
+        """
+        self.close()
+        await asyncio.sleep(0)
+
+    # What the driver says.
+
+    def on_available_image(self, ready: ImageReady) -> None:
+        """Make an image; it is announced, and can be read, from the next turn of the loop on."""
+        image = self._unannounced[ready.image_id] = self._make_image(ready)
+        # Before the start there is nobody to tell: the driver answers with images already joined.
+        if self._is_started:
+            asyncio.get_running_loop().call_soon(self._announce, image)
+
+    def on_image_progress(self, image_id: int) -> None:
+        """Wake whoever waits for a message."""
+        del image_id
+        self._progress.ring()
+
+    def on_unavailable_image(self, image_id: int) -> None:
+        """Let go of an image."""
+        unannounced = self._unannounced.pop(image_id, None)
+        if unannounced is not None:
+            unannounced.mark_closed()
+        image = self._images.pop(image_id, None)
+        if image is not None:
+            if image in self._turn:
+                self._turn.remove(image)
+            self._retire(image)
+            self._progress.ring()
+
+    def on_driver_closed(self, error: Exception | None) -> None:
+        """Close without asking the driver: it is gone."""
+        self._mark_closed(error)
+
+    def _announce(self, image: Image) -> None:
+        """Tell of an image, and only then let it be read."""
+        if self._unannounced.pop(image.image_id, None) is None:
+            return
+        self._images[image.image_id] = image
+        self._put_event(ImageEventKind.AVAILABLE, image)
+        self._call(self._on_available_image, image)
+        if image.is_closed:
+            return
+        self._turn.append(image)
+        self._progress.ring()
+
+    def _retire(self, image: Image) -> None:
+        """Close an image that was announced, and tell of it in the next turn of the loop."""
+        image.mark_closed()
+        self._put_event(ImageEventKind.UNAVAILABLE, image)
+        asyncio.get_running_loop().call_soon(self._call, self._on_unavailable_image, image)
+
+    def _put_event(self, kind: ImageEventKind, image: Image) -> None:
+        for events in list(self._events):
+            events.put(ImageEvent(kind, image))
+
+    def _call(self, handler: ImageHandler | None, image: Image) -> None:
+        if handler is None:
+            return
+        try:
+            handler(image)
+        except Exception as error:  # noqa: BLE001 - it is reported; no handler may stop an agent
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"image handler of {self!r} failed", "exception": error}
+            )
+
+    def _mark_closed(self, because: Exception | None) -> None:
+        self._is_closed = True
+        self._closed_because = because
+        for image in self._unannounced.values():
+            image.mark_closed()
+        for image in self._images.values():
+            self._retire(image)
+        self._images.clear()
+        self._unannounced.clear()
+        self._turn.clear()
+        for events in list(self._events):
+            events.close()
+        self._progress.ring()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            message = f"the subscription on {self.channel} stream {self.stream_id} is closed"
+            raise ClosedError(message) from self._closed_because
+
+    def _check_loop(self) -> None:
+        if _get_running_loop() is not self._loop:
+            message = f"{self!r} belongs to another event loop, or thread: use and close it there"
+            raise WrongLoopError(message)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self._images)} images"
+        return f"<Subscription {self.channel} stream {self.stream_id}, {state}>"
