@@ -361,6 +361,8 @@ def row(field_name: str, setting: Setting) -> str:
 
 def test_the_reference_page_lists_every_setting_as_it_is() -> None:
     listed = [
-        line for line in PAGE.read_text().splitlines() if re.match(r"\| `\w+` \| `aeron", line)
+        line.replace("` † |", "` |", 1)  # the mark of those without effect
+        for line in PAGE.read_text().splitlines()
+        if re.match(r"\| `\w+`(?: †)? \| `aeron", line)
     ]
     assert listed == [row(name, setting) for name, setting in SETTINGS.items()]

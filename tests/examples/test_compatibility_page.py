@@ -9,6 +9,7 @@ from aeron_async.driver.core.context import DriverContext
 from tests.examples.pages import DOCS, ROOT, bare, rows, section, sources
 
 PAGE = DOCS / "compatibility.md"
+CONFIGURATION = DOCS / "reference" / "configuration.md"
 # Where settings are declared and checked, which is not where they are used.
 DECLARATIONS = {"context.py", "context_limits.py", "context_settings.py"}
 # Read, and carried to where it is to be used, without anything coming of it yet.
@@ -44,6 +45,8 @@ def test_every_setting_without_effect_is_told() -> None:
     }
     told = [bare(row[0]) for row in rows(section(PAGE, "Settings without effect"))]
     assert len(told) == len(set(told))
+    marked = re.findall(r"^\| `(\w+)` † \|", CONFIGURATION.read_text(), re.MULTILINE)
+    assert set(marked) == set(told)
     assert set(told) == unused | CARRIED
 
 

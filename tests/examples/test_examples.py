@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.examples.pages import DOCS, blocks_of
 from tests.examples.programs import EXAMPLES, TIMEOUT_S, channel, finish, run, start
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ PRINTED = {
         "messages read: 300 300",
         "the fast one was ahead by less than the window: True",
     ],
+    "several_subscribers": ["audit took 3 orders", "billing took 3 orders"],
     "request_reply": ["one -> ONE", "two -> TWO", "three -> THREE"],
     "read_counters": [
         r" *\d+  Bytes sent",
@@ -55,6 +58,7 @@ PRINTED = {
 }
 IN_PAIRS = {"publisher", "subscriber"}
 WITH_LOGS = {"configure_logs"}
+UNTIL_TOLD = {"stop_on_signals"}
 UNDER_PYTEST = {"test_with_pytest"}
 
 
@@ -84,14 +88,35 @@ def test_publisher_and_subscriber_meet_from_two_processes(count: int, unused_udp
     assert received[-1] == f"received {count} messages up to position {length}"
 
 
-def test_the_pytest_example_passes_in_a_project_of_its_own(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text(
-        "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
-    )
-    copy = tmp_path / "test_with_pytest.py"
-    copy.write_text((EXAMPLES / copy.name).read_text())
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_close_everything(number: int, code: int, unused_udp_port: int) -> None:
+    program = start("stop_on_signals", CHANNEL=channel(unused_udp_port))
+    assert program.stdout is not None
+    assert program.stdout.readline() == "listening\n"
+    program.send_signal(number)
+    assert program.communicate(timeout=TIMEOUT_S) == ("closed everything\n", "")
+    assert program.returncode == code
+
+
+PAGE_SETTINGS = "".join(
+    block.text
+    for block in blocks_of(DOCS / "howto" / "test-with-pytest.md")
+    if block.language == "toml"
+)
+STRICT = """[tool.pytest.ini_options]
+asyncio_default_fixture_loop_scope = "function"
+filterwarnings = "error"
+"""
+
+
+@pytest.mark.parametrize("settings", [PAGE_SETTINGS, STRICT], ids=["as in the page", "strict"])
+def test_the_page_on_pytest_passes_in_a_project_of_its_own(settings: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(settings)
+    pasted = tmp_path / "test_pasted.py"
+    page = blocks_of(DOCS / "howto" / "test-with-pytest.md")
+    pasted.write_text("".join(block.text for block in page if block.language == "python"))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", copy.name],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pasted.name],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -104,7 +129,7 @@ def test_the_pytest_example_passes_in_a_project_of_its_own(tmp_path: Path) -> No
 
 def test_no_example_goes_unproven() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == PRINTED.keys() | IN_PAIRS | WITH_LOGS | UNDER_PYTEST
+    assert names == PRINTED.keys() | IN_PAIRS | WITH_LOGS | UNTIL_TOLD | UNDER_PYTEST
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

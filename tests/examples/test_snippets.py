@@ -14,7 +14,7 @@ from tests.examples.programs import channel, run
 
 CODE = [block for block in blocks() if block.language == "python"]
 OUTPUT = [block for block in blocks() if block.note.startswith("output of ")]
-LANGUAGES = {"python", "text", "console", "mermaid"}
+LANGUAGES = {"python", "text", "console", "mermaid", "toml"}
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([^)]*))?\)")
 
 
