@@ -73,10 +73,17 @@ async def test_an_offer_does_not_overtake_those_that_wait(
     # There is room at once, and the first has not yet had its turn to use it.
     publication._limit.set(publication.position + 10_000)
     publication.on_window_changed()
-    second = asyncio.create_task(publication.offer(b"second"))
-    third = asyncio.create_task(publication.claim(5))
-    assert await second > await first
-    (await third).abort()
+    async with asyncio.timeout(5):
+        second = await publication.offer(b"second")
+        assert first.done()
+        assert second > await first
+        third = asyncio.create_task(publication.offer(b"third"))
+        publication._limit.set(publication.position)
+        await asyncio.sleep(0)
+        publication._limit.set(publication.position + 10_000)
+        publication.on_window_changed()
+        (await publication.claim(5)).abort()
+        assert third.done()
 
 
 async def test_news_that_helps_nobody_costs_one_attempt_however_many_wait(
