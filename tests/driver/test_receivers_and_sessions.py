@@ -18,8 +18,8 @@ def receivers() -> ReceiverLiveness:
 def test_a_receiver_lives_until_it_was_silent_for_longer_than_the_timeout(
     receivers: ReceiverLiveness,
 ) -> None:
-    assert receivers.on_status_message(1, 100)
-    assert receivers.on_status_message(2, 200)
+    receivers.on_status_message(1, 100)
+    receivers.on_status_message(2, 200)
     receivers.expire(100 + TIMEOUT_NS)
     assert len(receivers) == 2
     receivers.expire(101 + TIMEOUT_NS)
@@ -45,9 +45,9 @@ def test_the_longest_silent_receiver_makes_way_for_one_too_many(
     receivers: ReceiverLiveness,
 ) -> None:
     for receiver_id in range(MAX_RECEIVERS):
-        assert receivers.on_status_message(receiver_id, 0)
-    assert receivers.on_status_message(0, 1), "one that is known is heard all the same"
-    assert not receivers.on_status_message(-1, 1)
+        receivers.on_status_message(receiver_id, 0)
+    receivers.on_status_message(0, 1)
+    receivers.on_status_message(-1, 1)
     assert len(receivers) == MAX_RECEIVERS
     assert receivers.on_remote_close(0)
     assert receivers.on_remote_close(-1)

@@ -155,9 +155,7 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
-            invalid_count = self._invalid_packets.get()
-            image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns)
-            if self._invalid_packets.get() != invalid_count:
+            if not image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)
             self._listener.on_image_activity(image)
         elif not flags & DataFlags.END_OF_STREAM and interest.state_of(session_id, now_ns) is None:

@@ -211,9 +211,8 @@ class NetworkPublication:
             self._receivers.on_remote_close(sm.receiver_id)
             if self.params.is_unicast:
                 self._has_unicast_eos = True
-        elif not self._receivers.on_status_message(sm.receiver_id, now_ns):
-            self._rejected_status_messages.increment()
-            return
+        else:
+            self._receivers.on_status_message(sm.receiver_id, now_ns)
         self._has_initial_connection = True
         self._sender.set_limit(
             self.flow_control.on_status_message(

@@ -153,8 +153,10 @@ class PublicationImage:
 
     # What arrives.
 
-    def on_data(self, datagram: memoryview, *, term_id: int, term_offset: int, now_ns: int) -> None:
-        """Place a datagram of data, padding or heartbeat; count it if it cannot be placed.
+    def on_data(self, datagram: memoryview, *, term_id: int, term_offset: int, now_ns: int) -> bool:
+        """Place a datagram of data, padding or heartbeat; return False if it is none.
+
+        What is valid but cannot be placed here and now is only counted.
 
         Args:
             datagram: Whole, as it came off the wire; not kept.
@@ -169,7 +171,7 @@ class PublicationImage:
         if length < 0:
             if length == INVALID:
                 self._invalid_packets.increment()
-            return
+            return length != INVALID
         position = compute_position(
             term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
         )
@@ -191,6 +193,7 @@ class PublicationImage:
             insert(log.terms[index], log.term_words[index], term_offset, datagram)
             if end > self.hwm_position:
                 self._set_hwm(end)
+        return True
 
     def on_setup(self, now_ns: int) -> None:
         """Take note that the source still sends SETUPs."""

@@ -29,16 +29,14 @@ class ReceiverLiveness:
     def __len__(self) -> int:
         return len(self._last_heard_ns)
 
-    def on_status_message(self, receiver_id: int, now_ns: int) -> bool:
-        """Take note of a receiver; False when the longest silent one had to make way for it."""
+    def on_status_message(self, receiver_id: int, now_ns: int) -> None:
+        """Take note of a receiver; the longest silent one makes way when there are too many."""
         heard_ns = self._last_heard_ns
         # Taken out first, so that the order of the entries is that in which they were heard.
-        is_known = heard_ns.pop(receiver_id, None) is not None
-        is_full = len(heard_ns) >= MAX_RECEIVERS
-        if is_full:
+        heard_ns.pop(receiver_id, None)
+        if len(heard_ns) >= MAX_RECEIVERS:
             del heard_ns[next(iter(heard_ns))]
         heard_ns[receiver_id] = now_ns
-        return is_known or not is_full
 
     def on_remote_close(self, receiver_id: int) -> bool:
         """Forget a receiver that left; False when it was not known."""
