@@ -10,24 +10,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Self, final
 
+from aeron_async.client.arguments import check_stream_id, publication_uri, subscription_uri
 from aeron_async.client.publication import ExclusivePublication, Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
-from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from aeron_async.client.publication_base import OnDisconnected, PublicationBase
+    from aeron_async.client.arguments import OnDisconnected
+    from aeron_async.client.publication_base import PublicationBase
     from aeron_async.client.subscription_base import ImageHandler, SubscriptionBase
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersManager
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Aeron"]
-
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 @final
@@ -79,7 +79,11 @@ class Aeron:
             ClosedError: The client is not running.
         """
         if self._client_id is None or self._is_closed:
-            message = "the client is not running: enter it with `async with`, and only once"
+            message = (
+                "the client is closed: connect another"
+                if self._is_closed
+                else "the client has not been started: enter it with `async with` first"
+            )
             raise ClosedError(message) from self._closed_because
         return self._client_id
 
@@ -133,6 +137,7 @@ class Aeron:
             RegistrationError: The driver cannot have it.
             ClosedError: The client or the driver is closed.
         """
+        stream_id = check_stream_id(stream_id)
         uri = publication_uri(channel, stream_id)
         publication = Publication(self, uri, stream_id, on_disconnected=on_disconnected)
         await self._add_publication(publication, uri, is_exclusive=False)
@@ -148,6 +153,7 @@ class Aeron:
             RegistrationError: The driver cannot have it.
             ClosedError: The client or the driver is closed.
         """
+        stream_id = check_stream_id(stream_id)
         uri = publication_uri(channel, stream_id)
         publication = ExclusivePublication(self, uri, stream_id, on_disconnected=on_disconnected)
         await self._add_publication(publication, uri, is_exclusive=True)
@@ -176,8 +182,8 @@ class Aeron:
             RegistrationError: The driver cannot have it.
             ClosedError: The client or the driver is closed.
         """
-        uri = parse_channel(channel)
-        uri.check_subscription(check_stream_id(stream_id))
+        stream_id = check_stream_id(stream_id)
+        uri = subscription_uri(channel, stream_id)
         client_id = self.client_id
         subscription = Subscription(
             self,
@@ -276,36 +282,3 @@ class Aeron:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def parse_channel(channel: str | ChannelUri) -> ChannelUri:
-    """Return a channel as a value, whichever way it was given.
-
-    Raises:
-        ChannelUriError: The text cannot be meant.
-    """
-    return channel if isinstance(channel, ChannelUri) else ChannelUri.parse(channel)
-
-
-def publication_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
-    """Return the channel of a publication as a value, checked as far as that needs no driver.
-
-    Raises:
-        ChannelUriError: The channel cannot be meant, or not for a publication.
-        ConfigurationError: The stream id does not fit signed 32 bits.
-    """
-    uri = parse_channel(channel)
-    uri.check_publication(check_stream_id(stream_id))
-    return uri
-
-
-def check_stream_id(stream_id: int) -> int:
-    """Return the stream id, if it is one.
-
-    Raises:
-        ConfigurationError: It does not fit signed 32 bits.
-    """
-    if not INT32_MIN <= stream_id <= INT32_MAX:
-        message = f"stream_id {stream_id} must be within {INT32_MIN}..{INT32_MAX}, signed 32 bits"
-        raise ConfigurationError(message)
-    return stream_id

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from asyncio import _get_running_loop
-from typing import TYPE_CHECKING, Final, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
+from aeron_async.client.arguments import check_on_disconnected, check_timeout
 from aeron_async.client.signal import Signal
 from aeron_async.client.waiting_line import WaitingLine
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronTimeoutError,
     ClosedError,
@@ -23,18 +25,16 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.aeron import Aeron
+    from aeron_async.client.arguments import OnDisconnected
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["OFFERS_PER_TURN", "OnDisconnected", "PublicationBase"]
+__all__ = ["OFFERS_PER_TURN", "PublicationBase"]
 
 OFFERS_PER_TURN: Final = 256
 """Offers after which the loop gets a turn, whether or not there was room for more."""
-
-OnDisconnected = Literal["wait", "raise"]
-"""What an offer does while no subscriber is connected."""
 
 
 class PublicationBase(ABC):
@@ -58,7 +58,7 @@ class PublicationBase(ABC):
         self.channel = str(uri)
         self.stream_id = stream_id
         self._aeron = aeron
-        self._on_disconnected = on_disconnected
+        self._on_disconnected = check_on_disconnected(on_disconnected)
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
@@ -206,7 +206,7 @@ class PublicationBase(ABC):
         # While anybody waits there is no budget, and so `offer` need look at the line only without.
         self._turn_budget = 0
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(check_timeout(timeout)):
                 while result < 0:
                     is_disconnected = result == AppendResult.NOT_CONNECTED
                     if is_disconnected and self._on_disconnected == "raise":
@@ -226,7 +226,7 @@ class PublicationBase(ABC):
         self, condition: Callable[[], bool], timeout: float | None, complaint: str
     ) -> None:
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(check_timeout(timeout)):
                 self._check_open()
                 while not condition():
                     await self._changed.wait()
@@ -238,13 +238,18 @@ class PublicationBase(ABC):
     def _offer_timeout(self, waited_ns: int) -> OfferTimeoutError:
         slowest = self._ready.slowest_receiver()
         position, limit = self.position, self.position_limit
-        what = "back pressure" if self.is_connected else "no subscriber connected"
-        message = (
-            f"{what} on {self.channel} stream {self.stream_id}: position {position}, "
-            f"limit {limit}, waited {waited_ns / 1e9:.3f} s, slowest receiver "
-            f"{slowest or 'unknown'}; raise the timeout, let the subscriber keep up, or raise "
-            "rcv-wnd and term-length"
-        )
+        stream = f"{self.channel} stream {self.stream_id}"
+        where = f"position {position}, limit {limit}, waited {waited_ns / NS_PER_SECOND:.3f} s"
+        if self.is_connected:
+            message = (
+                f"back pressure on {stream}: {where}, slowest receiver {slowest or 'unknown'}; "
+                "let the subscriber keep up, raise the timeout, or raise rcv-wnd and term-length"
+            )
+        else:
+            message = (
+                f"no subscriber connected on {stream}: {where}; is one there, and does its "
+                "channel match?"
+            )
         return OfferTimeoutError(
             message,
             position=position,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
+from aeron_async.client.arguments import check_timeout
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
@@ -113,7 +114,7 @@ class SubscriptionBase(ABC):
             ClosedError: The subscription was closed, before or meanwhile.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(check_timeout(timeout)):
                 while not self._images:
                     self._check_open()
                     await self._progress.wait()

@@ -106,7 +106,11 @@ class MediaDriver:
             if self._error is not None:
                 message = f"the media driver failed: {self._error}"
                 raise ClosedError(message) from self._error
-            message = "the media driver is not running: enter it with `async with` first"
+            message = (
+                "the media driver is closed: launch another"
+                if self._is_closing
+                else "the media driver is not running: enter it with `async with` first"
+            )
             raise ClosedError(message)
         self._check_loop()
         return self._conductor

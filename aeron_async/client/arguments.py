@@ -1,0 +1,107 @@
+"""What callers hand in, checked before anything is asked of the driver."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.channel_uri import ChannelUri
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
+
+__all__ = [
+    "OnDisconnected",
+    "check_on_disconnected",
+    "check_stream_id",
+    "check_timeout",
+    "parse_channel",
+    "publication_uri",
+    "subscription_uri",
+]
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+
+OnDisconnected = Literal["wait", "raise"]
+"""What an offer does while no subscriber is connected."""
+
+
+def parse_channel(channel: object) -> ChannelUri:
+    """Return a channel as a value, whichever way it was given.
+
+    Raises:
+        ChannelUriError: The text cannot be meant.
+        ConfigurationError: It is neither text nor a channel.
+    """
+    if isinstance(channel, ChannelUri):
+        return channel
+    if not isinstance(channel, str):
+        message = f"channel {channel!r} must be text such as 'aeron:udp?endpoint=127.0.0.1:20121'"
+        raise ConfigurationError(message)
+    return ChannelUri.parse(channel)
+
+
+def publication_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
+    """Return the channel of a publication as a value, checked as far as that needs no driver.
+
+    Raises:
+        ChannelUriError: The channel cannot be meant, or not for a publication.
+    """
+    uri = parse_channel(channel)
+    uri.check_publication(stream_id)
+    return uri
+
+
+def subscription_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
+    """Return the channel of a subscription as a value, checked likewise.
+
+    Raises:
+        ChannelUriError: The channel cannot be meant, or not for a subscription.
+    """
+    uri = parse_channel(channel)
+    uri.check_subscription(stream_id)
+    return uri
+
+
+def check_stream_id(stream_id: SupportsIndex) -> int:
+    """Return the stream id as an int.
+
+    Raises:
+        ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+    """
+    try:
+        number = operator.index(stream_id)
+    except TypeError:
+        message = f"stream_id {stream_id!r} must be a whole number of signed 32 bits"
+        raise ConfigurationError(message) from None
+    if not INT32_MIN <= number <= INT32_MAX:
+        message = f"stream_id {number} must be within {INT32_MIN}..{INT32_MAX}, signed 32 bits"
+        raise ConfigurationError(message)
+    return number
+
+
+def check_on_disconnected(on_disconnected: OnDisconnected) -> OnDisconnected:
+    """Return what an offer is to do without a subscriber.
+
+    Raises:
+        ConfigurationError: It is none of the choices.
+    """
+    if on_disconnected not in get_args(OnDisconnected):
+        choices = " or ".join(repr(choice) for choice in get_args(OnDisconnected))
+        message = f"on_disconnected={on_disconnected!r} must be {choices}"
+        raise ConfigurationError(message)
+    return on_disconnected
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Return a timeout in seconds.
+
+    Raises:
+        ConfigurationError: It is negative, or not a number.
+    """
+    if timeout is not None and not timeout >= 0:
+        message = f"timeout={timeout!r} must be 0 or more seconds, or None to wait for ever"
+        raise ConfigurationError(message)
+    return timeout
