@@ -30,6 +30,8 @@ TIMER_MIN_NS: Final = NS_PER_MS
 
 Differs: a NAK that is due every 100 us is repeated about every millisecond.
 """
+FINE_TIMER_NS: Final = 5 * NS_PER_MS
+"""Beyond this a timer may as well come a millisecond late."""
 TURNS_AFTER_LAG: Final = 8
 """Turns of the loop given to sockets after a stall, before any timeout is looked at."""
 
@@ -116,6 +118,10 @@ class Agent(ABC):
         waiter = self._waiter = loop.create_future()
         timer = None
         if delay_ns is not None:
+            if delay_ns > FINE_TIMER_NS:
+                # uvloop counts from the millisecond its turn began in: up to one too early, and
+                # then once more for nothing.
+                delay_ns += NS_PER_MS
             timer = loop.call_later(delay_ns / NS_PER_SECOND, _set_result, waiter)
         try:
             await waiter
