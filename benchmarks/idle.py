@@ -1,8 +1,11 @@
-"""What a connected publication and subscription cost while nothing is said.
+"""What a connected stream costs while nothing is said.
 
-Prints the share of one core that this process used, by /proc/self/stat, as JSON:
+Prints the share of one core that this process used, by /proc/self/stat, as JSON. Both ends in one
+process, or each in its own:
 
     python -m benchmarks.idle --seconds 10 --loop uvloop
+    python -m benchmarks.idle --side subscriber --channel aeron:udp?endpoint=127.0.0.1:20121
+    python -m benchmarks.idle --side publisher --channel aeron:udp?endpoint=127.0.0.1:20121
 """
 
 from __future__ import annotations
@@ -12,15 +15,17 @@ import asyncio
 import json
 import os
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-import structlog
 import uvloop
 
 import aeron_async as aa
 
 STREAM_ID = 1001
+CHANNEL = "aeron:udp?endpoint=127.0.0.1:20121"
 UTIME_FIELD, STIME_FIELD = 11, 12
+CONNECT_TIMEOUT_S = 30
 
 
 def cpu_seconds() -> float:
@@ -30,33 +35,41 @@ def cpu_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-async def measure(seconds: float) -> dict[str, float]:
-    """Return the share of one core used over `seconds`, both ends in this process."""
-    async with aa.Aeron.connect() as aeron:
-        subscription = await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:0", STREAM_ID)
-        publication = await aeron.add_publication(
-            f"aeron:udp?endpoint={subscription.local_address}", STREAM_ID
-        )
-        await publication.offer(b"connected", timeout=5)
-        await anext(subscription)
-        reading = asyncio.ensure_future(anext(subscription))
+async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
+    """Return the share of one core used over `seconds`, connected and silent."""
+    async with AsyncExitStack() as stack:
+        aeron = await stack.enter_async_context(aa.Aeron.connect())
+        reading = None
+        if side != "publisher":
+            subscription = await aeron.add_subscription(channel, STREAM_ID)
+            reading = asyncio.ensure_future(anext(subscription))
+            stack.callback(reading.cancel)
+        if side != "subscriber":
+            publication = await aeron.add_publication(channel, STREAM_ID)
+            await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
+        if side != "publisher":
+            await subscription.wait_connected(timeout=CONNECT_TIMEOUT_S)
         started, started_cpu = time.monotonic(), cpu_seconds()
         await asyncio.sleep(seconds)
         used, elapsed = cpu_seconds() - started_cpu, time.monotonic() - started
-        assert publication.is_connected
-        reading.cancel()
+        # The other end has measured as long and may be leaving: connected is for this end's half.
+        assert reading is None or not reading.done()
     return {"seconds": elapsed, "cpu_seconds": used, "share_of_core": used / elapsed}
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="uvloop")
+    parser.add_argument("--side", choices=("both", "publisher", "subscriber"), default="both")
+    parser.add_argument("--channel", default=CHANNEL)
     arguments = parser.parse_args()
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     run = uvloop.run if arguments.loop == "uvloop" else asyncio.run
-    print(json.dumps({"loop": arguments.loop, **run(measure(arguments.seconds))}))
+    figures = run(measure(arguments.side, arguments.channel, arguments.seconds))
+    print(json.dumps({"loop": arguments.loop, "side": arguments.side, **figures}))
 
 
 if __name__ == "__main__":
