@@ -25,7 +25,7 @@ from aeron_async.driver.subscriptions import Subscriptions
 from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from aeron_async.driver.commands import (
         ClientListener,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         SubscriptionReady,
     )
     from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -78,6 +79,7 @@ class Conductor(Agent):
         )
         self._resources = resources
         self._commands: deque[Command] = deque()
+        self._lookups: set[asyncio.Future[UdpChannel]] = set()
         self._clients: dict[int, ClientListener] = {}
         self._is_closed = False
         self._drained: asyncio.Future[None] | None = None
@@ -123,7 +125,7 @@ class Conductor(Agent):
             ClosedError: The driver or the client is closed.
         """
         self._check_open()
-        channel = await resolve_publication(self._resources.network, uri)
+        channel = await self._look_up(resolve_publication(self._resources.network, uri))
 
         async def execute() -> PublicationReady:
             return await self._publications.add(
@@ -149,7 +151,9 @@ class Conductor(Agent):
         """
         self._check_open()
         suffix = str(self._resources.next_id())
-        channel = await resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
+        channel = await self._look_up(
+            resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
+        )
 
         async def execute() -> SubscriptionReady:
             return await self._subscriptions.add(
@@ -201,6 +205,8 @@ class Conductor(Agent):
         # First tell everybody, for what comes after may fail if the driver has.
         for listener in self._clients.values():
             listener.on_driver_closed(error)
+        for lookup in self._lookups:
+            lookup.cancel()
         while self._commands:
             command = self._commands.popleft()
             if not command.result.done():
@@ -214,6 +220,22 @@ class Conductor(Agent):
         """Free everything at once."""
         self._publications.close()
         self._subscriptions.close()
+
+    async def _look_up(self, resolving: Coroutine[Any, Any, UdpChannel]) -> UdpChannel:
+        """Resolve the names of a channel, unless the driver closes first: it may take long."""
+        # A task of its own, awaited right here, so that closing can end it and not the caller.
+        lookup = asyncio.ensure_future(resolving)
+        self._lookups.add(lookup)
+        try:
+            return await lookup
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._is_closed and caller is not None and not caller.cancelling():
+                message = "the media driver was closed while a name was looked up"
+                raise ClosedError(message) from None
+            raise
+        finally:
+            self._lookups.discard(lookup)
 
     async def _submit(
         self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]

@@ -41,6 +41,7 @@ class FakeNetwork:
     Attributes:
         transports: All that were opened, oldest first.
         gate: Opening waits for it.
+        names: Looking up names waits for it.
         failure: Raised instead of opening, when set.
     """
 
@@ -50,6 +51,8 @@ class FakeNetwork:
         self.gate = asyncio.Event()
         self.gate.set()
         self.failure: Exception | None = None
+        self.names = asyncio.Event()
+        self.names.set()
 
     async def open(
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
@@ -65,4 +68,5 @@ class FakeNetwork:
         return transport
 
     async def resolve(self, host: str, port: int) -> SocketAddress:
+        await self.names.wait()
         return host, port

@@ -329,3 +329,24 @@ async def test_another_session_of_an_address_speaks_for_itself(
     assert {address for _, address in transport.sent} == {SOURCE}
     heard = [StatusMessage.decode(datagram).session_id for datagram, _ in transport.sent]
     assert heard[:2] == [1, 2]
+
+
+async def test_a_name_that_takes_for_ever_holds_up_neither_closing_nor_the_caller(
+    aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork
+) -> None:
+    network.names.clear()
+    adding: list[asyncio.Task[object]] = [
+        asyncio.create_task(aeron.add_publication(CHANNEL, STREAM_ID)),
+        asyncio.create_task(aeron.add_subscription(CHANNEL, STREAM_ID)),
+        asyncio.create_task(aeron.add_publication(CHANNEL, STREAM_ID)),
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    adding[2].cancel()
+    await driver.aclose()
+    results = await asyncio.gather(*adding, return_exceptions=True)
+    assert [type(result) for result in results] == [
+        aa.ClosedError,
+        aa.ClosedError,
+        asyncio.CancelledError,
+    ]
