@@ -17,13 +17,13 @@ from aeron_async.driver.core.congestion_control.base import TrackRebuild
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_connection import ImageConnection
 from aeron_async.driver.core.image_feedback import ImageFeedback
-from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
+from aeron_async.driver.core.image_life import ImageLife
+from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.cleaner import clean_to
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, insert, scan_for_gap
-from aeron_async.logs import get_logger
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags
 
@@ -44,8 +44,6 @@ OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 
 FILL_RETRY_NS: Final = 1_000_000
 """How long a gap that cannot be filled waits for the next try."""
-
-log = get_logger(__name__)
 
 
 class ImageListener(Protocol):
@@ -108,7 +106,6 @@ class PublicationImage:
         self.session_id = log.session_id
         self.stream_id = log.stream_id
         self.source = source
-        self.state = ImageState.ACTIVE
         self.counters = counters
         self.is_end_of_stream = False
         self.rebuild_position = join_position
@@ -119,8 +116,14 @@ class PublicationImage:
         self._is_reliable = is_reliable
         self._congestion_control = congestion_control
         self._loss_detector = LossDetector(feedback_delay)
-        self._liveness_timeout_ns = context.image_liveness_timeout_ns
-        self._goodbye_ns = EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
+        self._life = ImageLife(
+            session_id=log.session_id,
+            stream_id=log.stream_id,
+            source=source,
+            liveness_timeout_ns=context.image_liveness_timeout_ns,
+            goodbye_ns=EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns,
+            now_ns=now_ns,
+        )
         self._connections = {0: ImageConnection(control_address, now_ns=now_ns)}
         self._feedback = ImageFeedback(
             log,
@@ -139,7 +142,6 @@ class PublicationImage:
         self._mask = log.term_length - 1
         self._clean_position = join_position
         self._last_packet_ns = now_ns
-        self._state_change_ns = now_ns
         counters.receiver_hwm.set(join_position)
         counters.receiver_position.set(join_position)
         self.consumption_trigger = self._feedback.consumption_trigger
@@ -227,6 +229,11 @@ class PublicationImage:
         self._listener.on_image_progress(self)
 
     # Who reads.
+
+    @property
+    def state(self) -> ImageState:
+        """Return where the image is in its life."""
+        return self._life.state
 
     @property
     def join_position(self) -> int:
@@ -351,29 +358,24 @@ class PublicationImage:
 
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""
-        silent_at_ns = self._last_packet_ns + self._liveness_timeout_ns
-        if self.state is ImageState.ACTIVE:
-            if not self.subscribers:
-                self._set_state(ImageEvent.ABANDONED, now_ns)
-            elif self.is_end_of_stream and self.rebuild_position >= self.hwm_position:
-                self._set_state(ImageEvent.STREAM_ENDED, now_ns)
-            elif now_ns > silent_at_ns:
-                self._set_state(ImageEvent.SOURCE_SILENT, now_ns)
-            else:
-                return silent_at_ns + 1
+        life, has_readers = self._life, bool(self.subscribers)
+        if life.state is ImageState.ACTIVE:
+            silent_at_ns = life.end(
+                now_ns,
+                last_packet_ns=self._last_packet_ns,
+                has_readers=has_readers,
+                is_whole=self.is_end_of_stream and self.rebuild_position >= self.hwm_position,
+                position=self.rebuild_position,
+            )
+            if life.state is ImageState.ACTIVE:
+                return silent_at_ns
             self._feedback.say_goodbye()
-        if self.state is ImageState.DRAINING:
-            goodbye_at_ns = self._state_change_ns + self._goodbye_ns
-            if now_ns < goodbye_at_ns:
-                return goodbye_at_ns
-            if not self._is_drained():
-                return NEVER_NS
-            self._set_state(ImageEvent.DRAINED, now_ns)
-            return now_ns + self._liveness_timeout_ns
-        linger_at_ns = self._state_change_ns + self._liveness_timeout_ns
-        if self.state is ImageState.LINGER and (not self.subscribers or now_ns >= linger_at_ns):
-            self._set_state(ImageEvent.LINGERED, now_ns)
-        return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
+        return life.leave(
+            now_ns,
+            has_readers=has_readers,
+            is_drained=self._is_drained,
+            position=self.rebuild_position,
+        )
 
     def _is_drained(self) -> bool:
         return all(position >= self.rebuild_position for position in self._consumed())
@@ -384,17 +386,3 @@ class PublicationImage:
     def _set_hwm(self, position: int) -> None:
         self.hwm_position = position
         self.counters.receiver_hwm.set(position)
-
-    def _set_state(self, event: ImageEvent, now_ns: int) -> None:
-        before, self.state = self.state, next_state(self.state, event)
-        self._state_change_ns = now_ns
-        log.info(
-            "image_state_changed",
-            before=before.name,
-            after=self.state.name,
-            event_name=event.name,
-            source=self.source,
-            session_id=self.session_id,
-            stream_id=self.stream_id,
-            position=self.rebuild_position,
-        )

@@ -1,0 +1,142 @@
+"""Where one image is in its life, and when it moves on.
+
+The table of states says what may follow what; here is when it does. Silence is told in the time
+that this driver was awake: what it missed because its loop stood still is nobody's fault.
+
+Source: Aeron `PublicationImage.onTimeEvent`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.driver.core.outbox import Address
+
+__all__ = ["ImageLife"]
+
+log = get_logger(__name__)
+
+
+class ImageLife:
+    """The states of one image.
+
+    Args:
+        session_id: Names the image in the log, as do stream and source.
+        stream_id: Likewise.
+        source: Likewise.
+        liveness_timeout_ns: How long its source may be silent, and how long it lingers.
+        goodbye_ns: How long it says goodbye.
+        now_ns: The time now.
+
+    Attributes:
+        state: Where it is.
+    """
+
+    __slots__ = (
+        "_changed_ns",
+        "_goodbye_ns",
+        "_liveness_timeout_ns",
+        "_session_id",
+        "_source",
+        "_stream_id",
+        "state",
+    )
+
+    def __init__(
+        self,
+        *,
+        session_id: int,
+        stream_id: int,
+        source: Address,
+        liveness_timeout_ns: int,
+        goodbye_ns: int,
+        now_ns: int,
+    ) -> None:
+        self.state = ImageState.ACTIVE
+        self._session_id = session_id
+        self._stream_id = stream_id
+        self._source = source
+        self._liveness_timeout_ns = liveness_timeout_ns
+        self._goodbye_ns = goodbye_ns
+        self._changed_ns = now_ns
+
+    def end(
+        self,
+        now_ns: int,
+        *,
+        last_packet_ns: int,
+        has_readers: bool,
+        is_whole: bool,
+        position: int,
+    ) -> int:
+        """Let an active image drain if it is over, and return when its source counts as silent.
+
+        Args:
+            now_ns: The time now.
+            last_packet_ns: When the source was last heard.
+            has_readers: Whether anybody reads it.
+            is_whole: Whether it has ended, and all of it has arrived.
+            position: Up to where it is rebuilt, in bytes; for the log.
+        """
+        silent_at_ns = last_packet_ns + self._liveness_timeout_ns
+        if not has_readers:
+            self._set_state(ImageEvent.ABANDONED, now_ns, position)
+        elif is_whole:
+            self._set_state(ImageEvent.STREAM_ENDED, now_ns, position)
+        elif now_ns > silent_at_ns:
+            self._set_state(ImageEvent.SOURCE_SILENT, now_ns, position)
+        return silent_at_ns + 1
+
+    def leave(
+        self,
+        now_ns: int,
+        *,
+        has_readers: bool,
+        is_drained: Callable[[], bool],
+        position: int,
+    ) -> int:
+        """Move an image that is over towards its end, and return the next deadline.
+
+        Args:
+            now_ns: The time now.
+            has_readers: Whether anybody holds it.
+            is_drained: Says whether the readers have taken all that arrived.
+            position: Up to where it is rebuilt, in bytes; for the log.
+        """
+        if self.state is ImageState.DRAINING:
+            goodbye_at_ns = self._changed_ns + self._goodbye_ns
+            if now_ns < goodbye_at_ns:
+                return goodbye_at_ns
+            if not is_drained():
+                return NEVER_NS
+            self._set_state(ImageEvent.DRAINED, now_ns, position)
+            return now_ns + self._liveness_timeout_ns
+        linger_at_ns = self._changed_ns + self._liveness_timeout_ns
+        if self.state is ImageState.LINGER and (not has_readers or now_ns >= linger_at_ns):
+            self._set_state(ImageEvent.LINGERED, now_ns, position)
+        return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
+
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let goodbye and linger last as much longer as this driver was not running."""
+        self._changed_ns = min(self._changed_ns + late_ns, now_ns)
+
+    def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
+        before, self.state = self.state, next_state(self.state, event)
+        self._changed_ns = now_ns
+        log.info(
+            "image_state_changed",
+            before=before.name,
+            after=self.state.name,
+            event_name=event.name,
+            source=self._source,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=position,
+        )
