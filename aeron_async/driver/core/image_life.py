@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.logs import get_logger
@@ -17,7 +18,9 @@ from aeron_async.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = ["ImageLife"]
 
@@ -28,11 +31,9 @@ class ImageLife:
     """The states of one image.
 
     Args:
-        session_id: Names the image in the log, as do stream and source.
-        stream_id: Likewise.
-        source: Likewise.
-        liveness_timeout_ns: How long its source may be silent, and how long it lingers.
-        goodbye_ns: How long it says goodbye.
+        log_buffers: Name the image in the log, as does its source.
+        source: Where its SETUP came from.
+        context: Says how long its source may be silent, and how long it says goodbye.
         now_ns: The time now.
 
     Attributes:
@@ -50,21 +51,14 @@ class ImageLife:
     )
 
     def __init__(
-        self,
-        *,
-        session_id: int,
-        stream_id: int,
-        source: Address,
-        liveness_timeout_ns: int,
-        goodbye_ns: int,
-        now_ns: int,
+        self, log_buffers: LogBuffers, source: Address, context: DriverContext, now_ns: int
     ) -> None:
         self.state = ImageState.ACTIVE
-        self._session_id = session_id
-        self._stream_id = stream_id
+        self._session_id = log_buffers.session_id
+        self._stream_id = log_buffers.stream_id
         self._source = source
-        self._liveness_timeout_ns = liveness_timeout_ns
-        self._goodbye_ns = goodbye_ns
+        self._liveness_timeout_ns = context.image_liveness_timeout_ns
+        self._goodbye_ns = EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
         self._changed_ns = now_ns
 
     def end(

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
-from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_connection import ImageConnection
 from aeron_async.driver.core.image_feedback import ImageFeedback
 from aeron_async.driver.core.image_life import ImageLife
@@ -116,14 +115,7 @@ class PublicationImage:
         self._is_reliable = is_reliable
         self._congestion_control = congestion_control
         self._loss_detector = LossDetector(feedback_delay)
-        self._life = ImageLife(
-            session_id=log.session_id,
-            stream_id=log.stream_id,
-            source=source,
-            liveness_timeout_ns=context.image_liveness_timeout_ns,
-            goodbye_ns=EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns,
-            now_ns=now_ns,
-        )
+        self._life = ImageLife(log, source, context, now_ns)
         self._connections = {0: ImageConnection(control_address, now_ns=now_ns)}
         self._feedback = ImageFeedback(
             log,
