@@ -44,8 +44,9 @@ class Aeron:
         self.driver = driver
         self._is_driver_owned = is_driver_owned
         self._client_id: int | None = None
-        self._publications: set[PublicationBase] = set()
-        self._subscriptions: set[SubscriptionBase] = set()
+        # Dictionaries for their order: closing must be the same every time.
+        self._publications: dict[PublicationBase, None] = {}
+        self._subscriptions: dict[SubscriptionBase, None] = {}
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed_because: Exception | None = None
@@ -197,7 +198,7 @@ class Aeron:
         )
         self._check_still_open(subscription)
         # Before the start, for that calls handlers, and they may close the subscription.
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
         return subscription
 
@@ -230,13 +231,13 @@ class Aeron:
 
     def release_publication(self, publication: PublicationBase, registration_id: int) -> None:
         """Let the driver drain a publication that was closed."""
-        self._publications.discard(publication)
+        self._publications.pop(publication, None)
         if not self.driver.is_closed:
             self.driver.conductor.remove_publication(registration_id)
 
     def release_subscription(self, subscription: SubscriptionBase, registration_id: int) -> None:
         """Let the driver forget a subscription that was closed."""
-        self._subscriptions.discard(subscription)
+        self._subscriptions.pop(subscription, None)
         if not self.driver.is_closed:
             self.driver.conductor.remove_subscription(registration_id)
 
@@ -263,7 +264,7 @@ class Aeron:
         )
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(publication)
-        self._publications.add(publication)
+        self._publications[publication] = None
 
     def _check_still_open(self, added: Publication | Subscription) -> None:
         if self._is_closed:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         SubscriptionListener,
         SubscriptionReady,
     )
+    from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
@@ -79,7 +80,8 @@ class Conductor(Agent):
         )
         self._resources = resources
         self._commands: deque[Command] = deque()
-        self._lookups: set[asyncio.Future[UdpChannel]] = set()
+        # A dictionary for its order: closing must be the same every time.
+        self._lookups: dict[asyncio.Future[UdpChannel], None] = {}
         self._clients: dict[int, ClientListener] = {}
         self._is_closed = False
         self._drained: asyncio.Future[None] | None = None
@@ -89,6 +91,16 @@ class Conductor(Agent):
         self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
         self._publications = Publications(resources, self.sender, self._check_drained)
         self._subscriptions = Subscriptions(resources, self.receiver)
+
+    @property
+    def network_publications(self) -> tuple[NetworkPublication, ...]:
+        """Return the publications there are, lingering ones included; for those who watch."""
+        return tuple(self._publications)
+
+    @property
+    def publication_images(self) -> tuple[PublicationImage, ...]:
+        """Return the images there are, lingering ones included; for those who watch."""
+        return tuple(self._subscriptions.images)
 
     # What clients ask.
 
@@ -225,7 +237,7 @@ class Conductor(Agent):
         """Resolve the names of a channel, unless the driver closes first: it may take long."""
         # A task of its own, awaited right here, so that closing can end it and not the caller.
         lookup = asyncio.ensure_future(resolving)
-        self._lookups.add(lookup)
+        self._lookups[lookup] = None
         try:
             return await lookup
         except asyncio.CancelledError:
@@ -235,7 +247,7 @@ class Conductor(Agent):
                 raise ClosedError(message) from None
             raise
         finally:
-            self._lookups.discard(lookup)
+            self._lookups.pop(lookup, None)
 
     async def _submit(
         self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]

@@ -27,7 +27,7 @@ from aeron_async.logs import get_logger
 from aeron_async.protocol.header import SetupFlags, wrap_int32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from aeron_async.driver.commands import SubscriptionListener
     from aeron_async.driver.core.delay import FeedbackDelay
@@ -94,6 +94,9 @@ class Images:
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._log_limiter = LogLimiter()
         self._log_length = 0
+
+    def __iter__(self) -> Iterator[PublicationImage]:
+        return iter(tuple(self._images))
 
     def are_at(self, endpoint: ReceiveChannelEndpoint) -> bool:
         """Return whether any image receives there."""

@@ -189,6 +189,20 @@ class MediaDriver:
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
 
+    async def abort(self) -> None:
+        """Close at once, delivering nothing more; what cancelling `aclose` does.
+
+        Raises:
+            WrongLoopError: Called from another event loop or process.
+        """
+        if self._conductor is None:
+            self._is_closing = True
+            return
+        self._check_loop()
+        self._abort()
+        with anyio.CancelScope(shield=True):
+            await self._closed.wait()
+
     async def _drain(self, conductor: Conductor) -> None:
         """Let clients go, and wait until what they offered was delivered, or for long enough."""
         conductor.release_clients(None)

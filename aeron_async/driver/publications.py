@@ -34,7 +34,7 @@ from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
     from aeron_async.driver.core.udp_channel import UdpChannel
@@ -82,6 +82,9 @@ class Publications:
             reserved_low=context.publication_reserved_session_id_low,
             reserved_high=context.publication_reserved_session_id_high,
         )
+
+    def __iter__(self) -> Iterator[NetworkPublication]:
+        return iter(tuple(self._publications))
 
     def __len__(self) -> int:
         return len(self._publications)
