@@ -104,6 +104,7 @@ max_pending_setups aeron_async.max.pending.setups 256 -
 max_elicited_setups_per_second aeron_async.max.elicited.setups.per.second 256 -
 max_image_term_length aeron_async.max.image.term.length 1g -
 image_log_budget_length aeron_async.image.log.budget.length 4g -
+max_naks_per_second aeron_async.max.naks.per.second 1000 -
 """  # noqa: E501  a table reads by its lines
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.header import RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.image_connection import ImageConnection
     from aeron_async.driver.core.image_counters import ImageCounters
+    from aeron_async.driver.core.nak_budget import NakBudget
     from aeron_async.driver.core.outbox import ControlOutbox
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
@@ -39,6 +40,7 @@ class ImageFeedback:
         position: Where the image joined, in bytes.
         window_length: The first window, in bytes.
         timeout_ns: The longest time between two status messages.
+        nak_budget: Says which NAKs may leave.
         receiver_id: Names our end to the sender.
         group_tag: Carried by every status message, or None.
         connections: Whom to speak to; those not heard for a while are left out.
@@ -52,6 +54,7 @@ class ImageFeedback:
         next_sm_position: Consumption as last scheduled, in bytes.
         overrun_threshold: Nothing may be placed beyond this position.
         is_enabled: Whether status messages are sent at all.
+        nak_budget: Wants to know of every new gap.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class ImageFeedback:
         position: int,
         window_length: int,
         timeout_ns: int,
+        nak_budget: NakBudget,
         receiver_id: int,
         group_tag: int | None,
         connections: Mapping[int, ImageConnection],
@@ -71,11 +75,13 @@ class ImageFeedback:
     ) -> None:
         self._log = log
         self._timeout_ns = timeout_ns
+        self.nak_budget = nak_budget
         self._receiver_id = receiver_id
         self._group_tag = group_tag
         self._connections = connections
         self._outbox = outbox
         self._counters = counters
+        self._naks_withheld = system_counters[DriverCounterId.NAKS_WITHHELD]
         self._naks_sent = system_counters[SystemCounterId.NAK_MESSAGES_SENT]
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
@@ -126,8 +132,11 @@ class ImageFeedback:
         """Return whether there is anybody to ask."""
         return any(connection.is_alive(now_ns) for connection in self._connections.values())
 
-    def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
-        """Ask every live source for a gap."""
+    def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
+        """Ask every live source for a gap; return when to try again if that must wait, or 0."""
+        if not self.nak_budget.try_take(now_ns):
+            self._naks_withheld.increment()
+            return self.nak_budget.next_ns
         nak = Nak(
             session_id=self._log.session_id,
             stream_id=self._log.stream_id,
@@ -138,6 +147,7 @@ class ImageFeedback:
         for _ in range(self._send_to_live(nak, now_ns)):
             self._counters.naks_sent.increment()
             self._naks_sent.increment()
+        return 0
 
     def send_rttm(self, now_ns: int) -> None:
         """Ask every live source to echo the time."""

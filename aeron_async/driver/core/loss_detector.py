@@ -1,8 +1,8 @@
 """Notice the first gap of an image, and say when to ask for it.
 
-Only one gap is tracked: the first. The next is looked at when that one is filled. A gap that moves,
-shrinks or grows is a new gap, and starts with the initial delay again. There is no giving up: a
-stream that cannot be repaired ends by its liveness timeout.
+Only one gap is tracked: the first. The next is looked at when that one is filled. A gap that moves
+or shrinks is a new gap, and starts with the initial delay again. There is no giving up: a stream
+that cannot be repaired ends by its liveness timeout.
 
 Source: Aeron `LossDetector`.
 """
@@ -43,12 +43,17 @@ class LossDetector:
 
     def on_gap(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> bool:
         """Take the first gap as the latest scan saw it, and return whether it is a new one."""
-        if length == self.length and term_offset == self.term_offset and term_id == self.term_id:
+        before = self.length
+        is_known = before and term_offset == self.term_offset and term_id == self.term_id
+        if is_known and length == before:
             return False
         self.term_id = term_id
         self.term_offset = term_offset
         self.length = length
-        self.deadline_ns = now_ns + self._delay.initial_ns()
+        # Differs: Aeron begins anew with a gap that grows as well. Heartbeats could make one grow
+        # in every cycle: then it would never be asked for, or, grown in between, each time at once.
+        if not is_known or length < before:
+            self.deadline_ns = now_ns + self._delay.initial_ns()
         return True
 
     def on_no_gap(self) -> None:

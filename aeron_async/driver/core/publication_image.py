@@ -19,6 +19,7 @@ from aeron_async.driver.core.image_feedback import ImageFeedback
 from aeron_async.driver.core.image_life import ImageLife
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
+from aeron_async.driver.core.nak_budget import NakBudget
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.cleaner import clean_to
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
@@ -122,6 +123,7 @@ class PublicationImage:
             position=join_position,
             window_length=congestion_control.initial_window_length(),
             timeout_ns=context.status_message_timeout_ns,
+            nak_budget=NakBudget(context.max_naks_per_second),
             receiver_id=receiver_id,
             group_tag=group_tag,
             connections=self._connections,
@@ -325,21 +327,30 @@ class PublicationImage:
             position = base + offset
             if gap_length:
                 term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=self._bits)
-                return position, self._loss_detector.on_gap(
+                is_new = self._loss_detector.on_gap(
                     term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns
                 )
+                if is_new:
+                    end = offset + gap_length
+                    self._feedback.nak_budget.on_gap(
+                        position,
+                        base + end,
+                        is_proven=end < limit and log.term_words[index][end >> 2] != 0,
+                    )
+                return position, is_new
         self._loss_detector.on_no_gap()
         return position, False
 
     def _repair(self, now_ns: int) -> None:
         gap = self._loss_detector
         if self._is_reliable:
-            self._feedback.send_nak(
+            try_ns = self._feedback.send_nak(
                 term_id=gap.term_id,
                 term_offset=gap.term_offset,
                 length=gap.length,
                 now_ns=now_ns,
             )
+            gap.deadline_ns = max(gap.deadline_ns, try_ns)
         elif fill_gap(self.log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
             self._gap_fills.increment()
             gap.on_no_gap()
