@@ -4,35 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
+from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.retransmit_handler import RESEND_BUDGET_LENGTH, RetransmitHandler
+from aeron_async.driver.core.retransmit_budget import RetransmitBudget
+from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from tests.driver.fakes import MS, Counts
 
 LINGER_NS = 10 * MS
+KIB = 1024
 
 
 class Rig:
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, context: DriverContext | None = None, **changes: Any) -> None:
         self.resent: list[tuple[int, int, int]] = []
+        self.resendable_length = 2**31
         self.overflow = Counts().new()
         self.suppressed = Counts().new()
         fields: dict[str, Any] = {
             "delay_ns": 0,
             "linger_ns": LINGER_NS,
-            "max_resend": 3,
+            "max_ranges": 3,
             "has_group_semantics": False,
             "overflow": self.overflow,
             "suppressed": self.suppressed,
         }
-        self.handler = RetransmitHandler(self.resend, **(fields | changes))
+        self.budget = RetransmitBudget(context or DriverContext(), position=0)
+        self.handler = RetransmitHandler(self.resend, self.budget, **(fields | changes))
 
-    def resend(self, term_id: int, term_offset: int, length: int) -> None:
+    def resend(self, term_id: int, term_offset: int, length: int) -> int:
         self.resent.append((term_id, term_offset, length))
+        return min(length, self.resendable_length)
 
     def nak(self, term_offset: int, length: int, now_ns: int, term_id: int = 1) -> bool:
         """Return whether the NAK was answered at once."""
         before = len(self.resent)
-        self.handler.on_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
+        self.handler.on_nak(
+            term_id=term_id,
+            term_offset=term_offset,
+            length=length,
+            sender_position=0,
+            now_ns=now_ns,
+        )
         return len(self.resent) > before
 
 
@@ -65,17 +77,24 @@ def test_the_same_offset_of_another_term_is_another_range() -> None:
     assert rig.nak(64, 128, 1, term_id=2)
 
 
-def test_unicast_gives_its_one_slot_to_another_range_at_once() -> None:
+def test_unicast_answers_every_other_range_at_once_and_forgets_only_the_oldest() -> None:
     rig = Rig()
-    assert rig.nak(0, 32, 0)
-    assert rig.nak(1_024, 32, 1)
-    # The first range was forgotten with its slot.
-    assert rig.nak(0, 32, 2)
+    assert [rig.nak(offset, 32, 0) for offset in (0, 32, 64, 96)] == [True] * 4
+    assert [rig.nak(offset, 32, 1) for offset in (96, 64, 32)] == [False] * 3
+    assert rig.nak(0, 32, 2), "its place was taken"
+    assert rig.nak(32, 32, 3), "now its place was taken"
     assert rig.overflow.get() == 0
 
 
-def test_unicast_forgets_a_delayed_range_that_another_takes_over() -> None:
-    rig = Rig(delay_ns=5)
+def test_a_storm_of_naks_for_many_ranges_brings_each_once_in_a_linger() -> None:
+    rig = Rig(max_ranges=16)
+    for number in range(1_000):
+        rig.nak(32 * (number % 16), 32, number)
+    assert len(rig.resent) == 16
+
+
+def test_unicast_forgets_the_oldest_delayed_range_for_a_new_one() -> None:
+    rig = Rig(delay_ns=5, max_ranges=1)
     rig.nak(0, 32, 0)
     rig.nak(1_024, 64, 1)
     assert rig.handler.poll(6) == NEVER_NS
@@ -92,7 +111,7 @@ def test_a_group_has_several_slots_and_counts_what_finds_none() -> None:
 
 
 def test_a_group_of_one_slot_still_drops_what_unicast_would_take_over() -> None:
-    rig = Rig(has_group_semantics=True, max_resend=1)
+    rig = Rig(has_group_semantics=True, max_ranges=1)
     assert rig.nak(0, 32, 0)
     assert not rig.nak(1_024, 32, 1)
     assert rig.overflow.get() == 1
@@ -129,12 +148,46 @@ def test_a_nak_that_comes_when_its_delayed_answer_is_due_gets_one_answer() -> No
     assert rig.handler.poll(6) == NEVER_NS
 
 
-def test_all_naks_of_one_linger_together_bring_no_more_than_the_budget() -> None:
-    rig = Rig()
-    share = RESEND_BUDGET_LENGTH // 2 - 32
-    for number in range(64):
-        rig.nak(0, share, number, term_id=number)
-    assert [length for _, _, length in rig.resent] == [share, share, 64]
-    assert rig.suppressed.get() == 62
-    assert rig.nak(0, share, LINGER_NS)
-    assert rig.suppressed.get() == 62
+def test_a_range_of_which_nothing_could_be_sent_is_neither_held_nor_paid_for() -> None:
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig.resendable_length = 0
+    for now_ns in range(10):
+        rig.nak(0, 64 * KIB, now_ns)
+    assert rig.resent == [(1, 0, 64 * KIB)] * 10
+    assert rig.suppressed.get() == 0
+
+
+def test_only_what_was_really_sent_is_held_and_paid_for() -> None:
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig.resendable_length = 1_024
+    rig.nak(0, 8_192, 0)
+    assert not rig.nak(992, 32, 1)
+    assert rig.nak(1_024, 64 * KIB, 2)
+    assert rig.resent[-1] == (1, 1_024, 63 * KIB)
+
+
+def test_padding_that_passes_the_end_is_paid_for_as_it_was_granted() -> None:
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig.handler._resend = lambda *_: 2**20
+    rig.nak(0, 32, 0)
+    assert rig.budget.take(2**20, sender_position=0, now_ns=0) == 64 * KIB - 32
+
+
+def test_what_the_budget_does_not_grant_is_counted() -> None:
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    for number in range(8):
+        rig.nak(0, 40 * KIB, number, term_id=number)
+    assert [length for _, _, length in rig.resent] == [40 * KIB, 24 * KIB]
+    assert rig.suppressed.get() == 7
+
+
+def test_a_delayed_answer_is_paid_for_when_it_is_promised() -> None:
+    rig = Rig(
+        DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0),
+        delay_ns=5,
+    )
+    rig.nak(0, 64 * KIB, 0)
+    rig.nak(0, 32, 1, term_id=2)
+    rig.handler.poll(10)
+    assert rig.resent == [(1, 0, 64 * KIB)]
+    assert rig.suppressed.get() == 1

@@ -294,10 +294,34 @@ class DriverSettings(StreamSettings):
         minimum=4 * TERM_MIN_LENGTH,
         maximum=INT64_MAX,
     )
-    max_naks_per_second: int = integer(
-        "aeron_async.max.naks.per.second",
-        1_000,
-        "Most NAKs of one image in a second for what no data proves lost, or was asked for before.",
-        minimum=10,
-        maximum=INT32_MAX,
+    max_retransmit_burst_length: int = size(
+        "aeron_async.max.retransmit.burst.length",
+        2 * MIB,
+        "Most that NAKs may bring at once from one publication, when it has not resent for long.",
+        minimum=64 * KIB,
+    )
+    max_retransmit_base_length: int = size(
+        "aeron_async.max.retransmit.base.length",
+        MIB,
+        "Most that NAKs may bring in a second; the receiver's window where that is more.",
+    )
+    max_retransmit_percent: int = integer(
+        "aeron_async.max.retransmit.percent",
+        50,
+        "Most that NAKs may bring beside that, in percent of what is sent for the first time.",
+        minimum=0,
+        maximum=10_000,
+    )
+    max_retransmit_linger_length: int = size(
+        "aeron_async.max.retransmit.linger.length",
+        16 * MIB,
+        "Most that NAKs may bring within one retransmit linger, in any case.",
+        minimum=64 * KIB,
+    )
+    max_lingering_ranges: int = integer(
+        "aeron_async.max.lingering.ranges",
+        16,
+        "Most ranges resent on unicast that are remembered, to ignore further NAKs for them.",
+        minimum=1,
+        maximum=256,
     )

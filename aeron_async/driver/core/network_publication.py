@@ -26,7 +26,7 @@ from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, Publ
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.stream_sender import StreamSender
-from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import compute_position, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.logs import get_logger
@@ -122,14 +122,8 @@ class NetworkPublication:
             burst_limit=context.network_publication_max_messages_per_send,
             now_ns=now_ns,
         )
-        self._retransmit_handler = RetransmitHandler(
-            self._sender.resend,
-            delay_ns=context.retransmit_unicast_delay_ns,
-            linger_ns=context.retransmit_unicast_linger_ns,
-            max_resend=params.max_resend,
-            has_group_semantics=params.has_group_semantics,
-            overflow=system_counters[SystemCounterId.RETRANSMIT_OVERFLOW],
-            suppressed=system_counters[DriverCounterId.NAKS_SUPPRESSED],
+        self._retransmit_handler = RetransmitHandler.of(
+            self._sender.resend, context, params, system_counters, position=self._sender.position
         )
         self._set_up_window(
             system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],
@@ -214,6 +208,7 @@ class NetworkPublication:
         else:
             self._receivers.on_status_message(sm.receiver_id, now_ns)
         self._has_initial_connection = True
+        self._retransmit_handler.budget.window_length = sm.receiver_window
         self._sender.set_limit(
             self.flow_control.on_status_message(
                 sm, position=position, sender_limit=self.sender_limit, now_ns=now_ns
@@ -228,7 +223,11 @@ class NetworkPublication:
             term_offset=nak.term_offset, length=nak.length, term_length=self.log.term_length
         )
         self._retransmit_handler.on_nak(
-            term_id=nak.term_id, term_offset=nak.term_offset, length=granted, now_ns=now_ns
+            term_id=nak.term_id,
+            term_offset=nak.term_offset,
+            length=granted,
+            sender_position=self.sender_position,
+            now_ns=now_ns,
         )
 
     def on_error(self, error: ErrorFrame, now_ns: int) -> None:

@@ -1,161 +1,186 @@
 """Answer NAKs: resend at once (or after a delay), then turn a deaf ear to repeats for a while.
 
-Each answered NAK holds a slot until its linger has passed, and a NAK that begins inside the range
-of a held slot is ignored: the data is on its way. Unicast has one slot, which a NAK for another
-range takes over at once; a group has several, and when all are held a NAK is dropped and counted.
+Each answered NAK holds its range until its linger has passed, and a NAK that begins inside a held
+range is ignored: the data is on its way. Unicast holds the ranges answered last, and another NAK
+takes the place of the oldest; a group holds so many, and a NAK that finds no place is dropped and
+counted. What all NAKs together may bring is bounded by a budget.
 
 Source: Aeron `RetransmitHandler`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Self
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.retransmit_budget import RetransmitBudget
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.system_counters import SystemCounters
 
-__all__ = ["RESEND_BUDGET_LENGTH", "Resend", "RetransmitHandler"]
+__all__ = ["Resend", "RetransmitHandler"]
 
-RESEND_BUDGET_LENGTH: Final = 4 * 1024 * 1024
-"""Bytes that all NAKs of a publication together may bring within one linger period."""
-
-Resend = Callable[[int, int, int], None]
-"""Send again: term id, term offset and length in bytes."""
-
-
-class ActionState(Enum):
-    """What a slot is doing."""
-
-    INACTIVE = auto()
-    DELAYED = auto()
-    LINGERING = auto()
+Resend = Callable[[int, int, int], int]
+"""Send again: term id, term offset and length in bytes; returns how many bytes that covered."""
 
 
 class RetransmitAction:
-    """One slot: the range that was asked for, and until when it is held."""
+    """One range that was asked for, and until when it waits or lingers."""
 
-    __slots__ = ("expiry_ns", "length", "state", "term_id", "term_offset")
+    __slots__ = ("expiry_ns", "is_delayed", "length", "term_id", "term_offset")
 
-    def __init__(self) -> None:
-        self.state = ActionState.INACTIVE
-        self.expiry_ns = NEVER_NS
-        self.term_id = 0
-        self.term_offset = 0
-        self.length = 0
-
-    def covers(self, term_id: int, term_offset: int) -> bool:
-        """Return whether a NAK that begins there is already being answered."""
-        return (
-            self.state is not ActionState.INACTIVE
-            and self.term_id == term_id
-            and self.term_offset <= term_offset < self.term_offset + self.length
-        )
+    def __init__(self, *, term_id: int, term_offset: int, length: int, expiry_ns: int) -> None:
+        self.term_id = term_id
+        self.term_offset = term_offset
+        self.length = length
+        self.expiry_ns = expiry_ns
+        self.is_delayed = True
 
 
 class RetransmitHandler:
-    """The slots of one publication.
+    """The ranges of one publication that are being answered, oldest first.
 
     Args:
         resend: Sends a range of the log again.
+        budget: What all resends together may bring.
         delay_ns: How long to wait before resending; 0 resends at once.
         linger_ns: How long repeats of an answered NAK are ignored.
-        max_resend: Slots of a group; unicast always has one.
+        max_ranges: Most ranges held at once.
         has_group_semantics: Whether several receivers may ask for different ranges.
-        overflow: Counts NAKs dropped because every slot was held.
-        suppressed: Counts NAKs cut short or dropped because the resend budget was used up.
+        overflow: Counts NAKs dropped because a group's places were all held.
+        suppressed: Counts NAKs cut short or dropped because the budget was used up.
+
+    Attributes:
+        budget: As given.
     """
 
     def __init__(
         self,
         resend: Resend,
+        budget: RetransmitBudget,
         *,
         delay_ns: int,
         linger_ns: int,
-        max_resend: int,
+        max_ranges: int,
         has_group_semantics: bool,
         overflow: Counter,
         suppressed: Counter,
     ) -> None:
         self._resend = resend
+        self.budget = budget
         self._delay_ns = delay_ns
         self._linger_ns = linger_ns
+        self._max_ranges = max_ranges
         self._has_group_semantics = has_group_semantics
         self._overflow = overflow
         self._suppressed = suppressed
-        self._budget_length = RESEND_BUDGET_LENGTH
-        self._budget_until_ns = 0
-        self._slots = [RetransmitAction() for _ in range(max_resend if has_group_semantics else 1)]
+        # Delay and linger are the same for all, so the oldest is always the first to expire.
+        self._actions: deque[RetransmitAction] = deque()
 
-    def on_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
+    @classmethod
+    def of(
+        cls,
+        resend: Resend,
+        context: DriverContext,
+        params: PublicationParams,
+        system_counters: SystemCounters,
+        *,
+        position: int,
+    ) -> Self:
+        """Return the handler of a publication that starts at `position`."""
+        is_group = params.has_group_semantics
+        return cls(
+            resend,
+            RetransmitBudget(context, position=position),
+            delay_ns=context.retransmit_unicast_delay_ns,
+            linger_ns=context.retransmit_unicast_linger_ns,
+            max_ranges=params.max_resend if is_group else context.max_lingering_ranges,
+            has_group_semantics=is_group,
+            overflow=system_counters[SystemCounterId.RETRANSMIT_OVERFLOW],
+            suppressed=system_counters[DriverCounterId.NAKS_SUPPRESSED],
+        )
+
+    def on_nak(
+        self, *, term_id: int, term_offset: int, length: int, sender_position: int, now_ns: int
+    ) -> None:
         """Answer a NAK whose length flow control has already bounded.
 
         Args:
             term_id: Term of the gap.
             term_offset: Where the gap begins, in bytes.
             length: Bytes granted; 0 is ignored.
+            sender_position: Up to where data has been sent, in bytes.
             now_ns: The time now.
         """
         if length <= 0:
             return
         self.poll(now_ns)
-        action = self._slot_for(term_id, term_offset)
-        if action is None:
+        if self._is_being_answered(term_id, term_offset):
             return
-        length = self._within_budget(length, now_ns)
-        if length == 0:
+        if self._has_group_semantics and len(self._actions) >= self._max_ranges:
+            self._overflow.increment()
             return
-        action.term_id = term_id
-        action.term_offset = term_offset
-        action.length = length
-        if self._delay_ns == 0:
-            self._resend_and_linger(action, now_ns)
-        else:
-            action.state = ActionState.DELAYED
-            action.expiry_ns = now_ns + self._delay_ns
+        granted_length = self.budget.take(length, sender_position=sender_position, now_ns=now_ns)
+        if granted_length < length:
+            self._suppressed.increment()
+        action = RetransmitAction(
+            term_id=term_id,
+            term_offset=term_offset,
+            length=granted_length,
+            expiry_ns=now_ns + self._delay_ns,
+        )
+        if self._delay_ns == 0 and granted_length > 0:
+            self._answer(action, now_ns)
+        if action.length > 0:
+            self._hold(action)
 
     def poll(self, now_ns: int) -> int:
         """Resend what was delayed, free what has lingered, and return the next deadline."""
-        deadline_ns = NEVER_NS
-        for action in self._slots:
-            if action.state is ActionState.DELAYED and now_ns >= action.expiry_ns:
-                self._resend_and_linger(action, now_ns)
-            elif action.state is ActionState.LINGERING and now_ns >= action.expiry_ns:
-                action.state = ActionState.INACTIVE
-            # A lingering slot needs no wake-up of its own: it is looked at when a NAK arrives.
-            if action.state is ActionState.DELAYED:
-                deadline_ns = min(deadline_ns, action.expiry_ns)
-        return deadline_ns
+        actions = self._actions
+        while actions and not actions[0].is_delayed and now_ns >= actions[0].expiry_ns:
+            actions.popleft()
+        if self._delay_ns == 0:
+            # A lingering range needs no wake-up of its own: it is looked at when a NAK arrives.
+            return NEVER_NS
+        for action in actions:
+            if action.is_delayed:
+                if now_ns < action.expiry_ns:
+                    return action.expiry_ns
+                self._answer(action, now_ns)
+        return NEVER_NS
 
-    def _within_budget(self, length: int, now_ns: int) -> int:
-        """Return how much of a resend the budget allows.
+    def _is_being_answered(self, term_id: int, term_offset: int) -> bool:
+        for action in self._actions:
+            if (
+                action.term_id == term_id
+                and action.term_offset <= term_offset < action.term_offset + action.length
+            ):
+                return True
+        return False
 
-        Differs: Aeron answers every NAK that finds a slot, and 28 bytes may bring 2 MiB each time.
+    def _hold(self, action: RetransmitAction) -> None:
+        # Differs: Aeron holds one range on unicast, so that two NAKs in turn bring two resends each
+        # time; here the one just answered is not forgotten for another.
+        if len(self._actions) >= self._max_ranges:
+            self._actions.popleft()
+        self._actions.append(action)
+
+    def _answer(self, action: RetransmitAction, now_ns: int) -> None:
+        """Resend, and hold what was really sent.
+
+        Differs: Aeron holds what was asked for, even where nothing could be sent: whoever asks for
+        less than a frame at the start of a gap would keep the gap from being repaired.
         """
-        if now_ns >= self._budget_until_ns:
-            self._budget_until_ns = now_ns + self._linger_ns
-            self._budget_length = RESEND_BUDGET_LENGTH
-        granted_length = min(length, self._budget_length)
-        if granted_length < length:
-            self._suppressed.increment()
-        self._budget_length -= granted_length
-        return granted_length
-
-    def _slot_for(self, term_id: int, term_offset: int) -> RetransmitAction | None:
-        if any(action.covers(term_id, term_offset) for action in self._slots):
-            return None
-        if not self._has_group_semantics:
-            return self._slots[0]
-        for action in self._slots:
-            if action.state is ActionState.INACTIVE:
-                return action
-        self._overflow.increment()
-        return None
-
-    def _resend_and_linger(self, action: RetransmitAction, now_ns: int) -> None:
-        self._resend(action.term_id, action.term_offset, action.length)
-        action.state = ActionState.LINGERING
+        resent_length = self._resend(action.term_id, action.term_offset, action.length)
+        # Padding counts in full where only its header travels, and may pass the end.
+        resent_length = min(resent_length, action.length)
+        self.budget.give_back(action.length - resent_length)
+        action.length = resent_length
+        action.is_delayed = False
         action.expiry_ns = now_ns + self._linger_ns

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
+from aeron_async.driver.core.frame_starts import FrameStarts
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.resender import resend_range
-from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.position import partition_index, term_id_at
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.protocol.data import encode_heartbeat
@@ -70,6 +71,7 @@ class StreamSender:
         self._heartbeats_sent = system_counters[SystemCounterId.HEARTBEATS_SENT]
         self._retransmits_sent = system_counters[SystemCounterId.RETRANSMITS_SENT]
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
+        self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
@@ -80,6 +82,7 @@ class StreamSender:
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
         self.position = self.limit = producer_position(log)
+        self._frame_starts = FrameStarts(log, self.position)
         counters.sender_position.set(self.position)
         counters.sender_limit.set(self.limit)
 
@@ -118,7 +121,7 @@ class StreamSender:
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when there is more to do."""
         log, limit, mtu_length = self._log, self.limit, self._log.mtu_length
-        position = self.position
+        position, frame_starts = self.position, self._frame_starts
         deadline_ns = NEVER_NS
         sent_length = 0
         is_blocked = False
@@ -137,6 +140,8 @@ class StreamSender:
             if not self.send(term[offset : offset + available]):
                 deadline_ns = now_ns + SEND_RETRY_NS
                 break
+            if position >= frame_starts.next_position:
+                frame_starts.mark(position)
             sent_length += available
             position += available + padding
         else:
@@ -168,10 +173,20 @@ class StreamSender:
         self._heartbeats_sent.increment()
         self._last_sent_ns = now_ns
 
-    def resend(self, term_id: int, term_offset: int, length: int) -> None:
-        """Send a range of the log again, as far as it is still held."""
+    def resend(self, term_id: int, term_offset: int, length: int) -> int:
+        """Send a range again, as far as the log still holds it; return how much that covered.
+
+        Differs: Aeron takes whatever lies where the range begins for a frame.
+        """
+        log = self._log
+        position = compute_position(
+            term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
+        )
+        if not self._frame_starts.is_start(position):
+            self._rejected_naks.increment()
+            return 0
         resent_length = resend_range(
-            self._log,
+            log,
             self.send,
             sender_position=self.position,
             term_id=term_id,
@@ -181,6 +196,7 @@ class StreamSender:
         if resent_length > 0:
             self._retransmits_sent.increment()
             self._retransmitted_bytes.increment(resent_length)
+        return resent_length
 
     def send(self, datagram: Buffer) -> bool:
         """Send one datagram; count it when it could not leave."""
