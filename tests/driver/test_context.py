@@ -104,6 +104,7 @@ max_pending_setups aeron_async.max.pending.setups 256 -
 max_elicited_setups_per_second aeron_async.max.elicited.setups.per.second 256 -
 max_image_term_length aeron_async.max.image.term.length 1g -
 image_log_budget_length aeron_async.image.log.budget.length 4g -
+max_naks_per_second aeron_async.max.naks.per.second 1000 -
 max_retransmit_burst_length aeron_async.max.retransmit.burst.length 2m -
 max_retransmit_base_length aeron_async.max.retransmit.base.length 1m -
 max_retransmit_percent aeron_async.max.retransmit.percent 50 -

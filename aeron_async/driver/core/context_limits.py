@@ -294,6 +294,13 @@ class DriverSettings(StreamSettings):
         minimum=4 * TERM_MIN_LENGTH,
         maximum=INT64_MAX,
     )
+    max_naks_per_second: int = integer(
+        "aeron_async.max.naks.per.second",
+        1_000,
+        "Most NAKs of one image in a second for what no data proves lost, or was asked for before.",
+        minimum=10,
+        maximum=INT32_MAX,
+    )
     max_retransmit_burst_length: int = size(
         "aeron_async.max.retransmit.burst.length",
         2 * MIB,

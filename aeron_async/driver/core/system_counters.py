@@ -105,6 +105,7 @@ class DriverCounterId(IntEnum):
     ELICITED_SETUPS_SUPPRESSED = 1_006
     PENDING_SETUPS_REFUSED = 1_007
     IMAGES_REFUSED = 1_008
+    NAKS_WITHHELD = 1_009
     NAKS_REJECTED = 1_020
 
 
@@ -164,6 +165,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.ELICITED_SETUPS_SUPPRESSED: "Setups not elicited: limit reached",
     DriverCounterId.PENDING_SETUPS_REFUSED: "Pending setups refused: limit reached",
     DriverCounterId.IMAGES_REFUSED: "Images refused: limit reached",
+    DriverCounterId.NAKS_WITHHELD: "NAKs not sent: limit reached",
     DriverCounterId.NAKS_REJECTED: "NAKs not answered: no frame begins there",
 }
 
