@@ -78,7 +78,13 @@ def frame_type(datagram: Buffer) -> int:
     if version != CURRENT_VERSION or frame_length < 0:
         return INVALID
     if first_type <= _DATA:
-        is_whole = length >= DATA_HEADER_LENGTH and not length & _ALIGNMENT_MASK
+        # No frame is shorter than its header: see `check_data`. Data of unknown streams, which may
+        # be answered all the same, does not get that far.
+        is_whole = (
+            length >= DATA_HEADER_LENGTH
+            and not length & _ALIGNMENT_MASK
+            and (frame_length >= DATA_HEADER_LENGTH or frame_length == 0)
+        )
     else:
         # Differs: Aeron takes a control frame shorter than its own fields, if only the datagram
         # is long enough. No driver sends one, and what passes here should always decode.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_state import PublicationState
-    from aeron_async.driver.core.stream_interest import SessionState
+    from aeron_async.driver.core.session_states import SessionState
     from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.setup import Setup
@@ -242,6 +242,7 @@ class DispatcherRig:
         self, *, context: DriverContext | None = None, group_tag: int | None = None
     ) -> None:
         self.counts = Counts()
+        self.context = context or DriverContext()
         self.outbox = Outbox()
         self.is_refusing = False
         self.setups: list[tuple[Setup, Any]] = []
@@ -249,7 +250,7 @@ class DispatcherRig:
         self.invalid: list[tuple[bytes, Address, int]] = []
         self.images: list[ImageRig] = []
         self.dispatcher = DataPacketDispatcher(
-            context=context or DriverContext(),
+            context=self.context,
             system_counters=self.counts.system,
             receiver_id=RECEIVER_ID,
             group_tag=group_tag,
@@ -263,7 +264,12 @@ class DispatcherRig:
     def on_create_image(self, setup: Setup, source: Any) -> None:
         self.setups.append((setup, source))
         if not self.is_refusing:
-            rig = ImageRig(counts=self.counts, spec={"session_id": setup.session_id})
+            rig = ImageRig(
+                context=self.context,
+                counts=self.counts,
+                outbox=self.outbox,
+                spec={"session_id": setup.session_id, "initial_term_id": setup.initial_term_id},
+            )
             self.images.append(rig)
             self.dispatcher.add_image(rig.image)
 
@@ -277,4 +283,4 @@ class DispatcherRig:
         return self.outbox.take_frames(StatusMessage)
 
     def state(self, now_ns: int = 0, session_id: int = SESSION_ID) -> SessionState | None:
-        return self.dispatcher._streams[STREAM_ID].state_of(session_id, now_ns)
+        return self.dispatcher._states.state_of(STREAM_ID, session_id, now_ns)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.stream_interest import (
-    MAX_SESSION_STATES,
-    SessionState,
-    StreamInterest,
-)
+from aeron_async.driver.core.session_states import SessionState
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.status_message import StatusMessage
@@ -324,42 +320,39 @@ def test_no_more_setups_are_elicited_in_a_second_than_the_context_allows() -> No
     assert [sm.session_id for sm in rig.elicited()] == [4]
 
 
-def test_no_more_sessions_are_remembered_than_there_may_be() -> None:
-    rig = DispatcherRig()
-    rig.dispatcher.add_subscription(STREAM_ID, OTHER_SESSION)
-    for session_id in range(MAX_SESSION_STATES + 1):
-        rig.feed(data(0, 64, session_id=session_id))
-    assert rig.state(session_id=0) is None, "the oldest made way"
-    assert rig.state(session_id=1) is SessionState.NO_INTEREST
-    assert len(rig.dispatcher._streams[STREAM_ID]._states) == MAX_SESSION_STATES
+def test_no_more_sessions_are_remembered_than_there_may_be_over_all_streams() -> None:
+    rig = DispatcherRig(context=DriverContext(max_session_states=8))
+    for stream_id in (STREAM_ID, STREAM_ID + 1):
+        rig.dispatcher.add_subscription(stream_id, OTHER_SESSION)
+    for session_id in range(8):
+        rig.feed(data(0, 64, session_id=session_id, stream_id=STREAM_ID + session_id % 2))
+    assert rig.counts[DriverCounterId.SESSION_STATES_EVICTED] == 0
+    rig.feed(data(0, 64, session_id=0))
+    rig.feed(data(0, 64, session_id=8))
+    assert rig.state(session_id=0) is SessionState.NO_INTEREST, "heard of again"
+    assert rig.state(session_id=2) is SessionState.NO_INTEREST
+    assert rig.state(session_id=8) is SessionState.NO_INTEREST
+    states = rig.dispatcher._states
+    assert states.state_of(STREAM_ID + 1, 1, 0) is None, "of that one nobody has heard since"
+    assert len(states) == 8
+    assert rig.counts[DriverCounterId.SESSION_STATES_EVICTED] == 1
 
 
-@pytest.mark.parametrize("state", [SessionState.NO_INTEREST, SessionState.COOL_DOWN])
-def test_an_entry_that_is_renewed_is_the_newest(state: SessionState) -> None:
-    interest = StreamInterest()
-    for session_id in (*range(MAX_SESSION_STATES), 0, -1):
-        interest.set_state(session_id, state)
-    assert interest.state_of(0, 0) is state
-    assert interest.state_of(1, 0) is None
-
-
-def test_no_flood_of_unknown_sessions_ends_a_cool_down(rig: DispatcherRig) -> None:
+def test_no_flood_of_unknown_sessions_ends_a_cool_down_or_an_image() -> None:
+    rig = DispatcherRig(context=DriverContext(max_session_states=8))
+    rig.dispatcher.add_subscription(STREAM_ID, None)
     cooled(rig)
-    interest = rig.dispatcher._streams[STREAM_ID]
-    for session_id in range(2 * MAX_SESSION_STATES):
-        interest.set_state(session_id, SessionState.PENDING_SETUP, expiry_ns=SECOND)
-        interest.set_state(-1 - session_id, SessionState.NO_INTEREST)
+    rig.feed(setup(session_id=OTHER_SESSION).encode())
+    rig.dispatcher.add_subscription(STREAM_ID + 1, OTHER_SESSION)
+    for index in range(100):
+        rig.feed(data(0, 64, session_id=1_000 + index))
+        rig.feed(data(0, 64, session_id=1_000 + index, stream_id=STREAM_ID + 1))
+    assert len(rig.dispatcher._states) == 8
     assert rig.state() is SessionState.COOL_DOWN
     rig.feed(SETUP)
-    assert len(rig.setups) == 1
-
-
-def test_every_cool_down_of_a_stream_ends_together() -> None:
-    interest = StreamInterest()
-    interest.set_state(1, SessionState.COOL_DOWN)
-    interest.set_state(2, SessionState.COOL_DOWN)
-    interest.forget(SessionState.COOL_DOWN)
-    assert interest.state_of(1, 0) is interest.state_of(2, 0) is None
+    assert len(rig.setups) == 2
+    rig.feed(data(0, 64, session_id=OTHER_SESSION))
+    assert rig.activity == [rig.images[1].image]
 
 
 def test_a_cool_down_goes_with_the_last_who_wants_its_session(rig: DispatcherRig) -> None:

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.header import RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import EOS, RECEIVER_ID, SOURCE, data, heartbeat, setup
+from tests.driver.fakes import EOS, RECEIVER_ID, SECOND, SOURCE, data, heartbeat, setup
 from tests.driver.rigs import DispatcherRig, ImageRig
 from tests.logbuffer.logs import SESSION_ID, STREAM_ID
 
@@ -43,6 +44,9 @@ def rig() -> DispatcherRig:
         setup(term_offset=16).encode(),
         setup(mtu_length=100).encode(),
         setup(term_length=2**31 - 1).encode(),
+        b"\x01" + data(0, 32)[1:],
+        b"\x1f" + data(0, 32)[1:],
+        bytes(65_507),
     ],
 )
 def test_what_cannot_be_meant_is_counted_and_dropped(rig: DispatcherRig, datagram: bytes) -> None:
@@ -109,6 +113,64 @@ def test_the_echo_of_our_own_measurement_goes_to_its_image(
     rig.feed(rttm(flags=RttFlags(0)).encode(), 1_530)
     assert heard == [500]
     assert rig.outbox.sent == []
+
+
+@pytest.mark.parametrize(
+    ("now_ns", "echo_ns", "is_taken"),
+    [
+        (20 * SECOND, 10 * SECOND, True),
+        (20 * SECOND, 10 * SECOND - 1, False),
+        (20 * SECOND, 20 * SECOND, True),
+        (20 * SECOND, 20 * SECOND + 1, False),
+        (0, 0, True),
+        (0, 2**63 - 1, False),
+        (0, -(2**63), False),
+    ],
+)
+def test_a_round_trip_of_more_than_ten_seconds_or_less_than_none_is_not_believed(
+    rig: DispatcherRig,
+    monkeypatch: pytest.MonkeyPatch,
+    now_ns: int,
+    echo_ns: int,
+    is_taken: bool,  # noqa: FBT001 - a table of cases
+) -> None:
+    rig.feed(SETUP)
+    heard: list[int] = []
+    monkeypatch.setattr(rig.images[0].image, "on_rttm", lambda *, rtt_ns, **_: heard.append(rtt_ns))
+    rig.feed(
+        rttm(flags=RttFlags(0), echo_timestamp_ns=echo_ns, reception_delta_ns=0).encode(), now_ns
+    )
+    assert len(heard) == is_taken
+    assert rig.counts[DriverCounterId.RTT_MEASUREMENTS_REJECTED] == (not is_taken)
+
+
+def test_no_source_gets_more_answers_than_it_may_and_no_image_gives_more() -> None:
+    rig = DispatcherRig(
+        context=DriverContext(max_rtt_replies_per_second=5, max_rtt_replies_per_source=2)
+    )
+    rig.dispatcher.add_subscription(STREAM_ID, None)
+    for session_id in (SESSION_ID, SESSION_ID + 1):
+        rig.feed(setup(session_id=session_id).encode())
+    for port in (1, 1, 1, 2, 3, 3, 4):
+        rig.feed(rttm().encode(), 7, ("192.0.2.9", port))
+    assert [port for _, port in rig.outbox.addresses] == [1, 1, 2, 3, 3]
+    assert rig.counts[DriverCounterId.RTT_REPLIES_SUPPRESSED] == 2
+    rig.feed(rttm(session_id=SESSION_ID + 1).encode(), 8, SOURCE)
+    assert rig.outbox.addresses[5:] == [SOURCE], "another image has answers of its own"
+    rig.feed(rttm().encode(), SECOND + 6)
+    rig.feed(rttm().encode(), SECOND + 7)
+    assert len(rig.outbox.addresses) == 7
+
+
+def test_a_thousand_measurements_at_once_bring_ten_answers(rig: DispatcherRig) -> None:
+    rig.feed(SETUP)
+    for _ in range(1_000):
+        rig.feed(rttm().encode(), 7)
+    assert len(rig.outbox.take_frames(RttMeasurement)) == 10
+    for port in range(1_000):
+        rig.feed(rttm().encode(), 7, ("192.0.2.9", port))
+    assert len(rig.outbox.take_frames(RttMeasurement)) == 90
+    assert len(rig.images[0].image.rtt_replies._counts) <= 100
 
 
 @pytest.mark.parametrize("changes", [{"stream_id": 5}, {"session_id": 5}])

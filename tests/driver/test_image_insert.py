@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.header import DataFlags
 from tests.driver.fakes import (
     EOS,
@@ -16,7 +16,7 @@ from tests.driver.fakes import (
     payload,
 )
 from tests.driver.rigs import ImageRig
-from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
+from tests.logbuffer.logs import INITIAL_TERM_ID, MTU_LENGTH, TERM_LENGTH
 
 OVER_RUNS = SystemCounterId.FLOW_CONTROL_OVER_RUNS
 UNDER_RUNS = SystemCounterId.FLOW_CONTROL_UNDER_RUNS
@@ -162,10 +162,38 @@ def test_consumed_data_may_come_again_until_a_status_message_has_said_so(rig: Im
     assert rig.read() == []
 
 
-def test_data_of_a_term_before_the_first_is_dropped_without_a_word(rig: ImageRig) -> None:
-    old = data(0, 64, term_id=INITIAL_TERM_ID - 1)
-    assert liveness_after(rig, old, 5) == (False, False)
+@pytest.mark.parametrize("kind", [data(0, 64, term_id=INITIAL_TERM_ID - 1), heartbeat(-32)])
+def test_what_is_of_a_term_before_the_first_is_dropped_and_counted(
+    rig: ImageRig, kind: bytes
+) -> None:
+    assert liveness_after(rig, kind, 5) == (False, False)
     assert counted(rig) == [0, 0, 0, 0]
+    assert rig[DriverCounterId.OLD_TERM_PACKETS] == 1
+
+
+def test_what_was_consumed_and_comes_again_changes_nothing_but_counters(rig: ImageRig) -> None:
+    for position in range(START - 2_048, START, 64):
+        before = [bytes(term) for term in rig.log.terms], rig.image.hwm_position
+        rig.feed(data(position, 64, flags=EOS), 5)
+        assert ([bytes(term) for term in rig.log.terms], rig.image.hwm_position) == before
+    assert rig[UNDER_RUNS] == 32
+    assert not rig.image.is_end_of_stream
+    rig.image.poll(6)
+    assert rig.image.rebuild_position == START
+
+
+def test_a_datagram_longer_than_the_mtu_is_bound_by_its_term_and_the_last_status_message(
+    rig: ImageRig,
+) -> None:
+    # As in Aeron the MTU binds senders; a receiver takes what fits.
+    longest = 65_504
+    rig.feed(data(START, HALF_TERM), 1)
+    assert rig.image.hwm_position == START + HALF_TERM
+    rig.feed(data(START, longest), 1)
+    assert counted(rig) == [1, 0, 0, 0], "beyond half a term"
+    rig.feed(data(START + 64, longest), 1)
+    assert counted(rig) == [1, 0, 1, 0], "beyond its term"
+    assert rig.image.hwm_position == START + HALF_TERM
 
 
 @pytest.mark.parametrize(
@@ -177,6 +205,11 @@ def test_data_of_a_term_before_the_first_is_dropped_without_a_word(rig: ImageRig
         heartbeat(START) + bytes(32),
         data(START, 64) + data(START, 64),
         data(START, 64) + data(START + 64, 64)[:32],
+        b"\x01" + data(START, 32)[1:],
+        b"\x1f" + data(START, 32)[1:],
+        data(START, 64) + b"\x1f" + data(START + 64, 32)[1:],
+        data(START, 64) + b"\x1f" + data(START + 64, 32)[1:] + data(START + 96, 64),
+        data(START, 64) + heartbeat(START + 64),
         data(START + TERM_LENGTH - 32, 64),
         data(START, 64) + data(START + 64, 64)[:6] + b"\x05\x00" + data(START + 64, 64)[8:],
     ],
@@ -187,6 +220,11 @@ def test_data_of_a_term_before_the_first_is_dropped_without_a_word(rig: ImageRig
         "heartbeat with a tail",
         "second frame elsewhere",
         "second frame cut",
+        "length of 1",
+        "length of 31",
+        "second length of 31",
+        "second length of 31 in the middle",
+        "heartbeat behind a frame",
         "frame beyond the term",
         "second frame of another kind",
     ],
@@ -248,9 +286,25 @@ def test_term_ids_that_wrap_are_placed_like_others() -> None:
 
 
 def test_a_setup_keeps_the_connection_but_not_the_image_alive(rig: ImageRig) -> None:
-    rig.image.on_setup(4 * SECOND)
+    assert rig.image.on_setup(INITIAL_TERM_ID, TERM_LENGTH, MTU_LENGTH, now_ns=4 * SECOND)
     assert rig.image._connections[0].last_activity_ns == 4 * SECOND
     assert rig.image._last_packet_ns == 0
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        (INITIAL_TERM_ID + 1, TERM_LENGTH, MTU_LENGTH),
+        (INITIAL_TERM_ID, 2 * TERM_LENGTH, MTU_LENGTH),
+        (INITIAL_TERM_ID, TERM_LENGTH, MTU_LENGTH + 32),
+    ],
+    ids=["initial term", "term length", "mtu"],
+)
+def test_a_setup_of_another_stream_under_the_same_ids_keeps_nothing(
+    rig: ImageRig, terms: tuple[int, int, int]
+) -> None:
+    assert not rig.image.on_setup(*terms, now_ns=4 * SECOND)
+    assert rig.image._connections[0].last_activity_ns == 0
 
 
 def test_an_end_of_stream_says_where_the_stream_ends(rig: ImageRig) -> None:

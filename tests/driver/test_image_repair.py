@@ -261,7 +261,7 @@ def test_rebuilding_goes_over_several_terms_in_one_poll() -> None:
     rig.feed(pad(TERM_LENGTH + 64, HALF_TERM - 256), 1)
     rig.image.poll(1)
     assert rig.image.rebuild_position == rig.image.hwm_position == TERM_LENGTH + HALF_TERM - 192
-    assert rig.image._loss_detector.deadline_ns == NEVER_NS
+    assert rig.image._gaps.detector.deadline_ns == NEVER_NS
 
 
 def test_the_loss_of_everything_is_asked_for_up_to_where_the_sender_is(rig: ImageRig) -> None:

@@ -81,11 +81,18 @@ def test_data_datagrams_are_whole_alignments(kind: FrameType, length: int) -> No
 
 
 @pytest.mark.parametrize("kind", [FrameType.PAD, FrameType.DATA])
-@pytest.mark.parametrize("frame_length", [0, 1, 4096, 2**31 - 1])
+@pytest.mark.parametrize("frame_length", [0, 32, 4096, 2**31 - 1])
 def test_the_length_of_a_data_frame_is_left_to_its_stream(
     kind: FrameType, frame_length: int
 ) -> None:
     assert frame_type(datagram_of(kind, 64, frame_length=frame_length)) == kind
+
+
+@pytest.mark.parametrize("kind", [FrameType.PAD, FrameType.DATA])
+@pytest.mark.parametrize("frame_length", [-1, 1, 8, 24, 31])
+def test_no_data_frame_is_shorter_than_its_header(kind: FrameType, frame_length: int) -> None:
+    for length in (32, 64):
+        assert frame_type(datagram_of(kind, length, frame_length=frame_length)) == INVALID
 
 
 @pytest.mark.parametrize("kind", MINIMUM_LENGTHS)

@@ -279,6 +279,13 @@ class DriverSettings(StreamSettings):
         minimum=1,
         maximum=INT32_MAX,
     )
+    max_session_states: int = integer(
+        "aeron_async.max.session.states",
+        4_096,
+        "Most sessions without an image that one receiving endpoint remembers.",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
     max_image_term_length: int = size(
         "aeron_async.max.image.term.length",
         GIB,
@@ -299,6 +306,20 @@ class DriverSettings(StreamSettings):
         1_000,
         "Most NAKs of one image in a second for what no data proves lost, or was asked for before.",
         minimum=10,
+        maximum=INT32_MAX,
+    )
+    max_rtt_replies_per_second: int = integer(
+        "aeron_async.max.rtt.replies.per.second",
+        100,
+        "Most round-trip measurements of one image's sources that are answered in a second.",
+        minimum=0,
+        maximum=INT32_MAX,
+    )
+    max_rtt_replies_per_source: int = integer(
+        "aeron_async.max.rtt.replies.per.source",
+        10,
+        "Most of these that go to one address.",
+        minimum=0,
         maximum=INT32_MAX,
     )
     max_retransmit_burst_length: int = size(

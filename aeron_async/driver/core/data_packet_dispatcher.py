@@ -15,7 +15,8 @@ import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.pending_setups import PendingSetups
-from aeron_async.driver.core.stream_interest import SessionState, StreamInterest
+from aeron_async.driver.core.session_states import SessionState, SessionStates
+from aeron_async.driver.core.stream_interest import StreamInterest
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
 from aeron_async.protocol.header import DataFlags, FrameType, RttFlags, StatusMessageFlags
@@ -33,6 +34,10 @@ __all__ = ["DataPacketDispatcher", "DispatchListener"]
 
 DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
+SETUP_FIELDS: Final = Struct("<12xii i4xii")
+"""Session id, stream id, initial term id, term length and MTU of a SETUP."""
+MAX_RTT_NS: Final = 10_000_000_000
+"""No round trip takes longer: by then the image would be gone."""
 
 ELICIT_WINDOW_NS: Final = 1_000_000_000
 
@@ -79,8 +84,14 @@ class DataPacketDispatcher:
         self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._suppressed_setups = system_counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED]
+        self._rejected_setups = system_counters[DriverCounterId.SETUPS_REJECTED]
+        self._suppressed_rttms = system_counters[DriverCounterId.RTT_REPLIES_SUPPRESSED]
+        self._rejected_rttms = system_counters[DriverCounterId.RTT_MEASUREMENTS_REJECTED]
         self._refused_setups = system_counters[DriverCounterId.PENDING_SETUPS_REFUSED]
         self._pending_setups = PendingSetups(context.max_pending_setups, PENDING_SETUP_TIMEOUT_NS)
+        self._states = SessionStates(
+            context.max_session_states, system_counters[DriverCounterId.SESSION_STATES_EVICTED]
+        )
         self._receiver_id = receiver_id
         self._group_tag = group_tag
         self._outbox = outbox
@@ -98,7 +109,7 @@ class DataPacketDispatcher:
             interest.is_all_sessions = True
         else:
             interest.session_ids.add(session_id)
-        interest.forget(SessionState.NO_INTEREST, session_id)
+        self._states.forget_uninterest(stream_id, session_id)
 
     def remove_subscription(self, stream_id: int, session_id: int | None) -> None:
         """Stop wanting what was added; images that nobody wants any more get no data any more."""
@@ -107,15 +118,16 @@ class DataPacketDispatcher:
             interest.is_all_sessions = False
         else:
             interest.session_ids.discard(session_id)
+        self._states.keep(stream_id, interest.wants)
         if interest.is_wanted:
-            interest.forget_unwanted()
+            interest.forget_unwanted_images()
         else:
             del self._streams[stream_id]
 
     def add_image(self, image: PublicationImage) -> None:
         """Place data of this image's session in it from now on."""
         interest = self._streams[image.stream_id]
-        interest.forget(SessionState.PENDING_SETUP, image.session_id)
+        self._states.forget(image.stream_id, image.session_id, SessionState.PENDING_SETUP)
         self._pending_setups.remove(image.stream_id, image.session_id)
         interest.images[image.session_id] = image
 
@@ -126,13 +138,11 @@ class DataPacketDispatcher:
             return
         del interest.images[image.session_id]
         if not image.is_end_of_stream:
-            interest.set_state(image.session_id, SessionState.COOL_DOWN)
+            self._states.set_state(image.stream_id, image.session_id, SessionState.COOL_DOWN)
 
     def remove_cool_down(self, image: PublicationImage) -> None:
         """Let the session of an image that has gone come back."""
-        interest = self._streams.get(image.stream_id)
-        if interest is not None:
-            interest.forget(SessionState.COOL_DOWN, image.session_id)
+        self._states.forget(image.stream_id, image.session_id, SessionState.COOL_DOWN)
 
     # What arrives.
 
@@ -158,20 +168,15 @@ class DataPacketDispatcher:
             if not image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)
             self._listener.on_image_activity(image)
-        elif not flags & DataFlags.END_OF_STREAM and interest.state_of(session_id, now_ns) is None:
+        elif not (
+            flags & DataFlags.END_OF_STREAM or self._states.state_of(stream_id, session_id, now_ns)
+        ):
             if interest.wants(session_id):
-                self._elicit_setup(interest, stream_id, session_id, source, now_ns)
+                self._elicit_setup(stream_id, session_id, source, now_ns)
             else:
-                interest.set_state(session_id, SessionState.NO_INTEREST)
+                self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
 
-    def _elicit_setup(
-        self,
-        interest: StreamInterest,
-        stream_id: int,
-        session_id: int,
-        source: Address,
-        now_ns: int,
-    ) -> None:
+    def _elicit_setup(self, stream_id: int, session_id: int, source: Address, now_ns: int) -> None:
         """Ask an unknown sender who it is: once a second each, so many in all, so many at once."""
         if now_ns >= self._elicit_window_start_ns + ELICIT_WINDOW_NS:
             self._elicit_window_start_ns = now_ns
@@ -183,8 +188,11 @@ class DataPacketDispatcher:
             self._refused_setups.increment()
             return
         self._elicit_count += 1
-        interest.set_state(
-            session_id, SessionState.PENDING_SETUP, expiry_ns=now_ns + PENDING_SETUP_TIMEOUT_NS
+        self._states.set_state(
+            stream_id,
+            session_id,
+            SessionState.PENDING_SETUP,
+            expiry_ns=now_ns + PENDING_SETUP_TIMEOUT_NS,
         )
         sm = StatusMessage(
             flags=StatusMessageFlags.SEND_SETUP,
@@ -199,24 +207,28 @@ class DataPacketDispatcher:
         self._send(sm.encode(), source)
 
     def _on_setup(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        # Most SETUPs change nothing, made-up ones least of all: they are not worth decoding.
+        session_id, stream_id, initial_term_id, term_length, mtu_length = SETUP_FIELDS.unpack_from(
+            datagram
+        )
+        interest = self._streams.get(stream_id)
+        if interest is None:
+            return
+        image = interest.images.get(session_id)
+        if image is not None:
+            if not image.on_setup(initial_term_id, term_length, mtu_length, now_ns=now_ns):
+                self._rejected_setups.increment()
+            return
+        state = self._states.state_of(stream_id, session_id, now_ns)
+        if state is SessionState.COOL_DOWN or state is SessionState.NO_INTEREST:
+            return
         setup = Setup.decode(datagram)
         if not check_setup(setup):
             self._refuse(datagram, source, now_ns)
-            return
-        interest = self._streams.get(setup.stream_id)
-        if interest is None:
-            return
-        image = interest.images.get(setup.session_id)
-        if image is not None:
-            image.on_setup(now_ns)
-            return
-        state = interest.state_of(setup.session_id, now_ns)
-        if state is SessionState.COOL_DOWN or state is SessionState.NO_INTEREST:
-            return
-        if interest.wants(setup.session_id):
+        elif interest.wants(session_id):
             self._listener.on_create_image(setup, source)
         else:
-            interest.set_state(setup.session_id, SessionState.NO_INTEREST)
+            self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
 
     def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         rttm = RttMeasurement.decode(datagram)
@@ -225,10 +237,17 @@ class DataPacketDispatcher:
         if image is None or rttm.receiver_id not in {0, self._receiver_id}:
             return
         if rttm.is_reply_requested:
+            if not image.rtt_replies.try_take(source, now_ns):
+                self._suppressed_rttms.increment()
+                return
             reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0)
             self._send(reply.encode(), source)
         else:
             rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
+            # Differs: Aeron takes any number for a round trip, negative ones too.
+            if not 0 <= rtt_ns <= MAX_RTT_NS:
+                self._rejected_rttms.increment()
+                return
             image.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
 
     def _refuse(self, datagram: memoryview, source: Address, now_ns: int) -> None:

@@ -70,7 +70,9 @@ class ImageLife:
         is_whole: bool,
         position: int,
     ) -> int:
-        """Let an active image drain if it is over, and return when its source counts as silent.
+        """Let an active image drain if it is over; if not, return when its source counts as silent.
+
+        Returns 0 where it is over.
 
         Args:
             now_ns: The time now.
@@ -86,7 +88,9 @@ class ImageLife:
             self._set_state(ImageEvent.STREAM_ENDED, now_ns, position)
         elif now_ns > silent_at_ns:
             self._set_state(ImageEvent.SOURCE_SILENT, now_ns, position)
-        return silent_at_ns + 1
+        else:
+            return silent_at_ns + 1
+        return 0
 
     def leave(
         self,

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
 from aeron_async.driver.core.image_connection import ImageConnection
 from aeron_async.driver.core.image_feedback import ImageFeedback
+from aeron_async.driver.core.image_gaps import ImageGaps
 from aeron_async.driver.core.image_life import ImageLife
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.nak_budget import NakBudget
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.reply_limiter import ReplyLimiter
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.cleaner import clean_to
-from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
-from aeron_async.logbuffer.rebuilder import fill_gap, insert, scan_for_gap
+from aeron_async.logbuffer.position import compute_position, partition_index
+from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags
 
@@ -41,9 +43,6 @@ __all__ = ["EOS_FLAGS_OFFSET", "ImageListener", "PublicationImage"]
 EOS_FLAGS_OFFSET = 5
 OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 """States in which neither the network nor the readers have to do with an image."""
-
-FILL_RETRY_NS: Final = 1_000_000
-"""How long a gap that cannot be filled waits for the next try."""
 
 
 class ImageListener(Protocol):
@@ -79,6 +78,7 @@ class PublicationImage:
         rebuild_position: Up to where every byte is there, in bytes.
         hwm_position: The end of the furthest frame or heartbeat seen, in bytes.
         consumption_trigger: A reader that passes this position should let the image be polled.
+        rtt_replies: Says which round-trip measurements of its sources are answered.
     """
 
     def __init__(
@@ -111,11 +111,9 @@ class PublicationImage:
         self.rebuild_position = join_position
         self.hwm_position = join_position
         self.subscribers: list[SubscriberPosition] = []
-        self._bind(system_counters)
+        self._bind(system_counters, context)
         self._listener = listener
-        self._is_reliable = is_reliable
         self._congestion_control = congestion_control
-        self._loss_detector = LossDetector(feedback_delay)
         self._life = ImageLife(log, source, context, now_ns)
         self._connections = {0: ImageConnection(control_address, now_ns=now_ns)}
         self._feedback = ImageFeedback(
@@ -132,20 +130,26 @@ class PublicationImage:
             system_counters=system_counters,
             now_ns=now_ns,
         )
+        self._gaps = ImageGaps(
+            log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
+        )
         self._bits = log.position_bits
-        self._mask = log.term_length - 1
         self._clean_position = join_position
         self._last_packet_ns = now_ns
         counters.receiver_hwm.set(join_position)
         counters.receiver_position.set(join_position)
         self.consumption_trigger = self._feedback.consumption_trigger
 
-    def _bind(self, system_counters: SystemCounters) -> None:
+    def _bind(self, system_counters: SystemCounters, context: DriverContext) -> None:
+        self.rtt_replies = ReplyLimiter(
+            limit=context.max_rtt_replies_per_second,
+            limit_per_asker=context.max_rtt_replies_per_source,
+        )
         self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
         self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
         self._under_runs = system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS]
         self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
-        self._gap_fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
+        self._old_terms = system_counters[DriverCounterId.OLD_TERM_PACKETS]
 
     # What arrives.
 
@@ -167,7 +171,10 @@ class PublicationImage:
         if length < 0:
             if length == INVALID:
                 self._invalid_packets.increment()
-            return length != INVALID
+                return False
+            # Differs: Aeron drops these without counting them.
+            self._old_terms.increment()
+            return True
         position = compute_position(
             term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
         )
@@ -191,9 +198,23 @@ class PublicationImage:
                 self._set_hwm(end)
         return True
 
-    def on_setup(self, now_ns: int) -> None:
-        """Take note that the source still sends SETUPs."""
+    def on_setup(
+        self, initial_term_id: int, term_length: int, mtu_length: int, *, now_ns: int
+    ) -> bool:
+        """Take note that the source still sends SETUPs; return False for those of another stream.
+
+        Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
+        or has other terms comes from a publisher whose data this image can never take.
+        """
+        log = self.log
+        if (
+            initial_term_id != log.initial_term_id
+            or term_length != log.term_length
+            or mtu_length != log.mtu_length
+        ):
+            return False
         self._connections[0].last_activity_ns = now_ns
+        return True
 
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
         """Take the result of a round-trip measurement of ours."""
@@ -270,11 +291,11 @@ class PublicationImage:
     def _rebuild(self, now_ns: int) -> None:
         if not self.subscribers:
             # Nobody would read what is missing.
-            self._loss_detector.on_no_gap()
+            self._gaps.detector.on_no_gap()
             return
         self._track_rebuild(now_ns)
-        if self._loss_detector.try_feedback(now_ns):
-            self._repair(now_ns)
+        if self._gaps.repair(now_ns):
+            self._track_rebuild(now_ns)
 
     def _report(self, now_ns: int) -> int:
         """Send what is due to the sources, and return when there is more to send."""
@@ -285,7 +306,7 @@ class PublicationImage:
             self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
         )
         if self._feedback.has_live_source(now_ns):
-            deadline_ns = min(deadline_ns, self._loss_detector.deadline_ns)
+            deadline_ns = min(deadline_ns, self._gaps.detector.deadline_ns)
         if self._congestion_control.should_measure_rtt(now_ns):
             self._feedback.send_rttm(now_ns)
             self._congestion_control.on_rttm_sent(now_ns)
@@ -295,7 +316,7 @@ class PublicationImage:
         consumed = self._consumed()
         min_consumed = min(consumed)
         before = max(self.rebuild_position, *consumed)
-        after, is_loss_found = self._scan(before, now_ns)
+        after, is_loss_found = self._gaps.scan(before, self.hwm_position, now_ns)
         if after > self.rebuild_position:
             self.rebuild_position = after
             self.counters.receiver_position.set(after)
@@ -316,62 +337,19 @@ class PublicationImage:
                 position=min_consumed - self.log.term_length,
             )
 
-    def _scan(self, position: int, now_ns: int) -> tuple[int, bool]:
-        """Return how far the stream is whole, and whether a gap was found that was not known."""
-        log, mask = self.log, self._mask
-        while position < self.hwm_position:
-            base = position & ~mask
-            limit = min(self.hwm_position - base, log.term_length)
-            index = partition_index(position, bits=self._bits)
-            offset, gap_length = scan_for_gap(log.term_words[index], position & mask, limit=limit)
-            position = base + offset
-            if gap_length:
-                term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=self._bits)
-                is_new = self._loss_detector.on_gap(
-                    term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns
-                )
-                if is_new:
-                    end = offset + gap_length
-                    self._feedback.nak_budget.on_gap(
-                        position,
-                        base + end,
-                        is_proven=end < limit and log.term_words[index][end >> 2] != 0,
-                    )
-                return position, is_new
-        self._loss_detector.on_no_gap()
-        return position, False
-
-    def _repair(self, now_ns: int) -> None:
-        gap = self._loss_detector
-        if self._is_reliable:
-            try_ns = self._feedback.send_nak(
-                term_id=gap.term_id,
-                term_offset=gap.term_offset,
-                length=gap.length,
-                now_ns=now_ns,
-            )
-            gap.deadline_ns = max(gap.deadline_ns, try_ns)
-        elif fill_gap(self.log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
-            self._gap_fills.increment()
-            gap.on_no_gap()
-            self._track_rebuild(now_ns)
-        else:
-            # Something lies there that is no frame: only a hostile peer can have put it.
-            gap.deadline_ns = now_ns + FILL_RETRY_NS
-
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""
         life, has_readers = self._life, bool(self.subscribers)
         if life.state is ImageState.ACTIVE:
-            silent_at_ns = life.end(
+            deadline_ns = life.end(
                 now_ns,
                 last_packet_ns=self._last_packet_ns,
                 has_readers=has_readers,
                 is_whole=self.is_end_of_stream and self.rebuild_position >= self.hwm_position,
                 position=self.rebuild_position,
             )
-            if life.state is ImageState.ACTIVE:
-                return silent_at_ns
+            if deadline_ns:
+                return deadline_ns
             self._feedback.say_goodbye()
         return life.leave(
             now_ns,

@@ -106,6 +106,11 @@ class DriverCounterId(IntEnum):
     PENDING_SETUPS_REFUSED = 1_007
     IMAGES_REFUSED = 1_008
     NAKS_WITHHELD = 1_009
+    RTT_REPLIES_SUPPRESSED = 1_010
+    RTT_MEASUREMENTS_REJECTED = 1_011
+    SESSION_STATES_EVICTED = 1_012
+    SETUPS_REJECTED = 1_013
+    OLD_TERM_PACKETS = 1_014
     NAKS_REJECTED = 1_020
 
 
@@ -166,6 +171,11 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.PENDING_SETUPS_REFUSED: "Pending setups refused: limit reached",
     DriverCounterId.IMAGES_REFUSED: "Images refused: limit reached",
     DriverCounterId.NAKS_WITHHELD: "NAKs not sent: limit reached",
+    DriverCounterId.RTT_REPLIES_SUPPRESSED: "RTT measurements not answered: limit reached",
+    DriverCounterId.RTT_MEASUREMENTS_REJECTED: "RTT measurements rejected: out of bounds",
+    DriverCounterId.SESSION_STATES_EVICTED: "Session states forgotten: limit reached",
+    DriverCounterId.SETUPS_REJECTED: "Setups rejected: other terms than their image",
+    DriverCounterId.OLD_TERM_PACKETS: "Packets of a term before the first",
     DriverCounterId.NAKS_REJECTED: "NAKs not answered: no frame begins there",
 }
 

@@ -1,0 +1,101 @@
+"""How far an image is whole, and what becomes of its first gap.
+
+A reliable stream asks for what is missing; one that is not lays padding over it.
+
+Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.driver.core.loss_detector import LossDetector
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.position import partition_index, term_id_at
+from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.image_feedback import ImageFeedback
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["ImageGaps"]
+
+FILL_RETRY_NS: Final = 1_000_000
+"""How long a gap that cannot be filled waits for the next try."""
+
+
+class ImageGaps:
+    """The gaps of one image, of which only the first is looked at.
+
+    Args:
+        log: Where the image is rebuilt.
+        feedback: Asks for what is missing.
+        delay: Says when to ask.
+        system_counters: The driver's.
+        is_reliable: Whether lost data is asked for; if not, gaps become padding.
+
+    Attributes:
+        detector: Knows the first gap, and when to act on it.
+    """
+
+    def __init__(
+        self,
+        log: LogBuffers,
+        feedback: ImageFeedback,
+        delay: FeedbackDelay,
+        system_counters: SystemCounters,
+        *,
+        is_reliable: bool,
+    ) -> None:
+        self.detector = LossDetector(delay)
+        self._log = log
+        self._feedback = feedback
+        self._is_reliable = is_reliable
+        self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
+
+    def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:
+        """Return how far the stream is whole, and whether a gap was found that was not known."""
+        log, bits = self._log, self._log.position_bits
+        mask = log.term_length - 1
+        while position < hwm_position:
+            base = position & ~mask
+            limit = min(hwm_position - base, log.term_length)
+            words = log.term_words[partition_index(position, bits=bits)]
+            offset, gap_length = scan_for_gap(words, position & mask, limit=limit)
+            position = base + offset
+            if gap_length:
+                term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=bits)
+                is_new = self.detector.on_gap(
+                    term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns
+                )
+                if is_new:
+                    end = offset + gap_length
+                    is_proven = end < limit and words[end >> 2] != 0
+                    self._feedback.nak_budget.on_gap(position, base + end, is_proven=is_proven)
+                return position, is_new
+        self.detector.on_no_gap()
+        return position, False
+
+    def repair(self, now_ns: int) -> bool:
+        """Act on the first gap if it is time to; return whether padding fills it now."""
+        gap = self.detector
+        if not gap.try_feedback(now_ns):
+            return False
+        if self._is_reliable:
+            try_ns = self._feedback.send_nak(
+                term_id=gap.term_id,
+                term_offset=gap.term_offset,
+                length=gap.length,
+                now_ns=now_ns,
+            )
+            gap.deadline_ns = max(gap.deadline_ns, try_ns)
+            return False
+        if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):
+            self._fills.increment()
+            gap.on_no_gap()
+            return True
+        # Something lies there that is no frame: only a hostile peer can have put it.
+        gap.deadline_ns = now_ns + FILL_RETRY_NS
+        return False

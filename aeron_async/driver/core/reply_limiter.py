@@ -1,0 +1,48 @@
+"""So many answers a second, and so many of them to one asker: who answers must not be a mirror.
+
+The address a question came from may be made up; whoever lives there gets the answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+__all__ = ["ReplyLimiter"]
+
+INTERVAL_NS: Final = 1_000_000_000
+
+
+class ReplyLimiter:
+    """Counts the answers of one second; it remembers no more askers than it answers.
+
+    Args:
+        limit: Answers in a second.
+        limit_per_asker: Answers in a second to one of those who ask.
+    """
+
+    __slots__ = ("_counts", "_limit", "_limit_per_asker", "_sent_count", "_start_ns")
+
+    def __init__(self, *, limit: int, limit_per_asker: int) -> None:
+        self._limit = limit
+        self._limit_per_asker = limit_per_asker
+        self._start_ns = -INTERVAL_NS
+        self._sent_count = 0
+        self._counts: dict[Hashable, int] = {}
+
+    def try_take(self, asker: Hashable, now_ns: int) -> bool:
+        """Return whether a question may be answered now, and take note that it is."""
+        if now_ns >= self._start_ns + INTERVAL_NS:
+            self._start_ns = now_ns
+            self._sent_count = 0
+            self._counts.clear()
+        if self._sent_count >= self._limit:
+            return False
+        count = self._counts.get(asker, 0)
+        if count >= self._limit_per_asker:
+            return False
+        self._counts[asker] = count + 1
+        self._sent_count += 1
+        return True
