@@ -103,16 +103,18 @@ close_linger_timeout_ns aeron_async.close.linger.timeout 5s -
 max_pending_setups aeron_async.max.pending.setups 256 -
 max_elicited_setups_per_second aeron_async.max.elicited.setups.per.second 256 -
 max_session_states aeron_async.max.session.states 4096 -
-max_image_term_length aeron_async.max.image.term.length 1g -
-image_log_budget_length aeron_async.image.log.budget.length 4g -
+max_images_per_stream aeron_async.max.images.per.stream 64 -
+max_image_term_length aeron_async.max.image.term.length 64m -
+image_log_budget_length aeron_async.image.log.budget.length 1g -
 max_naks_per_second aeron_async.max.naks.per.second 1000 -
 max_rtt_replies_per_second aeron_async.max.rtt.replies.per.second 100 -
 max_rtt_replies_per_source aeron_async.max.rtt.replies.per.source 10 -
 max_retransmit_burst_length aeron_async.max.retransmit.burst.length 2m -
-max_retransmit_base_length aeron_async.max.retransmit.base.length 1m -
+max_retransmit_base_count aeron_async.max.retransmit.base.count 128 -
 max_retransmit_percent aeron_async.max.retransmit.percent 50 -
 max_retransmit_linger_length aeron_async.max.retransmit.linger.length 16m -
 max_lingering_ranges aeron_async.max.lingering.ranges 16 -
+max_error_frames_per_second aeron_async.max.error.frames.per.second 10 -
 """  # noqa: E501  a table reads by its lines
 
 

@@ -110,6 +110,8 @@ class PublicationMachine(RuleBasedStateMachine):
         position = self.publication.sender_position + 32 * offset
         if position < 0:
             return
+        # The goodbye of a stranger says nothing.
+        is_heard = not flags or receiver_id in self.publication._receivers._last_heard_ns
         rejected = self.rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self.dispatcher.on_datagram(
             memoryview(
@@ -126,8 +128,8 @@ class PublicationMachine(RuleBasedStateMachine):
         )
         is_taken = rejected == self.rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED]
         assert is_taken or abs(32 * offset) > HALF_TERM
-        if is_taken:
-            self.edge = max(self.edge, position + window)
+        if is_taken and is_heard:
+            self.edge = max(self.edge, min(position, self.publication.sender_position) + window)
 
     @rule(receiver_id=RECEIVERS)
     def hear_that_all_is_consumed(self, receiver_id: int) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.receiver_liveness import MAX_RECEIVERS, ReceiverLiveness
 from aeron_async.driver.core.session_ids import SessionIds
+from tests.driver.fakes import Counts
 
 TIMEOUT_NS = 5_000
 
 
 @pytest.fixture
 def receivers() -> ReceiverLiveness:
-    return ReceiverLiveness(TIMEOUT_NS)
+    context = DriverContext(publication_connection_timeout_ns=TIMEOUT_NS)
+    return ReceiverLiveness(context, Counts().system)
 
 
 def test_a_receiver_lives_until_it_was_silent_for_longer_than_the_timeout(
@@ -24,7 +27,7 @@ def test_a_receiver_lives_until_it_was_silent_for_longer_than_the_timeout(
     assert len(receivers) == 2
     receivers.expire(101 + TIMEOUT_NS)
     assert len(receivers) == 1
-    assert not receivers.on_remote_close(1)
+    assert not receivers.on_goodbye(1)
 
 
 def test_a_status_message_prolongs_a_life(receivers: ReceiverLiveness) -> None:
@@ -36,8 +39,8 @@ def test_a_status_message_prolongs_a_life(receivers: ReceiverLiveness) -> None:
 
 def test_a_receiver_that_leaves_is_forgotten_once(receivers: ReceiverLiveness) -> None:
     receivers.on_status_message(-9, 0)
-    assert receivers.on_remote_close(-9)
-    assert not receivers.on_remote_close(-9)
+    assert receivers.on_goodbye(-9)
+    assert not receivers.on_goodbye(-9)
     assert len(receivers) == 0
 
 
@@ -49,9 +52,9 @@ def test_the_longest_silent_receiver_makes_way_for_one_too_many(
     receivers.on_status_message(0, 1)
     receivers.on_status_message(-1, 1)
     assert len(receivers) == MAX_RECEIVERS
-    assert receivers.on_remote_close(0)
-    assert receivers.on_remote_close(-1)
-    assert not receivers.on_remote_close(1)
+    assert receivers.on_goodbye(0)
+    assert receivers.on_goodbye(-1)
+    assert not receivers.on_goodbye(1)
     receivers.expire(1 + TIMEOUT_NS)
     assert len(receivers) == 0
 

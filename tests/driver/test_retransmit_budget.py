@@ -18,7 +18,7 @@ ENDLESS = 2**40
 
 class Rig:
     def __init__(self, **changes: Any) -> None:
-        self.budget = RetransmitBudget(DriverContext(**changes), position=0)
+        self.budget = RetransmitBudget(DriverContext(**changes), mtu_length=8_192, position=0)
         self.sent = 0
 
     def take(self, now_ns: int, length: int = ENDLESS) -> int:
@@ -35,7 +35,7 @@ def test_a_burst_is_granted_at_once_and_then_the_base_by_the_second() -> None:
 
 
 def test_half_of_what_is_sent_may_be_sent_again() -> None:
-    rig = Rig(max_retransmit_base_length=0)
+    rig = Rig(max_retransmit_base_count=0)
     rig.take(0)
     rig.sent += 1 * MIB
     assert rig.take(0) == 512 * KIB
@@ -62,7 +62,7 @@ def test_one_linger_brings_no_more_than_its_limit_whatever_the_burst() -> None:
 
 
 def test_what_was_granted_and_not_used_is_granted_again() -> None:
-    rig = Rig(max_retransmit_base_length=0, max_retransmit_linger_length=2 * MIB)
+    rig = Rig(max_retransmit_base_count=0, max_retransmit_linger_length=2 * MIB)
     assert rig.take(0) == 2 * MIB
     rig.budget.give_back(100)
     assert rig.take(0) == 100

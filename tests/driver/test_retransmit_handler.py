@@ -28,7 +28,7 @@ class Rig:
             "overflow": self.overflow,
             "suppressed": self.suppressed,
         }
-        self.budget = RetransmitBudget(context or DriverContext(), position=0)
+        self.budget = RetransmitBudget(context or DriverContext(), mtu_length=1_408, position=0)
         self.handler = RetransmitHandler(self.resend, self.budget, **(fields | changes))
 
     def resend(self, term_id: int, term_offset: int, length: int) -> int:
@@ -149,7 +149,7 @@ def test_a_nak_that_comes_when_its_delayed_answer_is_due_gets_one_answer() -> No
 
 
 def test_a_range_of_which_nothing_could_be_sent_is_neither_held_nor_paid_for() -> None:
-    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0))
     rig.resendable_length = 0
     for now_ns in range(10):
         rig.nak(0, 64 * KIB, now_ns)
@@ -158,7 +158,7 @@ def test_a_range_of_which_nothing_could_be_sent_is_neither_held_nor_paid_for() -
 
 
 def test_only_what_was_really_sent_is_held_and_paid_for() -> None:
-    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0))
     rig.resendable_length = 1_024
     rig.nak(0, 8_192, 0)
     assert not rig.nak(992, 32, 1)
@@ -167,14 +167,14 @@ def test_only_what_was_really_sent_is_held_and_paid_for() -> None:
 
 
 def test_padding_that_passes_the_end_is_paid_for_as_it_was_granted() -> None:
-    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0))
     rig.handler._resend = lambda *_: 2**20
     rig.nak(0, 32, 0)
     assert rig.budget.take(2**20, sender_position=0, now_ns=0) == 64 * KIB - 32
 
 
 def test_what_the_budget_does_not_grant_is_counted() -> None:
-    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0))
+    rig = Rig(DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0))
     for number in range(8):
         rig.nak(0, 40 * KIB, number, term_id=number)
     assert [length for _, _, length in rig.resent] == [40 * KIB, 24 * KIB]
@@ -183,7 +183,7 @@ def test_what_the_budget_does_not_grant_is_counted() -> None:
 
 def test_a_delayed_answer_is_paid_for_when_it_is_promised() -> None:
     rig = Rig(
-        DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_length=0),
+        DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0),
         delay_ns=5,
     )
     rig.nak(0, 64 * KIB, 0)

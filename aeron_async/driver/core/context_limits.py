@@ -286,9 +286,16 @@ class DriverSettings(StreamSettings):
         minimum=1,
         maximum=INT32_MAX,
     )
+    max_images_per_stream: int = integer(
+        "aeron_async.max.images.per.stream",
+        64,
+        "Most images of one stream on one receiving endpoint, like `stream_session_limit`.",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
     max_image_term_length: int = size(
         "aeron_async.max.image.term.length",
-        GIB,
+        64 * MIB,
         "Longest term that a sender may ask us to hold.",
         minimum=TERM_MIN_LENGTH,
         maximum=TERM_MAX_LENGTH,
@@ -296,7 +303,7 @@ class DriverSettings(StreamSettings):
     )
     image_log_budget_length: int = size(
         "aeron_async.image.log.budget.length",
-        4 * GIB,
+        GIB,
         "Most address space for the log buffers of all images; their memory is taken as it fills.",
         minimum=4 * TERM_MIN_LENGTH,
         maximum=INT64_MAX,
@@ -311,14 +318,14 @@ class DriverSettings(StreamSettings):
     max_rtt_replies_per_second: int = integer(
         "aeron_async.max.rtt.replies.per.second",
         100,
-        "Most round-trip measurements of one image's sources that are answered in a second.",
+        "Most round-trip measurements of one end of a stream that are answered in a second.",
         minimum=0,
         maximum=INT32_MAX,
     )
     max_rtt_replies_per_source: int = integer(
         "aeron_async.max.rtt.replies.per.source",
         10,
-        "Most of these that go to one address.",
+        "Most of these for one source, or one receiver id.",
         minimum=0,
         maximum=INT32_MAX,
     )
@@ -328,10 +335,12 @@ class DriverSettings(StreamSettings):
         "Most that NAKs may bring at once from one publication, when it has not resent for long.",
         minimum=64 * KIB,
     )
-    max_retransmit_base_length: int = size(
-        "aeron_async.max.retransmit.base.length",
-        MIB,
-        "Most that NAKs may bring in a second; the receiver's window where that is more.",
+    max_retransmit_base_count: int = integer(
+        "aeron_async.max.retransmit.base.count",
+        128,
+        "Full datagrams that NAKs may bring in a second; the receiver's window where that is more.",
+        minimum=0,
+        maximum=INT32_MAX,
     )
     max_retransmit_percent: int = integer(
         "aeron_async.max.retransmit.percent",
@@ -352,4 +361,11 @@ class DriverSettings(StreamSettings):
         "Most ranges resent on unicast that are remembered, to ignore further NAKs for them.",
         minimum=1,
         maximum=256,
+    )
+    max_error_frames_per_second: int = integer(
+        "aeron_async.max.error.frames.per.second",
+        10,
+        "Most rejections by its receivers that one publication takes in a second.",
+        minimum=0,
+        maximum=INT32_MAX,
     )

@@ -132,9 +132,8 @@ class ControlPacketDispatcher:
         return True
 
     def _on_rttm(self, datagram: memoryview, now_ns: int) -> bool:
-        del now_ns
         rttm = RttMeasurement.decode(datagram)
         publication = self._publications.get((rttm.session_id, rttm.stream_id))
         if publication is not None:
-            publication.on_rttm(rttm)
+            publication.on_rttm(rttm, now_ns)
         return True

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import attrs
-
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_params import StartPosition
 from aeron_async.driver.core.publication_state import (
@@ -25,12 +23,12 @@ from aeron_async.driver.core.publication_state import (
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, PublisherWindow
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.driver.core.rtt_replier import RttReplier
 from aeron_async.driver.core.stream_sender import StreamSender
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import compute_position, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.logs import get_logger
-from aeron_async.protocol.header import RttFlags
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
@@ -112,7 +110,7 @@ class NetworkPublication:
         self.is_end_of_stream = False
         self._rejected_status_messages = system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self._listener = listener
-        self._receivers = ReceiverLiveness(context.publication_connection_timeout_ns)
+        self._receivers = ReceiverLiveness(context, system_counters)
         self._sender = StreamSender(
             log,
             params=params,
@@ -122,6 +120,7 @@ class NetworkPublication:
             burst_limit=context.network_publication_max_messages_per_send,
             now_ns=now_ns,
         )
+        self._rtt_replier = RttReplier(self._sender.send, context, system_counters)
         self._retransmit_handler = RetransmitHandler.of(
             self._sender.resend, context, params, system_counters, position=self._sender.position
         )
@@ -198,20 +197,26 @@ class NetworkPublication:
         # and after the connection timeout the receiver forgotten.
         half_term = self.log.term_length // 2
         lowest = min(self.sender_position, self.sender_limit) - half_term
-        if not lowest <= position <= self.sender_position + half_term:
+        if not max(0, lowest) <= position <= self.sender_position + half_term:
             self._rejected_status_messages.increment()
             return
         if sm.is_end_of_stream:
-            self._receivers.on_remote_close(sm.receiver_id)
+            if not self._receivers.on_goodbye(sm.receiver_id):
+                return
             if self.params.is_unicast:
                 self._has_unicast_eos = True
         else:
             self._receivers.on_status_message(sm.receiver_id, now_ns)
         self._has_initial_connection = True
         self._retransmit_handler.budget.window_length = sm.receiver_window
+        # Differs: Aeron lets whoever claims to have more than was sent raise the limit by as much.
+        # The window itself was found to be half a term at most.
         self._sender.set_limit(
             self.flow_control.on_status_message(
-                sm, position=position, sender_limit=self.sender_limit, now_ns=now_ns
+                sm,
+                position=min(position, self.sender_position),
+                sender_limit=self.sender_limit,
+                now_ns=now_ns,
             )
         )
         self._update_window()
@@ -231,22 +236,20 @@ class NetworkPublication:
         )
 
     def on_error(self, error: ErrorFrame, now_ns: int) -> None:
-        """Take a rejection of this stream by one of its receivers."""
+        """Take a rejection of this stream by one of its receivers; a stranger's changes nothing."""
+        if not self._receivers.on_error(error.receiver_id, now_ns):
+            return
         self.flow_control.on_error(
             receiver_id=error.receiver_id,
             group_tag=error.group_tag if error.has_group_tag else None,
             now_ns=now_ns,
         )
-        if self._receivers.on_remote_close(error.receiver_id):
-            self._listener.on_publication_error(self, error)
-            self._update_window()
+        self._listener.on_publication_error(self, error)
+        self._update_window()
 
-    def on_rttm(self, rttm: RttMeasurement) -> None:
-        """Answer a round-trip measurement; replies to ours never come this way."""
-        if not rttm.is_reply_requested:
-            return
-        reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0)
-        self._sender.send(reply.encode())
+    def on_rttm(self, rttm: RttMeasurement, now_ns: int) -> None:
+        """Take a round-trip measurement of this stream."""
+        self._rtt_replier.on_rttm(rttm, now_ns)
 
     # What leaves.
 

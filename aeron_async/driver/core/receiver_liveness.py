@@ -1,16 +1,28 @@
 """Which receivers of a publication are alive: those whose status messages keep coming.
 
+Whoever leaves must have been there: the goodbyes and rejections of strangers are counted, and
+change nothing.
+
 Source: Aeron `NetworkPublication.livenessTracker`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["MAX_RECEIVERS", "ReceiverLiveness"]
+from aeron_async.driver.core.reply_limiter import ReplyLimiter
+from aeron_async.driver.core.system_counters import DriverCounterId
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["MAX_DEPARTED", "MAX_RECEIVERS", "ReceiverLiveness"]
 
 MAX_RECEIVERS: Final = 4096
 """Receivers one publication remembers; the ids come off the wire, so their number is bounded."""
+MAX_DEPARTED: Final = 64
+"""Receivers that left last: they say so several times, and to say it again is no lie."""
 
 
 class ReceiverLiveness:
@@ -19,12 +31,20 @@ class ReceiverLiveness:
     Refusing the newest instead would let made-up ids keep a real receiver out.
 
     Args:
-        timeout_ns: How long a silent receiver is remembered.
+        context: How long a silent receiver is remembered, and how many rejections are heard.
+        system_counters: The driver's.
     """
 
-    def __init__(self, timeout_ns: int) -> None:
-        self._timeout_ns = timeout_ns
+    def __init__(self, context: DriverContext, system_counters: SystemCounters) -> None:
+        self._timeout_ns = context.publication_connection_timeout_ns
+        self._ignored_goodbyes = system_counters[DriverCounterId.GOODBYES_IGNORED]
+        self._ignored_errors = system_counters[DriverCounterId.ERROR_FRAMES_IGNORED]
+        self._error_limiter = ReplyLimiter(
+            limit=context.max_error_frames_per_second,
+            limit_per_asker=context.max_error_frames_per_second,
+        )
         self._last_heard_ns: dict[int, int] = {}
+        self._departed: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._last_heard_ns)
@@ -38,9 +58,30 @@ class ReceiverLiveness:
             del heard_ns[next(iter(heard_ns))]
         heard_ns[receiver_id] = now_ns
 
-    def on_remote_close(self, receiver_id: int) -> bool:
-        """Forget a receiver that left; False when it was not known."""
-        return self._last_heard_ns.pop(receiver_id, None) is not None
+    def on_goodbye(self, receiver_id: int) -> bool:
+        """Forget a receiver that left; False when it was not there.
+
+        Differs: Aeron takes the goodbye of a receiver it never heard for that of the only one, and
+        does not linger for the one that is there.
+        """
+        if receiver_id in self._last_heard_ns:
+            self._forget(receiver_id)
+            return True
+        if receiver_id not in self._departed:
+            self._ignored_goodbyes.increment()
+        return False
+
+    def on_error(self, receiver_id: int, now_ns: int) -> bool:
+        """Forget a receiver that rejected the stream; False when it was not there.
+
+        Differs: Aeron hears any number of rejections, and asks its flow control about strangers.
+        """
+        if receiver_id in self._last_heard_ns and self._error_limiter.try_take(receiver_id, now_ns):
+            self._forget(receiver_id)
+            return True
+        if receiver_id not in self._departed:
+            self._ignored_errors.increment()
+        return False
 
     def expire(self, now_ns: int) -> None:
         """Forget every receiver that has been silent for longer than the timeout."""
@@ -51,3 +92,10 @@ class ReceiverLiveness:
         ]
         for receiver_id in silent:
             del self._last_heard_ns[receiver_id]
+
+    def _forget(self, receiver_id: int) -> None:
+        del self._last_heard_ns[receiver_id]
+        self._departed.pop(receiver_id, None)
+        if len(self._departed) >= MAX_DEPARTED:
+            del self._departed[next(iter(self._departed))]
+        self._departed[receiver_id] = None

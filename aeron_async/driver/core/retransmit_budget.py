@@ -8,13 +8,15 @@ first time, and a base for every second. So resends never exceed, over any time 
 
 The share must not slow honest repair. Where a fraction p of all datagrams is lost, resends are
 p / (1 - p) of what is sent for the first time: 43 % at a loss of 30 %. With a share below that what
-is sent shrinks with what may be repaired, again and again, until only the base is left; a quarter
-would do for a loss of 20 % at most. Half is the next round number that leaves room for chance.
+is sent shrinks with what may be repaired, again and again, until only the base is left: simulated,
+a quarter and a base of 128 KiB keep a sixth of the goodput, and half keeps all of it. Half is the
+next round number that leaves room for chance.
 
-The base is for repair that goes by time: at round trips longer than the retransmit linger a gap is
-answered every linger, many times over, before the first answer can arrive; and what was lost just
-before a stream pauses is repaired when nothing is sent. It is a receiver window each second, or
-1 MiB where that is more, which is three gaps each linger with datagrams of up to 3 KiB.
+The base is for repair that goes by time. What was lost just before a stream pauses is repaired
+while nothing is sent: a receiver window each second. And at round trips longer than the retransmit
+linger a gap is answered every linger, again and again before the first answer can arrive: 128 full
+datagrams each second are one each linger and a few more. At a loss of 30 %, 15 to 50 ms and an MTU
+of 8 KiB they keep nine tenths of the goodput, a window of 128 KiB alone little more than half.
 
 Differs: Aeron has no such bound.
 """
@@ -39,16 +41,17 @@ class RetransmitBudget:
 
     Args:
         context: Its limits.
+        mtu_length: Of a full datagram, in bytes.
         position: Where the stream starts, in bytes.
 
     Attributes:
         window_length: The receiver window heard last, in bytes.
     """
 
-    def __init__(self, context: DriverContext, *, position: int) -> None:
+    def __init__(self, context: DriverContext, *, mtu_length: int, position: int) -> None:
         self.window_length = 0
         self._capacity = context.max_retransmit_burst_length * CREDIT_PER_BYTE
-        self._base_length = context.max_retransmit_base_length
+        self._base_length = context.max_retransmit_base_count * mtu_length
         self._credit_per_byte_sent = context.max_retransmit_percent * CREDIT_PER_PERCENT
         self._linger_ns = context.retransmit_unicast_linger_ns
         self._length_per_linger = context.max_retransmit_linger_length

@@ -97,7 +97,7 @@ class RetransmitHandler:
         is_group = params.has_group_semantics
         return cls(
             resend,
-            RetransmitBudget(context, position=position),
+            RetransmitBudget(context, mtu_length=params.mtu_length, position=position),
             delay_ns=context.retransmit_unicast_delay_ns,
             linger_ns=context.retransmit_unicast_linger_ns,
             max_ranges=params.max_resend if is_group else context.max_lingering_ranges,

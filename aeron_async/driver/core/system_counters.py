@@ -112,6 +112,8 @@ class DriverCounterId(IntEnum):
     SETUPS_REJECTED = 1_013
     OLD_TERM_PACKETS = 1_014
     NAKS_REJECTED = 1_020
+    GOODBYES_IGNORED = 1_021
+    ERROR_FRAMES_IGNORED = 1_022
 
 
 SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
@@ -177,6 +179,8 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.SETUPS_REJECTED: "Setups rejected: other terms than their image",
     DriverCounterId.OLD_TERM_PACKETS: "Packets of a term before the first",
     DriverCounterId.NAKS_REJECTED: "NAKs not answered: no frame begins there",
+    DriverCounterId.GOODBYES_IGNORED: "Goodbyes ignored: receiver unknown",
+    DriverCounterId.ERROR_FRAMES_IGNORED: "Error Frames ignored: receiver unknown or limit reached",
 }
 
 

@@ -1,0 +1,163 @@
+"""What strangers and liars may cost a publication: little, and it is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from aeron_async.driver.core.receiver_liveness import MAX_DEPARTED
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.protocol.error import ErrorFrame
+from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
+from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import Setup
+from tests.driver.fakes import MS, RECEIVER_ID, SECOND, eliciting_message
+from tests.driver.rigs import PublicationRig
+from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
+
+GOODBYES_IGNORED = DriverCounterId.GOODBYES_IGNORED
+ERROR_FRAMES_IGNORED = DriverCounterId.ERROR_FRAMES_IGNORED
+
+
+@pytest.fixture
+def rig() -> PublicationRig:
+    return PublicationRig()
+
+
+def test_a_position_before_the_first_term_is_impossible(rig: PublicationRig) -> None:
+    for distance in (1, 2, 2**30, 2**31):
+        term_id = (INITIAL_TERM_ID - distance + 2**31) % 2**32 - 2**31
+        rig.hear(0, 0, consumption_term_id=term_id, consumption_term_offset=TERM_LENGTH - 32)
+    assert not rig.is_connected()
+    assert rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED] == 4
+    assert rig.publication.sender_limit == 0
+
+
+def test_the_goodbye_of_a_stranger_is_counted_and_changes_nothing(rig: PublicationRig) -> None:
+    rig.hear(0, 0, flags=StatusMessageFlags.END_OF_STREAM)
+    rig.publication.poll(0)
+    assert len(rig.outbox.take_frames(Setup)) == 1, "nobody has been heard yet"
+    assert rig.publication.sender_limit == 0
+    assert rig.counts[GOODBYES_IGNORED] == 1
+    rig.connect(1)
+    rig.hear(0, 2, receiver_id=1, flags=StatusMessageFlags.END_OF_STREAM)
+    assert rig.is_connected()
+    assert rig.counts[GOODBYES_IGNORED] == 2
+
+
+def test_a_goodbye_that_is_said_again_is_no_lie(rig: PublicationRig) -> None:
+    rig.connect(0)
+    for now_ns in range(5):
+        rig.hear(0, now_ns, flags=StatusMessageFlags.END_OF_STREAM)
+    assert rig.counts[GOODBYES_IGNORED] == 0
+    for receiver_id in range(MAX_DEPARTED):
+        rig.hear(0, 5, receiver_id=receiver_id)
+        rig.hear(0, 5, receiver_id=receiver_id, flags=StatusMessageFlags.END_OF_STREAM)
+    rig.hear(0, 6, flags=StatusMessageFlags.END_OF_STREAM)
+    assert rig.counts[GOODBYES_IGNORED] == 1, "that was too long ago"
+
+
+def test_however_many_ask_for_a_setup_one_leaves_in_a_hundred_milliseconds() -> None:
+    rig = PublicationRig()
+    setups: list[int] = []
+    for step in range(10_000):
+        now_ns = step * 100_000
+        asking = attrs.evolve(eliciting_message(rig.log), receiver_id=step)
+        rig.publication.on_status_message(asking, now_ns)
+        rig.publication.poll(now_ns)
+        setups += [now_ns // MS for _ in rig.outbox.take_frames(Setup)]
+    assert setups == list(range(0, 1_000, 100))
+
+
+def rejection(**changes: Any) -> ErrorFrame:
+    error = ErrorFrame(
+        session_id=SESSION_ID,
+        stream_id=STREAM_ID,
+        receiver_id=RECEIVER_ID,
+        error_code=13,
+        message=b"no",
+    )
+    return attrs.evolve(error, **changes)
+
+
+def test_an_error_of_a_live_receiver_disconnects_it_and_is_reported_once(
+    rig: PublicationRig,
+) -> None:
+    rig.connect(0)
+    rig.publication.on_error(rejection(flags=ErrorFlags.HAS_GROUP_TAG), 1)
+    assert not rig.is_connected()
+    rig.publication.on_error(rejection(), 2)
+    assert [error.message for error in rig.errors] == [b"no"]
+
+
+def test_an_error_that_is_said_again_is_no_lie(rig: PublicationRig) -> None:
+    rig.connect(0)
+    for now_ns in range(5):
+        rig.publication.on_error(rejection(), now_ns)
+    assert len(rig.errors) == 1
+    assert rig.counts[ERROR_FRAMES_IGNORED] == 0
+
+
+def test_an_error_of_somebody_unknown_is_counted_and_changes_nothing(rig: PublicationRig) -> None:
+    rig.connect(0)
+    rig.publication.on_error(rejection(receiver_id=1), 1)
+    assert rig.is_connected()
+    assert rig.errors == []
+    assert rig.counts[ERROR_FRAMES_IGNORED] == 1
+
+
+def test_ten_errors_a_second_are_heard_and_strangers_take_nobodys_turn(rig: PublicationRig) -> None:
+    rig.connect(0)
+    for receiver_id in range(12):
+        rig.hear(0, 0, receiver_id=receiver_id)
+    for receiver_id in range(100, 200):
+        rig.publication.on_error(rejection(receiver_id=receiver_id), 1)
+    for receiver_id in range(12):
+        rig.publication.on_error(rejection(receiver_id=receiver_id), 2)
+    assert [error.receiver_id for error in rig.errors] == list(range(10))
+    assert rig.counts[ERROR_FRAMES_IGNORED] == 102
+    rig.publication.on_error(rejection(receiver_id=10), SECOND + 2)
+    assert len(rig.errors) == 11
+
+
+def rttm(**changes: Any) -> RttMeasurement:
+    request = RttMeasurement(
+        session_id=SESSION_ID,
+        stream_id=STREAM_ID,
+        echo_timestamp_ns=123_456_789,
+        reception_delta_ns=77,
+        receiver_id=RECEIVER_ID,
+        flags=RttFlags.REPLY,
+    )
+    return attrs.evolve(request, **changes)
+
+
+def test_a_round_trip_measurement_is_echoed(rig: PublicationRig) -> None:
+    rig.publication.on_rttm(rttm(), 0)
+    assert rig.outbox.take_frames(RttMeasurement) == [rttm(flags=RttFlags(0), reception_delta_ns=0)]
+
+
+def test_an_echo_is_not_echoed(rig: PublicationRig) -> None:
+    rig.publication.on_rttm(rttm(flags=RttFlags(0)), 0)
+    assert rig.outbox.take() == []
+
+
+def test_what_lies_behind_a_measurement_is_not_carried_back(rig: PublicationRig) -> None:
+    rig.publication.on_rttm(rttm(trailing=bytes(60_000)), 0)
+    assert [len(each) for each in rig.outbox.take()] == [40]
+
+
+def test_one_receiver_is_answered_ten_times_a_second_and_all_a_hundred(
+    rig: PublicationRig,
+) -> None:
+    for _ in range(1_000):
+        rig.publication.on_rttm(rttm(), 0)
+    assert len(rig.outbox.take()) == 10
+    for receiver_id in range(1_000):
+        rig.publication.on_rttm(rttm(receiver_id=receiver_id), 1)
+    assert len(rig.outbox.take()) == 90
+    assert rig.counts[DriverCounterId.RTT_REPLIES_SUPPRESSED] == 990 + 910
+    rig.publication.on_rttm(rttm(), SECOND)
+    assert len(rig.outbox.take()) == 1
