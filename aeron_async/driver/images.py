@@ -17,14 +17,15 @@ from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.image_budget import ImageBudget, window_refusal
 from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.driver.log_limiter import LogLimiter
-from aeron_async.errors import AeronError, ErrorCode, RegistrationError
+from aeron_async.errors import AeronError, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.logs import get_logger
-from aeron_async.protocol.header import SetupFlags, wrap_int32
+from aeron_async.protocol.header import SetupFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.image_budget import Refusal
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
@@ -93,7 +95,7 @@ class Images:
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._log_limiter = LogLimiter()
-        self._log_length = 0
+        self._budget = ImageBudget(resources.context)
 
     def __iter__(self) -> Iterator[PublicationImage]:
         return iter(tuple(self._images))
@@ -108,39 +110,47 @@ class Images:
         self, endpoint: ReceiveChannelEndpoint, setup: Setup, source: Address
     ) -> None:
         """Make the image of a stream that begins, if what the SETUP asks for can be granted."""
+        # First what needs no look at the subscriptions: there may be many, and floods of SETUPs.
+        image_count = endpoint.dispatcher.image_count(setup.stream_id)
+        refusal = self._budget.refusal(setup, image_count=image_count)
+        if refusal is not None:
+            self._refuse(refusal, setup, source)
+            return
         links = [
             link
             for link in self._links.values()
             if link.matches(endpoint, setup.stream_id, setup.session_id)
         ]
+        refusal = window_refusal(setup, links[0].params.receiver_window_length)
+        if refusal is not None:
+            self._refuse(refusal, setup, source)
+            return
         try:
-            check_start(setup)
-            self._check_budget(endpoint, setup, links[0].params)
             image = self._create(endpoint, setup, source, links[0])
         except AeronError as error:
-            # A ConfigurationError too: a SETUP may ask for a log that no sender of ours could have.
-            self._refuse(error, setup, source)
+            self._refuse((str(error), ()), setup, source)
             return
         key = image.session_id, image.stream_id
         for older, its_endpoint in self._images.items():
             if its_endpoint is endpoint and (older.session_id, older.stream_id) == key:
                 older.disable_status_messages()
         self._images[image] = endpoint
-        self._log_length += 3 * setup.term_length
+        self._budget.take(setup.term_length)
         endpoint.dispatcher.add_image(image)
         for link in links:
             try:
                 self._join(image, link)
             except RegistrationError as error:
-                self._refuse(error, setup, source)
+                self._refuse((str(error), ()), setup, source)
         self._receiver.on_activity(image)
 
-    def _refuse(self, error: AeronError, setup: Setup, source: Address) -> None:
+    def _refuse(self, refusal: Refusal, setup: Setup, source: Address) -> None:
         self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
         if self._log_limiter.allows(source, self._resources.clock.now_ns()):
+            sentence, values = refusal
             log.warning(
                 "image_refused",
-                reason=str(error),
+                reason=sentence.format(*values) if values else sentence,
                 source=format_address(source),
                 session_id=setup.session_id,
                 stream_id=setup.stream_id,
@@ -171,7 +181,7 @@ class Images:
         """Free what an image used."""
         endpoint = self._images.pop(image)
         endpoint.dispatcher.remove_image(image)
-        self._log_length -= 3 * image.log.term_length
+        self._budget.give_back(image.log.term_length)
         image.counters.close()
         image.log.close()
         self._on_endpoint_released(endpoint)
@@ -246,29 +256,6 @@ class Images:
 
     # How they are made.
 
-    def _check_budget(
-        self, endpoint: ReceiveChannelEndpoint, setup: Setup, params: SubscriptionParams
-    ) -> None:
-        context = self._resources.context
-        window_length = min(params.receiver_window_length, setup.term_length // 2)
-        image_count = endpoint.dispatcher.image_count(setup.stream_id)
-        log_length = self._log_length + 3 * setup.term_length
-        limits = (
-            ("mtu", setup.mtu_length, window_length, "rcv-wnd, or lower mtu at the publisher"),
-            ("sessions", image_count + 1, context.stream_session_limit, "stream_session_limit"),
-            (
-                "term-length",
-                setup.term_length,
-                context.max_image_term_length,
-                "max_image_term_length",
-            ),
-            ("image logs", log_length, context.image_log_budget_length, "image_log_budget_length"),
-        )
-        for what, value, limit, setting in limits:
-            if value > limit:
-                message = f"{what} would be {value}, and the limit is {limit}: raise {setting}"
-                raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
-
     def _create(
         self,
         endpoint: ReceiveChannelEndpoint,
@@ -293,7 +280,7 @@ class Images:
             receiver_window_length=control.max_window_length(),
             is_group=is_group,
         )
-        image_log = create_log(with_channel_settings(spec, link.uri, endpoint, resources.context))
+        spec = with_channel_settings(spec, link.uri, endpoint, resources.context)
         counters = ImageCounters.allocate(
             resources.counters_manager,
             registration_id=registration_id,
@@ -302,6 +289,11 @@ class Images:
             channel=link.channel,
             client_id=link.client_id,
         )
+        try:
+            image_log = create_log(spec)
+        except BaseException:
+            counters.close()
+            raise
         return PublicationImage(
             registration_id=registration_id,
             log=image_log,
@@ -355,20 +347,6 @@ def log_spec(
         sparse=params.is_sparse,
         tether=params.is_tether,
     )
-
-
-def check_start(setup: Setup) -> None:
-    """Refuse a stream that is before its own beginning.
-
-    Raises:
-        RegistrationError: The active term comes before the initial one, term ids wrapping.
-    """
-    if wrap_int32(setup.active_term_id - setup.initial_term_id) < 0:
-        message = (
-            f"active term id {setup.active_term_id} lies before the initial term id "
-            f"{setup.initial_term_id}: the sender of this SETUP is no driver of Aeron's"
-        )
-        raise RegistrationError(message, code=ErrorCode.GENERIC)
 
 
 def join_position_of(setup: Setup) -> int:

@@ -16,6 +16,7 @@ from aeron_async.driver.core.stream_counters import (
     StreamCounterType,
 )
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.logbuffer.term_log import LogBuffers
 from aeron_async.protocol.setup import Setup
 from tests.client.fake_network import FakeNetwork
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.counters import CounterRecord, CountersManager
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_spec import LogSpec
 
 STREAM_ID = 1001
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:40456"
@@ -236,6 +237,57 @@ async def test_a_stream_that_finds_no_counters_is_refused_and_leaves_nothing_beh
     images = conductor._subscriptions.images
     while len(images._images):
         await asyncio.sleep(0)
-    assert images._log_length == 0
+    assert images._budget.log_length == 0
     assert subscription.images == ()
     assert len(counters.snapshot()) == counters.limit - free_count
+
+
+def records_of(counters: CountersManager) -> int:
+    return len(counters.snapshot())
+
+
+async def test_a_flood_of_setups_is_refused_counted_and_logged_once_and_its_budget_comes_back(
+    aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork
+) -> None:
+    subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+    (transport,) = network.transports
+    before = records_of(driver.counters)
+    with capture_logs() as lines:
+        for session_id in range(1_000):
+            flood = attrs.evolve(SETUP, session_id=session_id, term_length=16 * 1024 * 1024)
+            transport.protocol.datagram_received(flood.encode(), SOURCE)
+    conductor = driver._conductor
+    assert conductor is not None
+    images = conductor._subscriptions.images
+    assert len(images._images) == 21
+    assert images_refused(driver.counters) == 979
+    assert [line["event"] for line in lines] == ["image_refused"]
+    assert "image_log_budget_length" in lines[0]["reason"]
+    await subscription.aclose()
+    now_ns = conductor._resources.clock.now_ns()
+    for image in list(images._images):
+        # Nobody reads it any more: it says goodbye, and is done when that is over.
+        image.poll(now_ns)
+        image.poll(now_ns + 2 * SECOND)
+        conductor.on_image_done(image)
+    assert images._budget.log_length == 0
+    assert records_of(driver.counters) <= before
+
+
+async def test_a_log_that_finds_no_memory_leaves_no_counters_behind(
+    aeron: aa.Aeron,
+    driver: aa.MediaDriver,
+    network: FakeNetwork,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def create(spec: LogSpec) -> LogBuffers:
+        raise MemoryError(spec)
+
+    subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
+    before = records_of(driver.counters)
+    monkeypatch.setattr(LogBuffers, "create", create)
+    with capture_logs() as lines:
+        network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
+    assert "no memory for a log" in lines[0]["reason"]
+    assert records_of(driver.counters) == before
+    assert subscription.images == ()
