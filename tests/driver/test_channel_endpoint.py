@@ -16,7 +16,10 @@ from aeron_async.driver.core.udp_channel import UdpChannel
 from aeron_async.driver.media.endpoint import SendChannelEndpoint
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.channel_uri import ChannelUri
-from tests.driver.fakes import Counts
+from aeron_async.protocol.header import RttFlags
+from aeron_async.protocol.rtt import RttMeasurement
+from tests.driver.fakes import Counts, Outbox
+from tests.driver.rigs import PublicationRig
 
 LOCAL = ("127.0.0.1", 40_000)
 REMOTE = ("127.0.0.1", 40_456)
@@ -28,10 +31,12 @@ class Transport(asyncio.DatagramTransport):
     def __init__(self) -> None:
         super().__init__({"sockname": LOCAL})
         self.failure: Exception | None = None
+        self.sent: list[bytes] = []
 
     def sendto(self, data: Any, addr: Any = None) -> None:
         if self.failure is not None:
             raise self.failure
+        self.sent.append(bytes(data))
 
 
 class Rig:
@@ -84,3 +89,37 @@ def test_a_socket_that_we_closed_is_no_failure(rig: Rig) -> None:
         rig.endpoint.connection_lost(None)
     assert lines == []
     assert rig.counts[SystemCounterId.ERRORS] == 0
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [b"", b"\0", bytes(65_507), b"\xff" * 65_507, bytes(4) + b"\0\0\x03\0" + bytes(65_499)],
+    ids=["empty", "one byte", "zeros", "ones", "a status message of no length"],
+)
+def test_a_datagram_of_any_length_that_means_nothing_is_counted_and_no_more(
+    rig: Rig, datagram: bytes
+) -> None:
+    before = [record.value for record in rig.counts.manager]
+    rig.endpoint.datagram_received(datagram, REMOTE)
+    assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
+    rig.counts.system[SystemCounterId.INVALID_PACKETS].set(0)
+    assert [record.value for record in rig.counts.manager] == before
+    assert rig.transport.sent == []
+
+
+def test_the_longest_frame_there_can_be_is_heard_and_answered_with_a_short_one(rig: Rig) -> None:
+    publication = PublicationRig().publication
+    rig.endpoint.dispatcher.add(publication)
+    outbox = publication._sender._outbox
+    assert isinstance(outbox, Outbox)
+    request = RttMeasurement(
+        session_id=publication.session_id,
+        stream_id=publication.stream_id,
+        echo_timestamp_ns=1,
+        receiver_id=1,
+        flags=RttFlags.REPLY,
+        trailing=bytes(65_507 - 40),
+    )
+    rig.endpoint.datagram_received(request.encode(), REMOTE)
+    assert [len(datagram) for datagram in outbox.take()] == [40]
+    assert rig.counts[SystemCounterId.INVALID_PACKETS] == 0

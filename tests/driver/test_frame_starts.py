@@ -181,6 +181,18 @@ def test_a_hole_before_the_place_is_not_walked_over() -> None:
     assert starts.is_start(64), "the sender position bounds what is sent, not this"
 
 
+def test_a_frame_that_is_far_from_all_that_was_sent_is_not_known() -> None:
+    log = make_log(log_type=LogType.EXCLUSIVE_PUBLICATION)
+    appender = ExclusiveAppender(log)
+    for _ in range(32):
+        appender.offer(bytes(992), limit=NO_LIMIT)
+    starts = FrameStarts(log, 0)
+    assert starts.is_start(4_096)
+    assert not starts.is_start(8_192)
+    starts.mark(8_192)
+    assert starts.is_start(8_192)
+
+
 @settings(max_examples=60)
 @given(
     st.lists(

@@ -13,10 +13,11 @@ from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
-from tests.driver.fakes import MS, RECEIVER_ID, SECOND, eliciting_message
+from tests.driver.fakes import HALF_TERM, MS, RECEIVER_ID, SECOND, eliciting_message, nak
 from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
 
+MIB = 1024 * 1024
 GOODBYES_IGNORED = DriverCounterId.GOODBYES_IGNORED
 ERROR_FRAMES_IGNORED = DriverCounterId.ERROR_FRAMES_IGNORED
 
@@ -69,6 +70,36 @@ def test_however_many_ask_for_a_setup_one_leaves_in_a_hundred_milliseconds() -> 
         rig.publication.poll(now_ns)
         setups += [now_ns // MS for _ in rig.outbox.take_frames(Setup)]
     assert setups == list(range(0, 1_000, 100))
+
+
+def test_a_storm_of_naks_brings_what_the_budget_allows_and_no_more() -> None:
+    rig = PublicationRig()
+    rig.connect(0)
+    starts = range(0, HALF_TERM, 1_408)
+    for _ in starts:
+        rig.offer(bytes(1_376))
+        rig.poll(0)
+    for step in range(20_000):
+        position = starts[step % len(starts)]
+        rig.publication.on_nak(nak(position, 1_408), step * 100_000)
+    resent = sum(len(datagram) for datagram in rig.outbox.take())
+    seconds, sent = 2, rig.publication.sender_position
+    assert resent <= 2 * MIB + seconds * 128 * 1_408 + sent // 2
+    assert resent > 2 * MIB, "what is due is answered"
+    assert rig.counts[DriverCounterId.NAKS_SUPPRESSED] > 0
+
+
+def test_naks_for_places_within_frames_hold_nothing_back_from_an_honest_one() -> None:
+    rig = PublicationRig()
+    rig.connect(0)
+    rig.offer(bytes(1_376))
+    rig.poll(0)
+    for position in range(32, 1_408, 32):
+        rig.publication.on_nak(nak(position, 1_408 - position), 0)
+    assert rig.outbox.take() == []
+    assert rig.counts[DriverCounterId.NAKS_REJECTED] == 43
+    rig.publication.on_nak(nak(0, 1_408), 0)
+    assert len(rig.outbox.take()) == 1
 
 
 def rejection(**changes: Any) -> ErrorFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from hypothesis import given
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.retransmit_budget import RetransmitBudget
-from tests.driver.fakes import MS, SECOND
+from tests.driver.fakes import MS, SECOND, US
 
 KIB = 1024
 MIB = 1024 * KIB
 ENDLESS = 2**40
+LOSS_RATE = 0.3
 
 
 class Rig:
@@ -66,6 +68,23 @@ def test_what_was_granted_and_not_used_is_granted_again() -> None:
     assert rig.take(0) == 2 * MIB
     rig.budget.give_back(100)
     assert rig.take(0) == 100
+
+
+def denied_count(percent: int) -> int:
+    """Return how many resends are denied to honest repair of 70 MB, sent at 100 MB/s."""
+    rig = Rig(max_retransmit_base_count=0, max_retransmit_percent=percent)
+    random = Random(7)
+    denied = 0
+    for number in range(50_000):
+        rig.sent += 1_408
+        while random.random() < LOSS_RATE:
+            denied += rig.take(number * 14 * US, 1_408) < 1_408
+    return denied
+
+
+def test_honest_repair_at_a_loss_of_thirty_percent_is_never_denied() -> None:
+    assert denied_count(50) == 0
+    assert denied_count(25) > 5_000, "what was rejected, and why"
 
 
 STEPS = st.lists(

@@ -1,5 +1,8 @@
 """From a control datagram to the publication it speaks of.
 
+Where it came from is not asked: the socket of a unicast publication is connected, and hears nobody
+but its receiver. What passes is checked for what it says, and by the publication for who says it.
+
 Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 """
 
