@@ -17,7 +17,8 @@ def scan_for_send(
 
     A padding frame travels as its bare header: it counts 32 bytes, ends the scan, and the rest of
     its length is returned apart, to be added to the position once the datagram is sent. A first
-    frame longer than the limit gives nothing.
+    frame longer than the limit gives nothing. Padding that claims to go on beyond the term ends
+    with it: the log may be a file that another process writes.
 
     Args:
         term: The term as bytes.
@@ -37,6 +38,7 @@ def scan_for_send(
                 break
             padding = ((frame_length + 31) & -32) - HEADER
             available += HEADER
+            padding = min(padding, len(term) - offset - available)
             if padding:
                 return available, padding
             continue
@@ -51,7 +53,7 @@ def scan_block(words: memoryview, offset: int, *, limit: int) -> int:
     """Return the offset behind a run of whole frames that one block may hold.
 
     A padding frame ends the run and is left out, unless it comes first: then it is the whole block,
-    and may be longer than the limit.
+    and may be longer than the limit, but never goes on beyond the term.
 
     Args:
         words: The term as 32-bit words.
@@ -65,7 +67,7 @@ def scan_block(words: memoryview, offset: int, *, limit: int) -> int:
             break
         following = (offset + frame_length + 31) & -32
         if words[(offset >> 2) + 1] >> TYPE_SHIFT == 0:
-            return following if offset == start else offset
+            return min(following, len(words) << 2) if offset == start else offset
         if following > limit:
             break
         offset = following

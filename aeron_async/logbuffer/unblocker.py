@@ -55,7 +55,8 @@ def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
     frame_length = words[offset >> 2]
     result = UnblockResult.UNBLOCKED
     if frame_length < 0:
-        end = offset - frame_length
+        # Whatever the frame was to be, it cannot have been more than the rest of the term.
+        end = min(offset - frame_length, term_length)
     elif frame_length > 0:
         return UnblockResult.NO_ACTION
     else:

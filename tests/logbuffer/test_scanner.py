@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.scanner import scan_block, scan_for_send
@@ -115,3 +117,12 @@ def test_padding_is_a_block_of_its_own() -> None:
     # It may be longer than the limit.
     assert block(log, 64, 128) == 224
     assert block(log, 224, TERM_LENGTH) == 288
+
+
+@pytest.mark.parametrize("frame_length", [128, 2**31 - 1])
+def test_padding_never_goes_on_beyond_the_term(frame_length: int) -> None:
+    log = make_log()
+    start = TERM_LENGTH - 96
+    log.term_words[0][start >> 2] = frame_length
+    assert send(log, start) == (32, 64)
+    assert block(log, start, TERM_LENGTH) == TERM_LENGTH

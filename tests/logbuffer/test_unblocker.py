@@ -123,3 +123,12 @@ def test_a_loser_that_never_rotated_leaves_it_to_the_next() -> None:
     appender = SharedAppender(log)
     assert appender.offer(b"x", limit=NO_LIMIT) == AppendResult.ADMIN_ACTION
     assert appender.offer(b"x", limit=NO_LIMIT) == TERM_LENGTH + 64
+
+
+@pytest.mark.parametrize("frame_length", [-128, -(2**31)])
+def test_a_frame_opened_with_a_length_beyond_its_term_ends_with_it(frame_length: int) -> None:
+    log = make_log()
+    start = TERM_LENGTH - 96
+    log.term_words[0][start >> 2] = frame_length
+    assert unblock(log, start) is UnblockResult.UNBLOCKED
+    assert header(log, start) == (96, 0, 0xC0, 0, start, *IDS)
