@@ -4,19 +4,26 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+FUZZ_STAMP := $(VENV)/.installed-fuzz
+RUNS ?= 100000
 
-.PHONY: demo test check format clean help
+.PHONY: demo test check format fuzz clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make test    every test, with coverage"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
+	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make format  apply formatting and safe lint fixes"
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)
+
+$(FUZZ_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $(FUZZ_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/aeron-async demo
@@ -32,6 +39,9 @@ test: $(STAMP)
 	$(BIN)/pytest --cov --cov-report=
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
+
+fuzz: $(FUZZ_STAMP)
+	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)
 
 format: $(STAMP)
 	$(BIN)/ruff format .
