@@ -1,0 +1,239 @@
+"""What was offered and what was received, and whether the one is an exact slice of the other.
+
+The checker is a model: for every publication the list of messages with their positions, for every
+image the place in that list. Each message received must be the next one, whole, byte for byte, at
+its position.
+
+Invariants, by the names they have in the documentation: N1 exact, N2 in order and once, N3 no
+silent gap, N5 an offer that returned a position is in the log and no other is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import count
+from typing import TYPE_CHECKING, NoReturn
+
+import attrs
+
+from aeron_async.logbuffer.position import framed_length
+from aeron_async.protocol.header import DATA_HEADER_LENGTH
+from aeron_async.testing.payload import make_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aeron_async.client.image import Image
+    from aeron_async.client.publication import Publication
+
+__all__ = ["Offered", "Received", "Recorder", "ViolationError"]
+
+
+class ViolationError(AssertionError):
+    """A promise was broken; the message begins with its name."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Offered:
+    """One publication, and every message that an offer said was appended.
+
+    Attributes:
+        number: Its own, in this recorder.
+        stream_id: Of the publication.
+        session_id: Of the publication.
+        term_length: In bytes.
+        mtu_length: In bytes.
+        position: Up to where it is known, in bytes.
+        starts: Where each message begins, in bytes.
+        ends: Where each message ends, in bytes.
+        lengths: Of each message, in bytes.
+        numbers: By which each message was made.
+        is_over: Whether its driver is gone; the next of that session is another stream.
+    """
+
+    number: int
+    stream_id: int
+    session_id: int
+    term_length: int
+    mtu_length: int
+    position: int
+    starts: list[int] = attrs.field(factory=list)
+    ends: list[int] = attrs.field(factory=list)
+    lengths: list[int] = attrs.field(factory=list)
+    numbers: list[int] = attrs.field(factory=list)
+    is_over: bool = False
+    _next_number: int = 0
+
+    def next_message(self, length: int) -> tuple[int, bytes]:
+        """Return the number and content of a message to offer; several may be under way."""
+        number = self._next_number
+        self._next_number += 1
+        return number, make_payload(self.number, number, length)
+
+    def on_offered(self, position: int, number: int, length: int) -> None:
+        """Take note that an offer of a message returned `position`.
+
+        Raises:
+            ViolationError: N5, the message cannot lie there.
+        """
+        start = position - framed_length(
+            length, max_payload_length=self.mtu_length - DATA_HEADER_LENGTH
+        )
+        # What lies between is padding up to the end of a term, or a message that was denied.
+        if start != self.position and (start < self.position or start % self.term_length):
+            message = (
+                f"N5: an offer of {length} bytes returned {position}, so it begins at {start}; "
+                f"the stream was at {self.position}, session {self.session_id}"
+            )
+            raise ViolationError(message)
+        self.starts.append(start)
+        self.ends.append(position)
+        self.lengths.append(length)
+        self.numbers.append(number)
+        self.position = position
+
+    def skip_to(self, position: int) -> None:
+        """Take note that the stream goes on at `position`: a claim was aborted, and is padding."""
+        self.position = position
+
+    def payload(self, index: int) -> bytes:
+        """Return the content of a message."""
+        return make_payload(self.number, self.numbers[index], self.lengths[index])
+
+
+@attrs.define(kw_only=True, eq=False)
+class Received:
+    """One image, as its subscription has read it.
+
+    Attributes:
+        image: As the application has it.
+        reader: Who reads it, for messages to people.
+        is_exact: Whether every byte is checked; not where frames are damaged under way.
+        is_reliable: Whether gaps are forbidden.
+        offered: What it was matched with, once a message has come.
+        next_index: Of the message that must come next.
+        count: Messages received.
+    """
+
+    image: Image
+    reader: str
+    candidates: Sequence[Offered]
+    is_exact: bool
+    is_reliable: bool
+    offered: Offered | None = None
+    next_index: int = 0
+    count: int = 0
+    position: int = -1
+
+    def on_message(self, position: int, data: bytes) -> None:
+        """Take a message.
+
+        Raises:
+            ViolationError: N1, N2 or N3.
+        """
+        if position <= max(self.position, self.image.join_position):
+            self._fail(
+                "N2", position, f"comes after {max(self.position, self.image.join_position)}"
+            )
+        self.position = position
+        self.count += 1
+        if not self.is_exact:
+            return
+        if self.offered is None:
+            self._match(position, data)
+        offered = self.offered
+        assert offered is not None
+        index = self.next_index
+        if not self.is_reliable:
+            index = max(index, bisect_left(offered.ends, position))
+        if index >= len(offered.ends):
+            self._fail("N1", position, "was never offered")
+        if offered.ends[index] != position:
+            name = "N3" if position > offered.ends[index] else "N2"
+            self._fail(name, position, f"is not the next: that ends at {offered.ends[index]}")
+        if data != offered.payload(index):
+            self._fail("N1", position, f"differs from message {index} as it was offered")
+        self.next_index = index + 1
+
+    def missing(self) -> str:
+        """Return what has not come of that which was offered, or nothing."""
+        offered = self.offered
+        if offered is None:
+            offered = self.candidates[-1] if self.candidates else None
+            if offered is None or self._first_after_join(offered) >= len(offered.ends):
+                return ""
+            return f"{self.reader} has read nothing of session {self.image.session_id}"
+        if self.next_index >= len(offered.ends):
+            return ""
+        left = len(offered.ends) - self.next_index
+        return f"{self.reader} waits for {left} messages of session {self.image.session_id}"
+
+    def _match(self, position: int, data: bytes) -> None:
+        for offered in self.candidates:
+            index = bisect_left(offered.ends, position)
+            if (
+                index < len(offered.ends)
+                and offered.ends[index] == position
+                and offered.payload(index) == data
+            ):
+                self.offered = offered
+                self.next_index = self._first_after_join(offered)
+                return
+        self._fail("N1", position, "was never offered")
+
+    def _first_after_join(self, offered: Offered) -> int:
+        return bisect_left(offered.starts, self.image.join_position)
+
+    def _fail(self, name: str, position: int, what: str) -> NoReturn:
+        message = (
+            f"{name}: the message that ends at {position} of session {self.image.session_id}, "
+            f"stream {self.image.stream_id}, as {self.reader} reads it, {what}"
+        )
+        raise ViolationError(message)
+
+
+class Recorder:
+    """Every publication and every image of one world.
+
+    Args:
+        is_exact: Whether every byte is checked; not where frames are damaged under way.
+    """
+
+    def __init__(self, *, is_exact: bool = True) -> None:
+        self.is_exact = is_exact
+        self.received: list[Received] = []
+        self._offered: dict[tuple[int, int], list[Offered]] = {}
+        self._numbers = count(1)
+
+    @property
+    def message_count(self) -> int:
+        """Return how many messages were received, by all readers together."""
+        return sum(each.count for each in self.received)
+
+    def publishing(self, publication: Publication) -> Offered:
+        """Return the record of a publication; tasks that share it share the record."""
+        records = self._offered.setdefault((publication.stream_id, publication.session_id), [])
+        if records and not records[-1].is_over:
+            return records[-1]
+        offered = Offered(
+            number=next(self._numbers),
+            stream_id=publication.stream_id,
+            session_id=publication.session_id,
+            term_length=publication.term_length,
+            mtu_length=publication.mtu_length,
+            position=publication.position,
+        )
+        records.append(offered)
+        return offered
+
+    def receiving(self, image: Image, reader: str, *, is_reliable: bool = True) -> Received:
+        """Return the record of an image that has become available."""
+        received = Received(
+            image=image,
+            reader=reader,
+            candidates=self._offered.setdefault((image.stream_id, image.session_id), []),
+            is_exact=self.is_exact,
+            is_reliable=is_reliable,
+        )
+        self.received.append(received)
+        return received

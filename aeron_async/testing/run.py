@@ -1,0 +1,232 @@
+"""One scenario from beginning to end: trouble, then none, then the reckoning.
+
+Safety is checked all the time. When the troubles are over everything must work within a bound
+(N6), then everything is closed and must be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.testing.auditor import Auditor
+from aeron_async.testing.nemesis import Nemesis
+from aeron_async.testing.recorder import Recorder, ViolationError
+from aeron_async.testing.virtual_clock import VirtualLoop
+from aeron_async.testing.workload import Publisher, Subscriber
+from aeron_async.testing.world import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.testing.host import Host
+    from aeron_async.testing.scenario import Scenario
+    from aeron_async.testing.trace import Watcher
+    from aeron_async.testing.world import World
+
+__all__ = ["Outcome", "run_scenario"]
+
+RECOVERY_S: Final = 40.0
+"""From the last trouble until everything offered has arrived: an image that silence has ended
+lingers for its liveness timeout before the next can take its place."""
+CLOSING_S: Final = 40.0
+STEP_S: Final = 0.1
+RUN_LIMIT_S: Final = 600.0
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """How a run went.
+
+    Attributes:
+        failure: What was violated, or nothing.
+        message_count: Messages received, by all readers.
+        datagram_count: Datagrams delivered.
+        virtual_ns: How long it was.
+        digest: Hash of all that happened on the network.
+    """
+
+    failure: str
+    message_count: int
+    datagram_count: int
+    virtual_ns: int
+    digest: str
+
+
+def run_scenario(
+    scenario: Scenario,
+    *,
+    watcher: Watcher | None = None,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = VirtualLoop,
+) -> Outcome:
+    """Run a scenario, and return how it went; it raises nothing that the drivers do wrong.
+
+    Args:
+        scenario: What to run.
+        watcher: Told of every datagram.
+        loop_factory: Makes the loop in virtual time.
+    """
+    runs: list[Run] = []
+
+    async def story(world: World) -> None:
+        if watcher is not None:
+            world.network.trace.watch(watcher)
+        run = Run(world, scenario)
+        runs.append(run)
+        await run.play()
+
+    failure = ""
+    try:
+        simulate(story, seed=scenario.seed, limit_s=RUN_LIMIT_S, loop_factory=loop_factory)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
+        failure = _first_line(error)
+    run = runs[0]
+    trace = run.world.network.trace
+    return Outcome(
+        failure=failure,
+        message_count=run.recorder.message_count,
+        datagram_count=trace.counts[1],
+        virtual_ns=run.world.now_ns,
+        digest=trace.digest(),
+    )
+
+
+class Run:
+    """A scenario under way.
+
+    Args:
+        world: Empty.
+        scenario: What to do in it.
+    """
+
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        self.world = world
+        self.scenario = scenario
+        self.recorder = Recorder(is_exact=scenario.is_exact)
+        self._auditor = Auditor(world)
+        self._finishing = asyncio.Event()
+        self._publishers: dict[Host, list[Publisher]] = {}
+        self._subscribers: dict[Host, list[Subscriber]] = {}
+        self._errors: list[Exception] = []
+        self._life = 0
+
+    async def play(self) -> None:
+        """Play the scenario.
+
+        Raises:
+            ViolationError: A promise was broken.
+        """
+        hosts = [self.world.host(f"host{n}") for n in range(self.scenario.host_count)]
+        nemesis = Nemesis(self.world, self.scenario)
+        nemesis.set_up()
+        for host in hosts:
+            host.start(self._live)
+        await nemesis.make_trouble()
+        self._check()
+        await nemesis.heal()
+        self._finishing.set()
+        if self.scenario.is_exact:
+            await self._until(self._unfinished, RECOVERY_S, "N6")
+        for host in hosts:
+            await self._close(host)
+        self._check()
+
+    async def _live(self, host: Host) -> None:
+        """Do all that one host does, until it stops or crashes."""
+        index = self.world.hosts.index(host)
+        scenario = self.scenario
+        self._life += 1
+        life = self._life
+        publishers = [
+            Publisher(self.world, stream, self.recorder, self._finishing, f"publisher {n}.{life}")
+            for n, stream in enumerate(scenario.streams)
+            if stream.host == index
+        ]
+        subscribers = [
+            Subscriber(self.world, reader, self.recorder, self._finishing, f"reader {n}.{life}")
+            for n, reader in enumerate(scenario.readers)
+            if reader.host == index
+        ]
+        for publisher in self._publishers.get(host, ()):
+            if publisher.offered is not None:
+                publisher.offered.is_over = True
+        self._publishers[host], self._subscribers[host] = publishers, subscribers
+        try:
+            async with host.aeron(DriverContext()) as aeron, asyncio.TaskGroup() as group:
+                works: list[Publisher | Subscriber] = [*subscribers, *publishers]
+                for work in works:
+                    group.create_task(work.run(aeron), name=work.name)
+                await asyncio.get_running_loop().create_future()
+        except Exception as error:  # noqa: BLE001 - it is told when the run ends
+            # A host without power closes all that its services hold.
+            if not host.is_down:
+                self._errors.append(error)
+
+    # The reckoning.
+
+    def _unfinished(self) -> str:
+        """Return what is still to be waited for, or nothing."""
+        publishers = [each for group in self._publishers.values() for each in group]
+        for publisher in publishers:
+            if not publisher.has_finished:
+                return f"{publisher.name} has not offered everything"
+        for group in self._subscribers.values():
+            for subscriber in group:
+                unfinished = self._unread(subscriber, publishers)
+                if unfinished:
+                    return unfinished
+        return ""
+
+    def _unread(self, subscriber: Subscriber, publishers: list[Publisher]) -> str:
+        subscription = subscriber.subscription
+        if subscription is None:
+            return f"{subscriber.name} has not subscribed"
+        for publisher in publishers:
+            publication = publisher.publication
+            if publication is None or publisher.stream.stream_id != subscriber.reader.stream_id:
+                continue
+            image = subscription.image_by_session_id(publication.session_id)
+            if image is None:
+                return f"{subscriber.name} has no image of {publisher.name}"
+            if image.position != publication.position:
+                return (
+                    f"{subscriber.name} is at {image.position} of {publication.position} "
+                    f"of {publisher.name}"
+                )
+            missing = subscriber.received[image.image_id].missing()
+            if missing:
+                return missing
+        return ""
+
+    async def _close(self, host: Host) -> None:
+        """Stop a host in good order, and see that nothing of it is left."""
+        await host.stop()
+        if host.machine.socket_count:
+            message = f"{host.name} has stopped, and {host.machine.socket_count} sockets are open"
+            raise ViolationError(message)
+
+    async def _until(self, reason: Callable[[], str], limit_s: float, name: str) -> None:
+        """Wait until there is no reason to wait any more."""
+        deadline_ns = self.world.now_ns + round(limit_s * NS_PER_SECOND)
+        while why := reason():
+            self._check()
+            if self.world.now_ns > deadline_ns:
+                message = f"{name}: after {limit_s:.0f} s without trouble {why}"
+                raise ViolationError(message)
+            await self.world.sleep(STEP_S)
+
+    def _check(self) -> None:
+        """Raise the first thing that went wrong anywhere."""
+        self._auditor.audit()
+        for error in (*self._auditor.violations, *self._errors, *self.world.errors):
+            raise error
+
+
+def _first_line(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}".splitlines()[0]

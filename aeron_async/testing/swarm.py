@@ -1,0 +1,231 @@
+"""Runs many random worlds, and makes whatever fails as small as it can.
+
+`python -m aeron_async.testing.swarm --seeds 0..1000` runs a thousand of them, on as many processes
+as there are processors. Each failure is a line that ends with the command which replays it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.testing.pcap import PcapWriter
+from aeron_async.testing.run import run_scenario
+from aeron_async.testing.scenario import FEATURES, Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from aeron_async.testing.run import Outcome
+
+__all__ = ["Failure", "Result", "main", "run_seed", "shrink"]
+
+SEEDS_PER_TASK: Final = 10
+FAILURES_SHRUNK_MAX: Final = 20
+"""Further failures are told, but not made smaller: so many have one cause."""
+PROGRESS_EVERY: Final = 1_000
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A seed that failed.
+
+    Attributes:
+        seed: The seed.
+        without: Features that were left out.
+        what: The promise that was broken.
+    """
+
+    seed: int
+    without: frozenset[str]
+    what: str
+
+    @property
+    def command(self) -> str:
+        """Return what replays it."""
+        command = f"python -m aeron_async.testing.swarm --seeds {self.seed}..{self.seed + 1}"
+        return f"{command} --without {','.join(sorted(self.without))}" if self.without else command
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """What a range of seeds came to.
+
+    Attributes:
+        seeds: How many were run.
+        failures: Those that failed.
+        virtual_ns: Virtual time, all worlds together.
+        message_count: Messages received.
+        datagram_count: Datagrams delivered.
+        features: How many worlds had each feature.
+    """
+
+    seeds: int
+    failures: tuple[Failure, ...]
+    virtual_ns: int
+    message_count: int
+    datagram_count: int
+    features: dict[str, int]
+
+
+def run_seed(seed: int, without: frozenset[str] = frozenset()) -> Outcome:
+    """Run one seed."""
+    return run_scenario(Scenario.draw(seed, without=without))
+
+
+def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Result:
+    """Run some seeds in this process, silently."""
+    silence()
+    failures: list[Failure] = []
+    features = dict.fromkeys(FEATURES, 0)
+    virtual_ns = message_count = datagram_count = 0
+    for seed in seeds:
+        scenario = Scenario.draw(seed, without=without)
+        for feature in scenario.features:
+            features[feature] += 1
+        outcome = run_scenario(scenario)
+        virtual_ns += outcome.virtual_ns
+        message_count += outcome.message_count
+        datagram_count += outcome.datagram_count
+        if outcome.failure:
+            failures.append(Failure(seed=seed, without=without, what=outcome.failure))
+    return Result(
+        seeds=len(seeds),
+        failures=tuple(failures),
+        virtual_ns=virtual_ns,
+        message_count=message_count,
+        datagram_count=datagram_count,
+        features=features,
+    )
+
+
+def shrink(failure: Failure) -> Failure:
+    """Leave out one feature after the other for as long as anything still fails."""
+    smallest = failure
+    features = Scenario.draw(failure.seed, without=failure.without).features
+    for feature in sorted(features):
+        without = smallest.without | {feature}
+        outcome = run_seed(failure.seed, without)
+        if outcome.failure:
+            smallest = Failure(seed=failure.seed, without=without, what=outcome.failure)
+    return smallest
+
+
+def write_pcap(failure: Failure, directory: Path) -> Path:
+    """Run a failure again, write what happened on its network, and return the file."""
+    path = directory / f"swarm-{failure.seed}.pcap"
+    with PcapWriter(path) as writer:
+        run_scenario(Scenario.draw(failure.seed, without=failure.without), watcher=writer)
+    return path
+
+
+def run_parallel(seeds: Sequence[int], jobs: int, without: frozenset[str]) -> Iterator[Result]:
+    """Run seeds on several processes; results come in the order of the seeds."""
+    chunks = [seeds[i : i + SEEDS_PER_TASK] for i in range(0, len(seeds), SEEDS_PER_TASK)]
+    if jobs == 1:
+        yield from (run_seeds(chunk, without) for chunk in chunks)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run_seeds, chunks, [without] * len(chunks))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return its exit code: 0 where nothing failed, 1 otherwise."""
+    options = parse(arguments)
+    silence()
+    started = perf_counter()
+    total: list[Result] = []
+    failures: list[Failure] = []
+    done = 0
+    for result in run_parallel(options.seeds, options.jobs, options.without):
+        total.append(result)
+        for failure in result.failures:
+            small = failure
+            if len(failures) < FAILURES_SHRUNK_MAX and not options.no_shrink:
+                small = shrink(failure)
+                path = write_pcap(small, options.pcap)
+                print(f"FAILED {small.seed} {small.what} | {path} | {small.command}", flush=True)  # noqa: T201 - a command line
+            else:
+                print(f"FAILED {small.seed} {small.what} | {small.command}", flush=True)  # noqa: T201 - a command line
+            failures.append(small)
+        done += result.seeds
+        if done % PROGRESS_EVERY == 0:
+            print(f"{done} seeds, {len(failures)} failed", flush=True)  # noqa: T201 - a command line
+    print(summary(total, perf_counter() - started))  # noqa: T201 - a command line
+    return 1 if failures else 0
+
+
+def summary(results: Iterable[Result], seconds: float) -> str:
+    """Return the last line."""
+    results = list(results)
+    seeds = sum(each.seeds for each in results)
+    failed = sum(len(each.failures) for each in results)
+    virtual_s = sum(each.virtual_ns for each in results) / NS_PER_SECOND
+    messages = sum(each.message_count for each in results)
+    datagrams = sum(each.datagram_count for each in results)
+    return (
+        f"{seeds} seeds, {failed} failed, {virtual_s / 3600:.1f} virtual hours in {seconds:.0f} s, "
+        f"{messages} messages, {datagrams} datagrams"
+    )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m aeron_async.testing.swarm",
+        description="Run random worlds; each failure is printed with the command that replays it.",
+    )
+    parser.add_argument("--seeds", type=seed_range, required=True, help="A..B, B not included")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--without", type=features, default=frozenset(), help="features left out")
+    parser.add_argument("--no-shrink", action="store_true", help="tell failures as they are")
+    parser.add_argument("--pcap", type=Path, default=Path(), help="where captures are written")
+    return parser.parse_args(arguments)
+
+
+def seed_range(text: str) -> range:
+    """Return the seeds that `A..B` means.
+
+    Raises:
+        ArgumentTypeError: It means none.
+    """
+    first, separator, last = text.partition("..")
+    try:
+        seeds = range(int(first), int(last) if separator else int(first) + 1)
+    except ValueError:
+        seeds = range(0)
+    if not seeds:
+        message = f"{text!r} must be A..B with A below B, or one seed"
+        raise argparse.ArgumentTypeError(message)
+    return seeds
+
+
+def features(text: str) -> frozenset[str]:
+    """Return the features that a comma-separated list names.
+
+    Raises:
+        ArgumentTypeError: One of them does not exist.
+    """
+    names = frozenset(filter(None, text.split(",")))
+    if unknown := names - set(FEATURES):
+        message = f"no feature {', '.join(sorted(unknown))}; there are {', '.join(FEATURES)}"
+        raise argparse.ArgumentTypeError(message)
+    return names
+
+
+def silence() -> None:
+    """Keep the drivers' warnings to themselves: trouble is what a swarm is for."""
+    logging.getLogger("aeron_async").setLevel(logging.CRITICAL + 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

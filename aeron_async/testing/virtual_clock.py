@@ -1,0 +1,336 @@
+"""Time that passes only when everybody waits: an event loop that jumps to its next deadline.
+
+Invariant: the order in which callbacks run depends on nothing but the order in which they were
+asked for and the times they were asked for. No callback waits for the machine.
+
+Ready callbacks run first come, first served, each turn of the loop taking `TURN_NS` of virtual
+time; when nothing is ready, time jumps to the next timer. When there is no timer either, everybody
+waits for somebody else, for ever, and the loop says so.
+
+The mechanism is a mix-in of public overrides (`call_soon`, `call_at`, `time`), so that it stands on
+asyncio's loop and on uvloop's alike, and both run the same callbacks in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextvars import Context, ContextVar
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
+
+from aeron_async.clock import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Mixable = asyncio.BaseEventLoop
+else:
+    # Whichever loop it is mixed into; type checkers know them by what they have in common.
+    Mixable = object
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+__all__ = ["OWNER", "DeadlockError", "LivelockError", "VirtualLoop", "VirtualTime", "run_virtual"]
+
+TURN_NS: Final = 5_000
+"""What a turn of the loop takes. Were it free, a deadline a microsecond away would never come."""
+TURNS_WITHOUT_TIMER_MAX: Final = 2_000_000
+"""Turns in a row with something to do at once: ten virtual seconds of spinning is no protocol."""
+TURNS_PER_PUMP: Final = 64
+"""Virtual turns for each turn of the real loop beneath, whose own cost is the larger."""
+WAITING_TASKS_SHOWN: Final = 8
+
+OWNER: ContextVar[object] = ContextVar("OWNER", default=None)
+"""Whose process a callback runs in: what `hold` stops and `release` lets go on."""
+
+
+class DeadlockError(RuntimeError):
+    """Every task waits, and nothing is scheduled that could wake one."""
+
+
+class LivelockError(RuntimeError):
+    """The loop has been busy for very many turns without ever going to sleep."""
+
+
+class VirtualTime(Mixable):
+    """What makes a loop's time virtual; a mix-in before a loop class.
+
+    Attributes:
+        now_ns: Nanoseconds since the loop was made. Moved by the loop alone.
+        turn_count: Turns so far, a measure of work done.
+    """
+
+    now_ns: int
+    turn_count: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ns = 0
+        self.turn_count = 0
+        self._due: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._sequence = count()
+        self._cancelled_timer_count = 0
+        self._held: dict[object, deque[asyncio.Handle]] = {}
+        self._busy_turns = 0
+        self._is_pumping = False
+        self._is_stopped = False
+        self._failure: RuntimeError | None = None
+
+    # What asyncio asks of a loop.
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self.now_ns / NS_PER_SECOND
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run the callback in the next turn."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._due.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run the callback after `delay` seconds."""
+        when_ns = self.now_ns + round(delay * NS_PER_SECOND)
+        return self.call_at_ns(when_ns, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run the callback at `when` seconds of `time()`."""
+        return self.call_at_ns(round(when * NS_PER_SECOND), callback, *args, context=context)
+
+    def call_at_ns(
+        self,
+        when_ns: int,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run the callback at `when_ns` of `now_ns`; of several, the first asked for is first."""
+        handle = asyncio.TimerHandle(when_ns / NS_PER_SECOND, callback, args, self, context)
+        # Read by the loop beneath alone, and set only so that `cancel` counts it.
+        handle._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own protocol between handle and loop
+        heappush(self._timers, (when_ns, next(self._sequence), handle))
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run the callback in the next turn.
+
+        A thread takes real time, so its answer comes too late or makes a run unrepeatable.
+        """
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run the function at once, in this thread: others do not live in virtual time."""
+        del executor
+        future: asyncio.Future[T] = asyncio.Future(loop=self)
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+            future.set_exception(error)
+        return future
+
+    def run_forever(self) -> None:
+        """Run until stopped, or until nothing can ever happen again.
+
+        Raises:
+            DeadlockError: Every task waits and nothing is scheduled.
+            LivelockError: Tasks kept one another busy without a pause.
+        """
+        self._is_stopped = False
+        self._busy_turns = 0
+        self._pump_soon()
+        super().run_forever()
+        self._raise_failure()
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until the future is done.
+
+        Raises:
+            DeadlockError: Every task waits and nothing is scheduled.
+            LivelockError: Tasks kept one another busy without a pause.
+        """
+        try:
+            return super().run_until_complete(future)
+        except RuntimeError:
+            self._raise_failure()
+            raise
+
+    def stop(self) -> None:
+        """Stop after this turn."""
+        self._is_stopped = True
+        super().stop()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Forget cancelled timers before they outnumber the others."""
+        del handle
+        self._cancelled_timer_count += 1
+        if self._cancelled_timer_count > 64 and self._cancelled_timer_count * 2 > len(self._timers):  # noqa: PLR2004 - few are not worth the sweep
+            # In place: a turn may be looking at this list.
+            self._timers[:] = [each for each in self._timers if not each[2].cancelled()]
+            self._timers.sort()
+            self._cancelled_timer_count = 0
+
+    # Processes that stand still.
+
+    def hold(self, owner: object) -> None:
+        """Run nothing of this owner until `release`; what becomes due meanwhile waits in order."""
+        self._held.setdefault(owner, deque())
+
+    def release(self, owner: object) -> None:
+        """Let the owner go on with all that has become due since `hold`."""
+        self._due.extend(self._held.pop(owner, ()))
+
+    # How time passes.
+
+    def _turns(self) -> None:
+        """Run some turns, then give the loop beneath its own."""
+        self._is_pumping = False
+        for _ in range(TURNS_PER_PUMP):
+            if not self._due and not self._sleep():
+                return
+            self._turn()
+            if self._is_stopped:
+                return
+        self._pump_soon()
+
+    def _turn(self) -> None:
+        self.turn_count += 1
+        self.now_ns += TURN_NS
+        self._busy_turns += 1
+        if self._busy_turns > TURNS_WITHOUT_TIMER_MAX:
+            self._fail(
+                LivelockError(f"{self._busy_turns} turns without a pause: {self._waiting()}")
+            )
+            return
+        due, timers, now_ns = self._due, self._timers, self.now_ns
+        while timers and timers[0][0] <= now_ns:
+            due.append(heappop(timers)[2])
+        for _ in range(len(due)):
+            handle = due.popleft()
+            if handle.cancelled():
+                continue
+            if self._held and self._is_held(handle):
+                continue
+            handle._run()  # noqa: SLF001 - what a loop does with a handle
+
+    def _sleep(self) -> bool:
+        """Jump to the next timer; without one, nobody can ever be woken."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heappop(timers)
+            self._cancelled_timer_count -= 1
+        if not timers:
+            self._fail(DeadlockError(f"nothing is scheduled, and these wait: {self._waiting()}"))
+            return False
+        self._busy_turns = 0
+        self.now_ns = max(self.now_ns, timers[0][0])
+        return True
+
+    def _is_held(self, handle: asyncio.Handle) -> bool:
+        context: Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio shows it only in debug mode
+        held = self._held.get(context.get(OWNER))
+        if held is None:
+            return False
+        held.append(handle)
+        return True
+
+    def _pump_soon(self) -> None:
+        if not self._is_pumping:
+            self._is_pumping = True
+            super().call_soon(self._turns)
+
+    def _fail(self, failure: RuntimeError) -> None:
+        self._failure = failure
+        self.stop()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure from None
+
+    def _waiting(self) -> str:
+        tasks = sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name)
+        shown = [_where(task) for task in tasks[:WAITING_TASKS_SHOWN]]
+        if len(tasks) > len(shown):
+            shown.append(f"and {len(tasks) - len(shown)} more")
+        return "; ".join(shown) or "no task"
+
+
+class VirtualLoop(VirtualTime, asyncio.SelectorEventLoop):
+    """An event loop in virtual time, over asyncio's.
+
+    Real sockets, pipes and signals have no place in virtual time: what would never be told of is
+    refused.
+    """
+
+    def add_reader(self, fd: Any, callback: Callable[[*Ts], Any], *args: *Ts) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            RuntimeError: Always: use a simulated network.
+        """
+        _refuse_io(fd, callback, *args)
+
+    def add_writer(self, fd: Any, callback: Callable[[*Ts], Any], *args: *Ts) -> NoReturn:
+        """Refuse.
+
+        Raises:
+            RuntimeError: Always: use a simulated network.
+        """
+        _refuse_io(fd, callback, *args)
+
+
+def run_virtual(main: Coroutine[Any, Any, Any], *, timeout_ns: int | None = None) -> Any:
+    """Run a coroutine in virtual time, from 0, and return its result.
+
+    Args:
+        main: What to run.
+        timeout_ns: Virtual nanoseconds after which it is cancelled; None waits as long as it takes.
+
+    Raises:
+        DeadlockError: Every task waits and nothing is scheduled.
+        LivelockError: Tasks kept one another busy without a pause.
+        TimeoutError: The timeout passed.
+    """
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(None if timeout_ns is None else timeout_ns / NS_PER_SECOND):
+            return await main
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(bounded())
+
+
+def _refuse_io(*what: object) -> NoReturn:
+    message = (
+        f"{what[0]!r} belongs to the real world, which stands still in virtual time; "
+        "use the network of a World"
+    )
+    raise RuntimeError(message)
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    frames = task.get_stack(limit=1)
+    place = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "its start"
+    return f"{task.get_name()} at {place}"

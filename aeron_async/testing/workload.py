@@ -1,0 +1,237 @@
+"""What the hosts of a run do: publish, subscribe, and note every message.
+
+A host is one service with one driver and one client. When it crashes and starts again it adds
+everything anew, and the recorder sees new publications and new images.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import MaxPositionExceededError
+from aeron_async.logbuffer.position import framed_length
+
+if TYPE_CHECKING:
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.image import Image
+    from aeron_async.client.message import FragmentHeader
+    from aeron_async.client.publication import Publication
+    from aeron_async.client.subscription import Subscription
+    from aeron_async.testing.recorder import Offered, Received, Recorder
+    from aeron_async.testing.scenario import Reader, Stream
+    from aeron_async.testing.world import World
+
+__all__ = ["PORT", "Publisher", "Subscriber"]
+
+PORT = 20_121
+LAST_MESSAGES = 3
+POLL_INTERVAL_S = 0.005
+
+
+class Publisher:
+    """One publication of a host's present life.
+
+    Args:
+        world: Where.
+        stream: Which, and what is offered.
+        recorder: Takes note of every offer.
+        finishing: Set when all is well: the last messages are to be offered.
+        name: For messages to people, and for the dice.
+
+    Attributes:
+        offered: The record, once the publication is there.
+        publication: Once it is there.
+        has_finished: Whether the last messages were offered.
+    """
+
+    def __init__(
+        self, world: World, stream: Stream, recorder: Recorder, finishing: asyncio.Event, name: str
+    ) -> None:
+        self.stream = stream
+        self.name = name
+        self.offered: Offered | None = None
+        self.publication: Publication | None = None
+        self.has_finished = False
+        self._world = world
+        self._recorder = recorder
+        self._finishing = finishing
+        self._random = Random(f"{world.seed}/{name}")  # noqa: S311 - seeded on purpose
+
+    async def run(self, aeron: Aeron) -> None:
+        """Publish until told to finish, then offer the last messages."""
+        stream = self.stream
+        host = self._world.hosts[stream.endpoint_host]
+        channel = f"aeron:udp?endpoint={host.name}:{PORT}|{stream.parameters}"
+        add = aeron.add_exclusive_publication if stream.is_exclusive else aeron.add_publication
+        self.publication = publication = await add(channel, stream.stream_id)
+        self.offered = offered = self._recorder.publishing(publication)
+        try:
+            for length in stream.lengths:
+                if self._finishing.is_set():
+                    break
+                await self._pause()
+                await self._send(publication, offered, length)
+            await self._finishing.wait()
+            for _ in range(LAST_MESSAGES):
+                number, payload = offered.next_message(24)
+                offered.on_offered(await publication.offer(payload), number, 24)
+        except MaxPositionExceededError:
+            await self._finishing.wait()
+        self.has_finished = True
+
+    async def _pause(self) -> None:
+        """Wait a while, or go on at once as often as not: bursts are what streams are made of."""
+        if self._random.random() < 0.5:  # noqa: PLR2004 - a coin
+            wait_s = self._random.expovariate(1) * 2 * self.stream.gap_ns / NS_PER_SECOND
+            await self._world.sleep(min(wait_s, 1.0))
+
+    async def _send(self, publication: Publication, offered: Offered, length: int) -> None:
+        number, payload = offered.next_message(length)
+        if self.stream.has_claims and length <= publication.max_payload_length:
+            await self._claim(publication, offered, number, payload)
+        elif self._random.random() < self.stream.cancel_chance:
+            await self._offer_in_a_hurry(publication, offered, number, payload)
+        else:
+            offered.on_offered(await publication.offer(payload), number, length)
+
+    async def _claim(
+        self, publication: Publication, offered: Offered, number: int, payload: bytes
+    ) -> None:
+        claim = await publication.claim(len(payload))
+        is_kept = self._random.random() < 0.9  # noqa: PLR2004 - some are aborted
+        if is_kept:
+            claim.data[:] = payload
+            claim.commit()
+            offered.on_offered(claim.position, number, len(payload))
+        else:
+            claim.abort()
+            offered.skip_to(claim.position)
+
+    async def _offer_in_a_hurry(
+        self, publication: Publication, offered: Offered, number: int, payload: bytes
+    ) -> None:
+        """Offer with an end to the patience: what is not appended then is nowhere."""
+        offering = asyncio.ensure_future(publication.offer(payload))
+        # A turn or a few: some offers are done by then, others have not begun.
+        for _ in range(self._random.randint(0, 3)):
+            await asyncio.sleep(0)
+        offering.cancel()
+        try:
+            position = await offering
+        except asyncio.CancelledError:
+            return
+        offered.on_offered(position, number, len(payload))
+
+
+class Subscriber:
+    """One subscription of a host's present life, added again and again where it churns.
+
+    Args:
+        world: Where.
+        reader: Which, and how it is read.
+        recorder: Takes note of every message.
+        finishing: Set when all is well: nothing churns and nothing stalls any more.
+        closing: Set when the run is over.
+        name: For messages to people.
+
+    Attributes:
+        subscription: The one there is now, if any.
+        received: Records of its images, by the image's id.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        reader: Reader,
+        recorder: Recorder,
+        finishing: asyncio.Event,
+        name: str,
+    ) -> None:
+        self.reader = reader
+        self.name = name
+        self.subscription: Subscription | None = None
+        self.received: dict[int, Received] = {}
+        self._world = world
+        self._recorder = recorder
+        self._finishing = finishing
+        self._partial: dict[int, tuple[bytes, int]] = {}
+
+    async def run(self, aeron: Aeron) -> None:
+        """Subscribe and read, until cancelled."""
+        reader = self.reader
+        if not self._finishing.is_set():
+            await self._or_finishing(reader.starts_at_ns)
+        host = self._world.hosts[reader.host]
+        channel = f"aeron:udp?endpoint={host.name}:{PORT}"
+        if reader.parameters:
+            channel += f"|{reader.parameters}"
+        while True:
+            self.received.clear()
+            self._partial.clear()
+            self.subscription = await aeron.add_subscription(
+                channel, reader.stream_id, on_available_image=self._on_available_image
+            )
+            async with self.subscription, asyncio.TaskGroup() as group:
+                if reader.lives_ns and not self._finishing.is_set():
+                    group.create_task(self._close_later(self.subscription))
+                await self._read(self.subscription)
+
+    async def _close_later(self, subscription: Subscription) -> None:
+        await self._or_finishing(self.reader.lives_ns)
+        if not self._finishing.is_set():
+            await subscription.aclose()
+
+    async def _or_finishing(self, ns: int) -> None:
+        try:
+            async with asyncio.timeout(ns / NS_PER_SECOND):
+                await self._finishing.wait()
+        except TimeoutError:
+            pass
+
+    async def _read(self, subscription: Subscription) -> None:
+        if self.reader.kind == "poll":
+            while not subscription.is_closed:
+                await self._stall()
+                for image in subscription.images:
+                    image.poll(self._on_fragment, 10)
+                await self._world.sleep(POLL_INTERVAL_S)
+        elif self.reader.kind == "batches":
+            async for batch in subscription.batches():
+                for message in batch:
+                    self.received[message.image.image_id].on_message(message.position, message.data)
+                await self._stall()
+        else:
+            async for message in subscription:
+                self.received[message.image.image_id].on_message(message.position, message.data)
+                await self._stall()
+
+    async def _stall(self) -> None:
+        """Stop reading for as long as the timetable says, if its time has come."""
+        now_ns = self._world.now_ns
+        for at_ns, duration_ns in self.reader.stalls:
+            if at_ns <= now_ns < at_ns + duration_ns and not self._finishing.is_set():
+                await self._or_finishing(at_ns + duration_ns - now_ns)
+
+    def _on_available_image(self, image: Image) -> None:
+        self.received[image.image_id] = self._recorder.receiving(
+            image, self.name, is_reliable=self.reader.is_reliable
+        )
+
+    def _on_fragment(self, payload: memoryview, header: FragmentHeader) -> None:
+        """Put messages together by the flags alone, as somebody would who knows no better."""
+        key = header.image.image_id
+        start = header.position - framed_length(len(payload), max_payload_length=len(payload))
+        partial = b""
+        if not header.is_begin:
+            # A fragment that does not follow the last one has lost its message's beginning.
+            partial, expected = self._partial.pop(key, (b"", -1))
+            if start != expected:
+                return
+        if header.is_end:
+            self._partial.pop(key, None)
+            self.received[key].on_message(header.position, partial + payload)
+        else:
+            self._partial[key] = partial + payload, header.position

@@ -1,0 +1,192 @@
+"""A world in a bottle: hosts with drivers, clients and services, on a network one can break.
+
+Everything in it is the real thing but for the sockets, the clocks and the dice. A world and its
+seed always tell the same story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from itertools import permutations
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.testing.host import Host
+from aeron_async.testing.sim_network import SimNetwork
+from aeron_async.testing.virtual_clock import VirtualLoop, VirtualTime
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from aeron_async.testing.fates import Conditions
+    from aeron_async.testing.link import Link
+
+__all__ = ["World", "simulate"]
+
+HOSTS_MAX: Final = 4096
+ERRORS_SHOWN: Final = 8
+
+
+class World:
+    """Hosts, the network between them, and time.
+
+    To be made inside a running `VirtualLoop`; `simulate` makes both.
+
+    Args:
+        seed: Of all dice; the same seed tells the same story.
+        conditions: Of every link that is not given its own.
+
+    Attributes:
+        seed: As given.
+        random: Dice for whoever builds on the world; the network has its own.
+        network: What joins the hosts.
+        errors: What callbacks raised, which the loop would only have logged.
+
+    Raises:
+        ConfigurationError: The running loop is none in virtual time.
+    """
+
+    def __init__(self, *, seed: int = 0, conditions: Conditions | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, VirtualTime):
+            message = f"a World needs a VirtualLoop, and this is a {type(loop).__name__}"
+            raise ConfigurationError(message)
+        self.seed = seed
+        self.random = Random(seed)  # noqa: S311 - seeded on purpose
+        self.loop = loop
+        self.network = SimNetwork(loop, seed=seed, conditions=conditions)
+        self.errors: list[Exception] = []
+        self._hosts: dict[str, Host] = {}
+        loop.set_exception_handler(self._on_exception)
+
+    @property
+    def now_ns(self) -> int:
+        """Return true time: virtual nanoseconds since the loop was made."""
+        return self.loop.now_ns
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Return every host, oldest first."""
+        return tuple(self._hosts.values())
+
+    def host(self, name: str, *addresses: str) -> Host:
+        """Return the host of this name, which resolves to it; made when there is none yet.
+
+        Args:
+            name: Such as `alice`.
+            addresses: Numeric; when none is given, the next free one of 10.0.0.0/16.
+
+        Raises:
+            ConfigurationError: Too many hosts, or addresses that are taken or no addresses.
+        """
+        host = self._hosts.get(name)
+        if host is None:
+            number = len(self._hosts) + 1
+            if number > HOSTS_MAX:
+                message = f"a world has {HOSTS_MAX} hosts at most"
+                raise ConfigurationError(message)
+            own = addresses or (f"10.0.{number >> 8}.{number & 0xFF}",)
+            host = Host(name, self.network.add_host(*own), self.loop, seed=f"{self.seed}/{name}")
+            self.network.names[name] = own[0]
+            self._hosts[name] = host
+        return host
+
+    async def sleep(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        await asyncio.sleep(seconds)
+
+    # The network.
+
+    def link(self, source: Host, destination: Host) -> Link:
+        """Return the link from one host to another; the way back is another link."""
+        return self.network.link(source.machine, destination.machine)
+
+    def set_conditions(self, conditions: Conditions, *hosts: Host) -> None:
+        """Make every link between these hosts, or between all, better or worse from now on."""
+        for source, destination in permutations(hosts or self.hosts, 2):
+            self.link(source, destination).set_conditions(conditions)
+
+    def partition(self, *hosts: Host, is_one_way: bool = False) -> None:
+        """Cut these hosts off from all others.
+
+        Args:
+            hosts: Who is cut off; they still reach one another.
+            is_one_way: Whether they still hear what they are sent.
+        """
+        for other in self.hosts:
+            if other not in hosts:
+                for host in hosts:
+                    self.link(host, other).is_up = False
+                    self.link(other, host).is_up = is_one_way
+
+    def heal(self) -> None:
+        """Let everybody reach everybody again."""
+        for source, destination in permutations(self.hosts, 2):
+            self.link(source, destination).is_up = True
+
+    @contextmanager
+    def partitioned(self, *hosts: Host, is_one_way: bool = False) -> Iterator[None]:
+        """Cut hosts off for as long as the block lasts; then everybody reaches everybody."""
+        self.partition(*hosts, is_one_way=is_one_way)
+        try:
+            yield
+        finally:
+            self.heal()
+
+    # The end.
+
+    async def aclose(self) -> None:
+        """Stop every host, services first; what was offered is still delivered.
+
+        Raises:
+            ExceptionGroup: Callbacks raised something that nobody handled.
+        """
+        for host in self.hosts:
+            await host.stop()
+        if self.errors:
+            message = "exceptions that nobody handled"
+            raise ExceptionGroup(message, self.errors[:ERRORS_SHOWN])
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        del loop
+        error = context.get("exception")
+        self.errors.append(error if isinstance(error, Exception) else RuntimeError(str(context)))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+def simulate(
+    story: Callable[[World], Awaitable[Any]],
+    *,
+    seed: int = 0,
+    conditions: Conditions | None = None,
+    limit_s: float = 3_600.0,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = VirtualLoop,
+) -> Any:
+    """Run a story in a world of its own, and return what it returns.
+
+    Args:
+        story: Given the world.
+        seed: Of all dice.
+        conditions: Of every link that is not given its own.
+        limit_s: Virtual seconds after which the story is taken to be stuck.
+        loop_factory: Makes a loop in virtual time.
+
+    Raises:
+        TimeoutError: The limit passed.
+        DeadlockError: Every task waits and nothing is scheduled.
+        LivelockError: Tasks kept one another busy without a pause.
+    """
+
+    async def main() -> Any:
+        async with asyncio.timeout(limit_s), World(seed=seed, conditions=conditions) as world:
+            return await story(world)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main())
