@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from aeron_async.logbuffer.position import PARTITION_COUNT
-from aeron_async.protocol.header import DATA_HEADER_LENGTH, wrap_int32
+from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, position_bits
+from aeron_async.protocol.header import DATA_HEADER_LENGTH
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.protocol.setup import Setup
 
-__all__ = ["ImageBudget", "Refusal", "window_refusal"]
+__all__ = ["ImageBudget", "Refusal", "start_position", "window_refusal"]
 
 Refusal: TypeAlias = tuple[str, tuple[object, ...]]
 """A sentence, and the values that `format` puts into it."""
@@ -66,7 +66,7 @@ class ImageBudget:
             return TOO_MUCH, ("image logs", log_length, limit, "image_log_budget_length")
         if setup.mtu_length <= DATA_HEADER_LENGTH:
             return NO_ROOM_FOR_DATA, (setup.mtu_length, DATA_HEADER_LENGTH)
-        if wrap_int32(setup.active_term_id - setup.initial_term_id) < 0:
+        if start_position(setup) < 0:
             return BEFORE_ITS_START, (setup.active_term_id, setup.initial_term_id)
         return None
 
@@ -77,6 +77,16 @@ class ImageBudget:
     def give_back(self, term_length: int) -> None:
         """Take note of an image whose log was freed."""
         self.log_length -= PARTITION_COUNT * term_length
+
+
+def start_position(setup: Setup) -> int:
+    """Return where a stream is joined, in bytes; negative where no stream can be."""
+    return compute_position(
+        setup.active_term_id,
+        setup.term_offset,
+        initial_term_id=setup.initial_term_id,
+        bits=position_bits(setup.term_length),
+    )
 
 
 def window_refusal(setup: Setup, receiver_window_length: int) -> Refusal | None:

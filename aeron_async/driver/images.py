@@ -17,13 +17,12 @@ from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.image_budget import ImageBudget, window_refusal
+from aeron_async.driver.image_budget import ImageBudget, start_position, window_refusal
 from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.driver.log_limiter import LogLimiter
 from aeron_async.errors import AeronError, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.logs import get_logger
 from aeron_async.protocol.header import SetupFlags
 
@@ -297,7 +296,7 @@ class Images:
         return PublicationImage(
             registration_id=registration_id,
             log=image_log,
-            join_position=join_position_of(setup),
+            join_position=start_position(setup),
             source=source,
             control_address=source,
             context=resources.context,
@@ -346,14 +345,4 @@ def log_spec(
         reliable=params.is_reliable,
         sparse=params.is_sparse,
         tether=params.is_tether,
-    )
-
-
-def join_position_of(setup: Setup) -> int:
-    """Return where a stream is joined: where its sender is, in bytes."""
-    return compute_position(
-        setup.active_term_id,
-        setup.term_offset,
-        initial_term_id=setup.initial_term_id,
-        bits=position_bits(setup.term_length),
     )

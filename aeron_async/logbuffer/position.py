@@ -48,6 +48,7 @@ PAGE_SIZE_MAX: Final = 1024 * 1024 * 1024
 MAX_MESSAGE_LENGTH: Final = 16 * 1024 * 1024
 MESSAGES_PER_TERM_MIN: Final = 8
 UINT32_MASK: Final = 0xFFFF_FFFF
+FIRST_NEGATIVE_TERM: Final = -(2**31)
 
 
 def position_bits(term_length: int) -> int:
@@ -58,9 +59,16 @@ def position_bits(term_length: int) -> int:
 def compute_position(term_id: int, term_offset: int, *, initial_term_id: int, bits: int) -> int:
     """Return the absolute position of an offset in a term, in bytes.
 
-    Term ids wrap at 32 bits, so their difference does too; a position is 64 bits wide.
+    Term ids wrap at 32 bits, so their difference does too; a position is 64 bits wide. A term
+    before the first has a negative position.
+
+    Differs: the end of the position space, where a stream that has used up all its terms stands,
+    has the id of a term before the first. Offset 0 of that one can only be this end.
     """
-    return (wrap_int32(term_id - initial_term_id) << bits) + term_offset
+    position = (wrap_int32(term_id - initial_term_id) << bits) + term_offset
+    if position == FIRST_NEGATIVE_TERM << bits:
+        return -position
+    return position
 
 
 def term_id_at(position: int, *, initial_term_id: int, bits: int) -> int:

@@ -47,6 +47,7 @@ _PAD: Final = 0
 _DATA: Final = 1
 _ALIGNMENT_MASK: Final = FRAME_ALIGNMENT - 1
 _SIGN_BIT: Final = 0x8000_0000
+_TERM_ID_MASK: Final = 0xFFFF_FFFF
 
 _FIRST_HEADER: Final = Struct("<iBxH")
 _FIRST_DATA: Final = Struct("<i2xHi8xi")
@@ -114,7 +115,11 @@ def check_data(datagram: Buffer, *, initial_term_id: int, term_length: int) -> i
         return INVALID
     frame_length, kind, frame_offset, term_id = _FIRST_DATA.unpack_from(datagram)
     if (term_id - initial_term_id) & _SIGN_BIT:
-        return OLD_TERM
+        # The end of the position space has the id of a term before the first: a stream that has
+        # used up all its terms stands there, and says so by heartbeats.
+        is_at_end = (term_id - initial_term_id) & _TERM_ID_MASK == _SIGN_BIT
+        is_heartbeat = frame_length == frame_offset == 0 and length == DATA_HEADER_LENGTH
+        return HEARTBEAT if is_at_end and is_heartbeat else OLD_TERM
     if not 0 <= frame_offset < term_length or frame_offset & _ALIGNMENT_MASK:
         return INVALID
     if frame_length == 0 and length == DATA_HEADER_LENGTH:

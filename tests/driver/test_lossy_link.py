@@ -12,7 +12,7 @@ from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispa
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.images import join_position_of
+from aeron_async.driver.image_budget import start_position
 from tests.driver.fakes import MS, SECOND, SOURCE, US
 from tests.driver.rigs import DispatcherRig, ImageRig, PublicationRig
 from tests.logbuffer.logs import STREAM_ID
@@ -55,7 +55,7 @@ class Link:
     def on_create_image(self, setup: Any, source: Any) -> None:
         self.image = ImageRig(
             now_ns=self.now_ns,
-            join_position=join_position_of(setup),
+            join_position=start_position(setup),
             spec=self.spec,
             outbox=self.receiver.outbox,
         )

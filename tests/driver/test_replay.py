@@ -12,7 +12,7 @@ import pytest
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.images import join_position_of
+from aeron_async.driver.image_budget import start_position
 from aeron_async.protocol.datagram import DataFrame, frames
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak
@@ -95,7 +95,7 @@ class Replay(DispatcherRig):
         self.rig = ImageRig(
             context=self._context,
             now_ns=self.now_ns,
-            join_position=join_position_of(setup),
+            join_position=start_position(setup),
             spec=spec,
             counts=self.counts,
             outbox=self.outbox,

@@ -56,6 +56,15 @@ def test_a_tail_gives_back_what_was_packed(term_id: int, offset: int) -> None:
     assert unpack_tail(tail, term_length=2**30) == (term_id, offset)
 
 
+@pytest.mark.parametrize("initial_term_id", [0, 7, -1, 2**31 - 1, -(2**31)])
+def test_the_end_of_the_position_space_is_no_term_before_the_first(initial_term_id: int) -> None:
+    end = max_position(65536)
+    term_id = term_id_at(end, initial_term_id=initial_term_id, bits=16)
+    assert compute_position(term_id, 0, initial_term_id=initial_term_id, bits=16) == end
+    assert compute_position(term_id, 32, initial_term_id=initial_term_id, bits=16) < 0
+    assert compute_position(term_id + 1, 0, initial_term_id=initial_term_id, bits=16) < 0
+
+
 def test_a_packed_term_id_wraps() -> None:
     assert unpack_tail(pack_tail(2**31, 32), term_length=65536) == (-(2**31), 32)
 

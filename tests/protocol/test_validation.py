@@ -212,6 +212,16 @@ def test_a_term_before_the_first_is_old_whatever_else_is_wrong() -> None:
     assert checked(data(1, 3, body=0), initial_term_id=TERM_ID + 1) == OLD_TERM
 
 
+@pytest.mark.parametrize("initial_term_id", [0, 5, -1, 0x7FFF_FFFF, -0x8000_0000])
+def test_a_stream_that_has_used_up_its_terms_sends_heartbeats(initial_term_id: int) -> None:
+    at_the_end = pack("<i", wrap_int32(initial_term_id + 2**31)) + bytes(8)
+    heartbeat = bytes(4) + data(0, 32)[4:20] + at_the_end
+    assert checked(heartbeat, initial_term_id=initial_term_id) == HEARTBEAT
+    assert checked(data(0, 32)[:20] + at_the_end, initial_term_id=initial_term_id) == OLD_TERM
+    behind = heartbeat[:8] + pack("<i", 32) + heartbeat[12:]
+    assert checked(behind, initial_term_id=initial_term_id) == OLD_TERM
+
+
 @pytest.mark.parametrize(
     ("term_id", "expected"),
     [(0x7FFF_FFFF, 32), (-0x8000_0000, 32), (0x7FFF_FFFE, OLD_TERM), (-2, 32), (-1, OLD_TERM)],
@@ -226,7 +236,10 @@ def as_documented(datagram: bytes, *, initial_term_id: int, term_length: int) ->
     if len(datagram) < 32 or len(datagram) % 32 != 0:
         return INVALID
     term_offset, term_id = unpack_from("<i8xi", datagram, 8)
-    if wrap_int32(term_id - initial_term_id) < 0:
+    term_count = wrap_int32(term_id - initial_term_id)
+    if term_count == -(2**31) and term_offset == 0:
+        return HEARTBEAT if len(datagram) == 32 and datagram[:4] == bytes(4) else OLD_TERM
+    if term_count < 0:
         return OLD_TERM
     if term_offset in range(0, term_length, 32):
         if len(datagram) == 32 and datagram[:4] == bytes(4):
