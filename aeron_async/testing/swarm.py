@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.testing.draw import draw_scenario
 from aeron_async.testing.pcap import PcapWriter
 from aeron_async.testing.run import run_scenario
-from aeron_async.testing.scenario import FEATURES, Scenario
+from aeron_async.testing.scenario import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -79,7 +80,7 @@ class Result:
 
 def run_seed(seed: int, without: frozenset[str] = frozenset()) -> Outcome:
     """Run one seed."""
-    return run_scenario(Scenario.draw(seed, without=without))
+    return run_scenario(draw_scenario(seed, without=without))
 
 
 def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Result:
@@ -89,7 +90,7 @@ def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Re
     features = dict.fromkeys(FEATURES, 0)
     virtual_ns = message_count = datagram_count = 0
     for seed in seeds:
-        scenario = Scenario.draw(seed, without=without)
+        scenario = draw_scenario(seed, without=without)
         for feature in scenario.features:
             features[feature] += 1
         outcome = run_scenario(scenario)
@@ -111,7 +112,7 @@ def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Re
 def shrink(failure: Failure) -> Failure:
     """Leave out one feature after the other for as long as anything still fails."""
     smallest = failure
-    features = Scenario.draw(failure.seed, without=failure.without).features
+    features = draw_scenario(failure.seed, without=failure.without).features
     for feature in sorted(features):
         without = smallest.without | {feature}
         outcome = run_seed(failure.seed, without)
@@ -124,7 +125,7 @@ def write_pcap(failure: Failure, directory: Path) -> Path:
     """Run a failure again, write what happened on its network, and return the file."""
     path = directory / f"swarm-{failure.seed}.pcap"
     with PcapWriter(path) as writer:
-        run_scenario(Scenario.draw(failure.seed, without=failure.without), watcher=writer)
+        run_scenario(draw_scenario(failure.seed, without=failure.without), watcher=writer)
     return path
 
 
