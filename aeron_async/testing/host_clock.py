@@ -34,11 +34,12 @@ class HostClock:
         self._base_ns = BOOT_NS
         self._epoch_base_ms = EPOCH_MS
         self._rate = Fraction(1)
+        self._is_right = True
 
     def now_ns(self) -> int:
         """Return monotonic time in nanoseconds, as this host has it."""
         passed_ns = self._loop.now_ns - self._since_ns
-        if self._rate != 1:
+        if not self._is_right:
             passed_ns = passed_ns * self._rate.numerator // self._rate.denominator
         return self._base_ns + passed_ns
 
@@ -64,3 +65,4 @@ class HostClock:
         self._base_ns = self.now_ns()
         self._since_ns = self._loop.now_ns
         self._rate = Fraction(rate).limit_denominator(1_000_000)
+        self._is_right = self._rate == 1

@@ -157,6 +157,8 @@ class Received:
 
     def missing(self) -> str:
         """Return what has not come of that which was offered, or nothing."""
+        if not self.is_reliable:
+            return ""
         offered = self.offered
         if offered is None:
             offered = self.candidates[-1] if self.candidates else None

@@ -107,7 +107,7 @@ class Run:
         self.world = world
         self.scenario = scenario
         self.recorder = Recorder(is_exact=scenario.is_exact)
-        self._auditor = Auditor(world)
+        self._auditor = Auditor(world, is_exact=scenario.is_exact)
         self._finishing = asyncio.Event()
         self._publishers: dict[Host, list[Publisher]] = {}
         self._subscribers: dict[Host, list[Subscriber]] = {}
