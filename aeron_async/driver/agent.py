@@ -82,6 +82,17 @@ class Agent(ABC):
         Differs: Aeron's conductor looks at timeouts once a second; these are kept to the deadline.
         """
 
+    def on_stall(self, late_ns: int, now_ns: int) -> None:
+        """Make allowance for time in which this agent did not run; most have nothing to allow for.
+
+        Differs: Aeron counts it as silence of the peers, who may have spoken all the while.
+
+        Args:
+            late_ns: How long that was, in nanoseconds.
+            now_ns: The time now.
+        """
+        del late_ns, now_ns
+
     def wake(self) -> None:
         """Let the agent look at once what there is to do."""
         self._is_awake = True
@@ -91,14 +102,20 @@ class Agent(ABC):
 
     async def run(self) -> None:
         """Work and sleep by turns, until cancelled."""
+        # One reading of the clock ends one stretch and begins the next: work, sleep, work. Whatever
+        # stops the process, wherever, shows in one of them.
+        now_ns = self._clock.now_ns()
         while True:
-            now_ns = self._clock.now_ns()
             deadline_ns = await self.do_work(now_ns)
-            self._count_cycle(self._clock.now_ns() - now_ns)
-            await self._sleep_until(deadline_ns, worked_at_ns=now_ns)
+            worked_ns = self._clock.now_ns()
+            cycle_ns = worked_ns - now_ns
+            self._count_cycle(cycle_ns)
+            if cycle_ns > self._lag_threshold_ns:
+                self.on_stall(cycle_ns - self._lag_threshold_ns, worked_ns)
+            now_ns = await self._sleep_until(deadline_ns, worked_at_ns=now_ns, started_ns=worked_ns)
 
-    async def _sleep_until(self, deadline_ns: int, *, worked_at_ns: int) -> None:
-        started_ns = self._clock.now_ns()
+    async def _sleep_until(self, deadline_ns: int, *, worked_at_ns: int, started_ns: int) -> int:
+        """Sleep until the deadline or until woken, and return the time then."""
         # Soon is measured from when the work began: work that takes longer than a short retry
         # delay would otherwise be due again whenever it is done, and never sleep.
         if self._is_awake or deadline_ns - worked_at_ns < SOON_NS:
@@ -108,9 +125,15 @@ class Agent(ABC):
         else:
             await self._wait(max(deadline_ns - started_ns, TIMER_MIN_NS))
         self._is_awake = False
-        late_ns = self._clock.now_ns() - max(deadline_ns, started_ns)
-        if late_ns > self._lag_threshold_ns:
-            await self._on_lag(late_ns)
+        now_ns = self._clock.now_ns()
+        due_ns = max(deadline_ns, started_ns)
+        if now_ns - due_ns > self._lag_threshold_ns:
+            await self._on_lag(now_ns - due_ns)
+            now_ns = self._clock.now_ns()
+            # Up to the threshold lateness is ordinary, and silence: a loop that is blocked again
+            # and again would otherwise never find out who is dead.
+            self.on_stall(now_ns - due_ns - self._lag_threshold_ns, now_ns)
+        return now_ns
 
     async def _wait(self, delay_ns: int | None) -> None:
         """Sleep until woken, or until the delay has passed."""

@@ -83,6 +83,11 @@ class Receiver(Agent):
         """Count bytes off a socket; shown when the batch is over."""
         self._received_length += length
 
+    def on_stall(self, late_ns: int, now_ns: int) -> None:
+        """Hold against no peer the silence that this driver slept through itself."""
+        for image in self._schedule:
+            image.forgive_silence(late_ns, now_ns)
+
     async def do_work(self, now_ns: int) -> int:
         """Poll the images that are due, in turn; those beyond the limit come first next time."""
         if self._received_length:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import count, islice
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Schedule"]
 
@@ -31,6 +34,9 @@ class Schedule(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._ready.keys() | self._deadlines.keys())
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._ready.keys() | self._deadlines.keys())
 
     def ready(self, item: T) -> None:
         """Let the item be polled as soon as may be."""

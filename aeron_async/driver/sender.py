@@ -69,6 +69,11 @@ class Sender(Agent):
         """Poll a publication no more."""
         self._schedule.remove(publication)
 
+    def on_stall(self, late_ns: int, now_ns: int) -> None:
+        """Hold against no peer the silence that this driver slept through itself."""
+        for publication in self._schedule:
+            publication.forgive_silence(late_ns, now_ns)
+
     async def do_work(self, now_ns: int) -> int:
         """Poll the publications that are due, in turn; what is left over comes first next time."""
         schedule = self._schedule

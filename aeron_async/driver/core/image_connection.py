@@ -33,6 +33,10 @@ class ImageConnection:
         self.is_end_of_stream = False
         self.eos_position = 0
 
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let the source not count as silent for the time in which this driver was not running."""
+        self.last_activity_ns = min(self.last_activity_ns + late_ns, now_ns)
+
     def is_alive(self, now_ns: int) -> bool:
         """Return whether the source was heard recently enough to be answered."""
         return now_ns < self.last_activity_ns + DESTINATION_TIMEOUT_NS

@@ -286,6 +286,19 @@ class NetworkPublication:
         self._set_state(PublicationEvent.RELEASED)
         self._advance(now_ns)
 
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Let nothing time out for the time in which this driver was not running.
+
+        Args:
+            late_ns: How long that was.
+            now_ns: The time now; nothing is remembered as later than this.
+        """
+        self._receivers.forgive(late_ns, now_ns)
+        self._blocked_check.forgive(late_ns, now_ns)
+        if self._linger_deadline_ns != NEVER_NS:
+            latest_ns = now_ns + self.params.linger_timeout_ns
+            self._linger_deadline_ns = min(self._linger_deadline_ns + late_ns, latest_ns)
+
     def hasten(self) -> None:
         """Do not linger once nobody is left to linger for."""
         self._is_hastened = True

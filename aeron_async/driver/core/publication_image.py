@@ -283,6 +283,18 @@ class PublicationImage:
             self._rebuild(now_ns)
         return min(self._advance(now_ns), self._report(now_ns))
 
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Let nothing time out for the time in which this driver was not running.
+
+        Args:
+            late_ns: How long that was.
+            now_ns: The time now; nothing is remembered as later than this.
+        """
+        self._last_packet_ns = min(self._last_packet_ns + late_ns, now_ns)
+        for connection in self._connections.values():
+            connection.forgive(late_ns, now_ns)
+        self._life.forgive(late_ns, now_ns)
+
     def disable_status_messages(self) -> None:
         """Say no more: a newer image of the same session speaks for this end."""
         if self.state is not ImageState.ACTIVE:

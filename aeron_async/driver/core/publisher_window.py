@@ -121,6 +121,10 @@ class BlockedPublisherCheck:
             return self._last_change_ns + self._timeout_ns
         return now_ns if self.unblock(sender_position) else now_ns + RETRY_INTERVAL_NS
 
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let publishers have as much longer as this driver was not running: nor were they."""
+        self._last_change_ns = min(self._last_change_ns + late_ns, now_ns)
+
     def unblock(self, sender_position: int) -> bool:
         """Make padding of an uncommitted claim at the sender position; tell if it was."""
         if unblock(self._log, sender_position) is UnblockResult.NO_ACTION:

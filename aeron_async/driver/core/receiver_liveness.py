@@ -83,6 +83,11 @@ class ReceiverLiveness:
             self._ignored_errors.increment()
         return False
 
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let no receiver count as silent for the time in which this driver was not running."""
+        for receiver_id, heard_ns in self._last_heard_ns.items():
+            self._last_heard_ns[receiver_id] = min(heard_ns + late_ns, now_ns)
+
     def expire(self, now_ns: int) -> None:
         """Forget every receiver that has been silent for longer than the timeout."""
         silent = [
