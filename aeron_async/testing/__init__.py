@@ -1,1 +1,85 @@
-"""A world in a bottle, for tests: virtual time, a simulated network, hosts one can break."""
+"""A world in a bottle, for tests: virtual time, a simulated network, hosts one can break.
+
+Names are imported when they are first used: the plugin for pytest stands in this package, and it is
+loaded by every run of pytest where the package is installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aeron_async.testing.fates import Bursts, Conditions, Fate, ScriptedFates
+    from aeron_async.testing.host import Host
+    from aeron_async.testing.host_clock import HostClock
+    from aeron_async.testing.leaks import LeakError
+    from aeron_async.testing.link import Link
+    from aeron_async.testing.pcap import PcapWriter
+    from aeron_async.testing.recorder import Recorder, ViolationError
+    from aeron_async.testing.trace import Trace, Verdict
+    from aeron_async.testing.virtual_clock import (
+        DeadlockError,
+        LivelockError,
+        TimeLimitError,
+        VirtualLoop,
+        run_virtual,
+    )
+    from aeron_async.testing.world import World, simulate
+
+__all__ = [
+    "Bursts",
+    "Conditions",
+    "DeadlockError",
+    "Fate",
+    "Host",
+    "HostClock",
+    "LeakError",
+    "Link",
+    "LivelockError",
+    "PcapWriter",
+    "Recorder",
+    "ScriptedFates",
+    "TimeLimitError",
+    "Trace",
+    "Verdict",
+    "ViolationError",
+    "VirtualLoop",
+    "World",
+    "run_virtual",
+    "simulate",
+]
+
+MODULES: Final = {
+    "fates": ("Bursts", "Conditions", "Fate", "ScriptedFates"),
+    "host": ("Host",),
+    "host_clock": ("HostClock",),
+    "leaks": ("LeakError",),
+    "link": ("Link",),
+    "pcap": ("PcapWriter",),
+    "recorder": ("Recorder", "ViolationError"),
+    "trace": ("Trace", "Verdict"),
+    "virtual_clock": (
+        "DeadlockError",
+        "LivelockError",
+        "TimeLimitError",
+        "VirtualLoop",
+        "run_virtual",
+    ),
+    "world": ("World", "simulate"),
+}
+"""Where each public name comes from."""
+
+
+if not TYPE_CHECKING:  # or type checkers would believe in every name
+
+    def __getattr__(name: str) -> object:
+        for module, names in MODULES.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -33,7 +33,16 @@ else:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-__all__ = ["OWNER", "DeadlockError", "LivelockError", "VirtualLoop", "VirtualTime", "run_virtual"]
+__all__ = [
+    "OWNER",
+    "DeadlockError",
+    "LivelockError",
+    "TimeLimitError",
+    "VirtualLoop",
+    "VirtualTime",
+    "describe_task",
+    "run_virtual",
+]
 
 TURN_NS: Final = 5_000
 """What a turn of the loop takes. Were it free, a deadline a microsecond away would never come."""
@@ -55,20 +64,28 @@ class LivelockError(RuntimeError):
     """The loop has been busy for very many turns without ever going to sleep."""
 
 
+class TimeLimitError(RuntimeError, TimeoutError):
+    """The limit that was set to the loop's time has passed."""
+
+
 class VirtualTime(Mixable):
     """What makes a loop's time virtual; a mix-in before a loop class.
 
     Attributes:
         now_ns: Nanoseconds since the loop was made. Moved by the loop alone.
+        limit_ns: Beyond which time does not go, once; None is no limit. Unlike a timer it does not
+            hide that nothing else is scheduled.
         turn_count: Turns so far, a measure of work done.
     """
 
     now_ns: int
+    limit_ns: int | None
     turn_count: int
 
     def __init__(self) -> None:
         super().__init__()
         self.now_ns = 0
+        self.limit_ns = None
         self.turn_count = 0
         self._due: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
@@ -156,6 +173,7 @@ class VirtualTime(Mixable):
         Raises:
             DeadlockError: Every task waits and nothing is scheduled.
             LivelockError: Tasks kept one another busy without a pause.
+            TimeLimitError: `limit_ns` has passed.
         """
         self._is_stopped = False
         self._busy_turns = 0
@@ -169,6 +187,7 @@ class VirtualTime(Mixable):
         Raises:
             DeadlockError: Every task waits and nothing is scheduled.
             LivelockError: Tasks kept one another busy without a pause.
+            TimeLimitError: `limit_ns` has passed.
         """
         try:
             return super().run_until_complete(future)
@@ -244,6 +263,12 @@ class VirtualTime(Mixable):
             self._fail(DeadlockError(f"nothing is scheduled, and these wait: {self._waiting()}"))
             return False
         self._busy_turns = 0
+        if self.limit_ns is not None and timers[0][0] > self.limit_ns:
+            limit_s, self.limit_ns = self.limit_ns / NS_PER_SECOND, None
+            self._fail(
+                TimeLimitError(f"{limit_s:g} virtual seconds have passed: {self._waiting()}")
+            )
+            return False
         self.now_ns = max(self.now_ns, timers[0][0])
         return True
 
@@ -271,7 +296,7 @@ class VirtualTime(Mixable):
 
     def _waiting(self) -> str:
         tasks = sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name)
-        shown = [_where(task) for task in tasks[:WAITING_TASKS_SHOWN]]
+        shown = [describe_task(task) for task in tasks[:WAITING_TASKS_SHOWN]]
         if len(tasks) > len(shown):
             shown.append(f"and {len(tasks) - len(shown)} more")
         return "; ".join(shown) or "no task"
@@ -330,7 +355,8 @@ def _refuse_io(*what: object) -> NoReturn:
     raise RuntimeError(message)
 
 
-def _where(task: asyncio.Task[Any]) -> str:
+def describe_task(task: asyncio.Task[Any]) -> str:
+    """Return a task's name and where it waits."""
     frames = task.get_stack(limit=1)
     place = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "its start"
     return f"{task.get_name()} at {place}"

@@ -12,6 +12,7 @@ from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.testing.host import Host
 from aeron_async.testing.sim_network import SimNetwork
@@ -179,13 +180,14 @@ def simulate(
         loop_factory: Makes a loop in virtual time.
 
     Raises:
-        TimeoutError: The limit passed.
+        TimeLimitError: The limit passed.
         DeadlockError: Every task waits and nothing is scheduled.
         LivelockError: Tasks kept one another busy without a pause.
     """
 
     async def main() -> Any:
-        async with asyncio.timeout(limit_s), World(seed=seed, conditions=conditions) as world:
+        async with World(seed=seed, conditions=conditions) as world:
+            world.loop.limit_ns = world.now_ns + round(limit_s * NS_PER_SECOND)
             return await story(world)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
