@@ -75,6 +75,7 @@ def images_refused(counters: CountersManager) -> int:
     ("setup", "reason"),
     [
         (attrs.evolve(SETUP, mtu_length=32), "32"),
+        (attrs.evolve(SETUP, mtu_length=65_504), "rcv-wnd"),
         (attrs.evolve(SETUP, active_term_id=4), "before the initial term id 5"),
         (
             attrs.evolve(SETUP, initial_term_id=-(2**31), active_term_id=2**31 - 1),

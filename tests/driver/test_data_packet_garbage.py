@@ -34,6 +34,7 @@ def rig() -> DispatcherRig:
     "datagram",
     [
         b"",
+        b"\x01",
         b"\x01\x02\x03",
         DATA[:24],
         DATA[:48],
