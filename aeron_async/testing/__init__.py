@@ -26,6 +26,15 @@ if TYPE_CHECKING:
         run_virtual,
     )
     from aeron_async.testing.world import World, simulate
+else:
+    # Not for type checkers, which would believe in every name.
+    def __getattr__(name: str) -> object:
+        for module, names in MODULES.items():
+            if name in names:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+
 
 __all__ = [
     "Bursts",
@@ -69,16 +78,6 @@ MODULES: Final = {
     "world": ("World", "simulate"),
 }
 """Where each public name comes from."""
-
-
-if not TYPE_CHECKING:  # or type checkers would believe in every name
-
-    def __getattr__(name: str) -> object:
-        for module, names in MODULES.items():
-            if name in names:
-                return getattr(import_module(f"{__name__}.{module}"), name)
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
 
 
 def __dir__() -> list[str]:

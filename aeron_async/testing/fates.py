@@ -10,7 +10,7 @@ Gilbert and Elliott.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 import attrs
 
@@ -70,6 +70,8 @@ class ScriptedFates:
                 return ((0, datagram), (self._delay_ns, datagram))
             case Fate.DELAY:
                 return ((self._delay_ns, datagram),)
+            case never:
+                assert_never(never)
 
 
 @attrs.frozen(kw_only=True)

@@ -172,13 +172,18 @@ class SimTransport(BoundedTransport):
             datagram, source = self._arrived.popleft()
             self._arrived_length -= len(datagram)
             self.host.note_delivered(source, self.local, datagram)
-            view = memoryview(datagram)
-            self._tell(self._protocol.datagram_received, view, source)
-            # Fails where the protocol kept a view of it, whose bytes would change under a socket.
-            view.release()
+            self._lend(datagram, source)
             if self._is_closing:
                 return
         self.read_soon()
+
+    def _lend(self, datagram: bytes, source: SocketAddress) -> None:
+        buffer = bytearray(datagram)
+        view = memoryview(buffer)
+        self._tell(self._protocol.datagram_received, view, source)
+        view.release()
+        # Refused where the protocol kept a slice, whose bytes a real socket would write over.
+        self._tell(buffer.clear)
 
     def _forget_arrived(self) -> None:
         self._arrived.clear()

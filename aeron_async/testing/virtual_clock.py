@@ -51,6 +51,7 @@ TURNS_WITHOUT_TIMER_MAX: Final = 2_000_000
 TURNS_PER_PUMP: Final = 64
 """Virtual turns for each turn of the real loop beneath, whose own cost is the larger."""
 WAITING_TASKS_SHOWN: Final = 8
+ASYNCIO: Final = asyncio.__file__.removesuffix("__init__.py")
 
 OWNER: ContextVar[object] = ContextVar("OWNER", default=None)
 """Whose process a callback runs in: what `hold` stops and `release` lets go on."""
@@ -356,7 +357,11 @@ def _refuse_io(*what: object) -> NoReturn:
 
 
 def describe_task(task: asyncio.Task[Any]) -> str:
-    """Return a task's name and where it waits."""
-    frames = task.get_stack(limit=1)
-    place = f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "its start"
+    """Return a task's name and where it waits: the innermost line that is not asyncio's own."""
+    place = "its end"
+    waiting: Any = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        if not frame.f_code.co_filename.startswith(ASYNCIO):
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        waiting = waiting.cr_await
     return f"{task.get_name()} at {place}"
