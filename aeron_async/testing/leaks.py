@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.testing.virtual_clock import describe_task
+from aeron_async.testing.tasks import describe_task
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

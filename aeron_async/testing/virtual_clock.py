@@ -21,9 +21,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.testing.tasks import NumberedTask, describe_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Generator
 
     Mixable = asyncio.BaseEventLoop
 else:
@@ -40,7 +41,6 @@ __all__ = [
     "TimeLimitError",
     "VirtualLoop",
     "VirtualTime",
-    "describe_task",
     "run_virtual",
 ]
 
@@ -51,7 +51,6 @@ TURNS_WITHOUT_TIMER_MAX: Final = 2_000_000
 TURNS_PER_PUMP: Final = 64
 """Virtual turns for each turn of the real loop beneath, whose own cost is the larger."""
 WAITING_TASKS_SHOWN: Final = 8
-ASYNCIO: Final = asyncio.__file__.removesuffix("__init__.py")
 
 OWNER: ContextVar[object] = ContextVar("OWNER", default=None)
 """Whose process a callback runs in: what `hold` stops and `release` lets go on."""
@@ -91,6 +90,7 @@ class VirtualTime(Mixable):
         self._due: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._sequence = count()
+        self._task_numbers = count()
         self._cancelled_timer_count = 0
         self._held: dict[object, deque[asyncio.Handle]] = {}
         self._busy_turns = 0
@@ -146,6 +146,20 @@ class VirtualTime(Mixable):
         handle._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own protocol between handle and loop
         heappush(self._timers, (when_ns, next(self._sequence), handle))
         return handle
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[T]:
+        """Run a coroutine; as a `NumberedTask`, unless there is a task factory."""
+        options |= {"name": name, "context": context}
+        if self.get_task_factory() is not None or self.is_closed():
+            return super().create_task(coro, **options)
+        return NumberedTask(coro, loop=self, number=next(self._task_numbers), **options)
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -354,14 +368,3 @@ def _refuse_io(*what: object) -> NoReturn:
         "use the network of a World"
     )
     raise RuntimeError(message)
-
-
-def describe_task(task: asyncio.Task[Any]) -> str:
-    """Return a task's name and where it waits: the innermost line that is not asyncio's own."""
-    place = "its end"
-    waiting: Any = task.get_coro()
-    while (frame := getattr(waiting, "cr_frame", None)) is not None:
-        if not frame.f_code.co_filename.startswith(ASYNCIO):
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        waiting = waiting.cr_await
-    return f"{task.get_name()} at {place}"

@@ -11,6 +11,7 @@ import uvloop
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.testing import virtual_clock
+from aeron_async.testing.tasks import describe_task
 from aeron_async.testing.virtual_clock import (
     OWNER,
     TURN_NS,
@@ -256,6 +257,67 @@ def test_who_is_held_stands_still_and_goes_on_in_order() -> None:
     assert run_virtual(main()) == ([0], [0, 10, 11, 1], [0, 10, 11, 1, 2])
 
 
+def test_tasks_of_a_group_are_cancelled_in_the_same_order_every_time(
+    run: Callable[..., Any],
+) -> None:
+    async def main() -> list[int]:
+        order: list[int] = []
+
+        async def wait(number: int) -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                order.append(number)
+
+        async def cancel() -> None:
+            await asyncio.sleep(1)
+            raise LookupError
+
+        async def wait_together() -> None:
+            async with asyncio.TaskGroup() as group:
+                for number in range(50):
+                    group.create_task(wait(number), name=f"waiting {number}")
+                group.create_task(cancel())
+
+        with pytest.raises(ExceptionGroup):
+            await wait_together()
+        return order
+
+    orders = {tuple(run(main())) for _ in range(5)}
+    assert len(orders) == 1
+
+
+def test_a_task_factory_of_the_users_is_used(run: Callable[..., Any]) -> None:
+    made: list[str] = []
+
+    class OwnTask(asyncio.Task[Any]):
+        pass
+
+    def factory(loop: Any, coro: Any, **options: Any) -> Any:
+        made.append("made")
+        return OwnTask(coro, loop=loop, **options)
+
+    async def main() -> bool:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(factory)
+        task = loop.create_task(asyncio.sleep(1), name="own")
+        loop.set_task_factory(None)
+        await task
+        return isinstance(task, OwnTask)
+
+    assert run(main())
+    assert made == ["made"]
+
+
+def test_a_closed_loop_takes_no_tasks() -> None:
+    loop = VirtualLoop()
+    loop.close()
+    coroutine = asyncio.sleep(1)
+    with pytest.raises(RuntimeError, match="Event loop is closed"):
+        loop.create_task(coroutine)
+    coroutine.close()
+
+
 def test_threads_and_executors_live_in_virtual_time(run: Callable[..., Any]) -> None:
     async def main() -> tuple[int, list[int]]:
         loop = asyncio.get_running_loop()
@@ -291,10 +353,10 @@ def test_tasks_are_named_wherever_they_are() -> None:
     async def main() -> tuple[str, str]:
         unborn = asyncio.create_task(never(), name="unborn")
         done = asyncio.create_task(nothing(), name="done")
-        told = virtual_clock.describe_task(unborn)
+        told = describe_task(unborn)
         unborn.cancel()
         await done
-        return told, virtual_clock.describe_task(done)
+        return told, describe_task(done)
 
     unborn, done = run_virtual(main())
     assert unborn.startswith(f"unborn at {__file__}:")

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
 
+from aeron_async.errors import ConfigurationError
+from aeron_async.testing import world as world_module
 from aeron_async.testing.fates import Conditions
-from aeron_async.testing.virtual_clock import VirtualLoop, VirtualTime
-from aeron_async.testing.world import simulate
+from aeron_async.testing.virtual_clock import DeadlockError, VirtualLoop, VirtualTime
+from aeron_async.testing.world import World, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from aeron_async.testing.world import World
-
+ROOT = Path(__file__).parent.parent.parent
 CHANNEL = "aeron:udp?endpoint=bob:20121|term-length=64k"
 MESSAGES = [bytes([number % 256]) * (number % 300) for number in range(2_000)]
 
@@ -51,3 +56,131 @@ def test_a_seed_tells_the_same_story_on_either_loop() -> None:
     }
     assert len(digests) == 1
     assert simulate(exchange, seed=3, conditions=conditions)[1] not in digests
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_another_process_tells_the_same_story(hash_seed: str) -> None:
+    program = (
+        "from tests.sim.test_world import *\n"
+        "print(simulate(exchange, seed=2, conditions=Conditions(loss=0.2))[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        # Without those of coverage, which imports asyncio twice where a subpackage is measured.
+        env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": hash_seed},
+    )
+    assert done.returncode == 0, done.stderr
+    _, digest = simulate(exchange, seed=2, conditions=Conditions(loss=0.2))
+    assert done.stdout.splitlines()[-1] == digest
+
+
+def run(story: Callable[[World], Awaitable[Any]]) -> Any:
+    return simulate(story)
+
+
+def test_a_world_needs_virtual_time() -> None:
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="needs a VirtualLoop, and this is a _Unix"):
+            World()
+
+    asyncio.run(main())
+
+
+def test_a_host_is_made_once_and_its_name_resolves() -> None:
+    async def story(world: World) -> None:
+        alice = world.host("alice")
+        assert world.host("alice") is alice
+        assert alice.address == "10.0.0.1"
+        carol = world.host("carol", "fd00::1", "10.1.1.1")
+        assert carol.address == "fd00::1"
+        assert world.host("dave").address == "10.0.0.3"
+        assert world.hosts == (alice, carol, world.host("dave"))
+        assert await alice.machine.resolve("carol", 1) == ("fd00::1", 1)
+
+    run(story)
+
+
+def test_a_world_has_room_for_so_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "HOSTS_MAX", 300)
+
+    async def story(world: World) -> None:
+        for number in range(300):
+            world.host(f"host{number}")
+        assert world.host("host299").address == "10.0.1.44"
+        with pytest.raises(ConfigurationError, match="a world has 300 hosts at most"):
+            world.host("one more")
+
+    run(story)
+
+
+def ups(world: World) -> set[str]:
+    """Return the links that are up, by the initials of their hosts."""
+    return {
+        f"{source.name}{destination.name}"
+        for source in world.hosts
+        for destination in world.hosts
+        if source is not destination and world.link(source, destination).is_up
+    }
+
+
+def test_a_partition_cuts_some_off_from_the_others() -> None:
+    async def story(world: World) -> None:
+        a, b, _ = (world.host(name) for name in "abc")
+        whole = ups(world)
+        world.partition(a, b)
+        assert ups(world) == {"ab", "ba"}
+        world.heal()
+        assert ups(world) == whole
+        with world.partitioned(a, is_one_way=True):
+            assert ups(world) == whole - {"ab", "ac"}
+        assert ups(world) == whole
+
+    run(story)
+
+
+def test_conditions_change_for_some_or_for_all() -> None:
+    async def story(world: World) -> None:
+        a, b, c = (world.host(name) for name in "abc")
+        world.set_conditions(Conditions(loss=0.5), a, b)
+        assert world.link(a, b).conditions.loss == 0.5
+        assert world.link(b, a).conditions.loss == 0.5
+        assert world.link(a, c).conditions.loss == 0
+        world.set_conditions(Conditions(loss=0.1))
+        assert world.link(c, a).conditions.loss == 0.1
+
+    run(story)
+
+
+def test_what_callbacks_raise_comes_out_at_the_end() -> None:
+    def fail() -> None:
+        raise LookupError
+
+    async def story(world: World) -> None:
+        world.loop.call_soon(fail)
+        world.loop.call_exception_handler({"message": "no exception"})
+        await world.sleep(1)
+
+    with pytest.raises(ExceptionGroup, match="nobody handled") as caught:
+        run(story)
+    assert [type(each) for each in caught.value.exceptions] == [RuntimeError, LookupError]
+
+
+def test_a_story_that_goes_on_and_on_is_stopped() -> None:
+    async def story(world: World) -> None:
+        while True:
+            await world.sleep(1)
+
+    with pytest.raises(TimeoutError, match=r"^10(\.\d+)? virtual seconds have passed"):
+        simulate(story, limit_s=10)
+
+
+def test_a_story_in_which_everybody_waits_is_a_deadlock() -> None:
+    async def story(world: World) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(DeadlockError, match=f"Task-.* at {__file__}:"):
+        simulate(story)
