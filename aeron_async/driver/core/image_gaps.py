@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.loss_detector import LossDetector
+from aeron_async.driver.core.nak_budget import NakPatience
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
@@ -53,6 +54,7 @@ class ImageGaps:
         self._log = log
         self._feedback = feedback
         self._is_reliable = is_reliable
+        self._patience = NakPatience()
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
 
     def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:
@@ -74,6 +76,7 @@ class ImageGaps:
                     end = offset + gap_length
                     is_proven = end < limit and words[end >> 2] != 0
                     self._feedback.nak_budget.on_gap(position, base + end, is_proven=is_proven)
+                    self._patience.on_gap(position)
                 return position, is_new
         self.detector.on_no_gap()
         return position, False
@@ -90,6 +93,8 @@ class ImageGaps:
                 length=gap.length,
                 now_ns=now_ns,
             )
+            # A NAK that could not leave has tried nobody's patience.
+            try_ns = try_ns or now_ns + self._patience.wait_ns()
             gap.deadline_ns = max(gap.deadline_ns, try_ns)
             return False
         if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):

@@ -6,6 +6,10 @@ heartbeat claims the sender to be, and the same gap asked for again and again. S
 is repaired at the speed of its losses, however many small gaps a second that makes, while a
 heartbeat of somebody else, half a term ahead of the sender, brings a bounded number of NAKs.
 
+Nor are NAKs for what does not come at all repeated at that speed for long. Whoever begins streams
+by the dozen, in the name of somebody else, and claims to have sent much of each, would otherwise
+have a thousand NAKs a second sent to that somebody for each stream: a hundred bytes for every one.
+
 Differs: Aeron repeats a NAK every 100 us without end, and believes every heartbeat.
 """
 
@@ -13,11 +17,17 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FREE_NAKS_PER_GAP", "NakBudget"]
+__all__ = ["FREE_NAKS_PER_GAP", "HASTY_NAKS", "NakBudget", "NakPatience"]
 
 FREE_NAKS_PER_GAP: Final = 8
 """At 30 % loss of NAKs and of what they bring, one gap in two hundred needs more than these."""
 
+HASTY_NAKS: Final = 16
+"""At 30 % loss of NAKs and of what they bring, one gap in fifty thousand needs more than these."""
+FIRST_WAIT_NS: Final = 1_000_000
+LONGEST_WAIT_NS: Final = 200_000_000
+"""As long as between two status messages of an image that is told nothing new."""
+DOUBLINGS: Final = 8
 NS_PER_SECOND: Final = 1_000_000_000
 
 
@@ -66,3 +76,29 @@ class NakBudget:
     def next_ns(self) -> int:
         """Return when the next NAK may leave that draws on the budget."""
         return self._is_full_ns + self._interval_ns - self._burst_ns
+
+
+class NakPatience:
+    """Asks ever more slowly for what does not come, until something does.
+
+    A gap that is new gives back no more haste than it may need: otherwise a few bytes for each gap
+    would buy the haste for the next.
+    """
+
+    __slots__ = ("_count", "_start")
+
+    def __init__(self) -> None:
+        self._start = -1
+        self._count = 0
+
+    def on_gap(self, start: int) -> None:
+        """Take note of where the first gap begins, in bytes; further on, something has come."""
+        if start > self._start:
+            self._start = start
+            self._count = max(0, self._count - FREE_NAKS_PER_GAP)
+
+    def wait_ns(self) -> int:
+        """Return how long to wait, at the least, after the NAK that leaves now."""
+        self._count = min(self._count + 1, HASTY_NAKS + 1 + DOUBLINGS)
+        doublings = self._count - HASTY_NAKS - 1
+        return 0 if doublings < 0 else min(FIRST_WAIT_NS << doublings, LONGEST_WAIT_NS)
