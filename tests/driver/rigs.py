@@ -140,6 +140,7 @@ class ImageRig:
         counts: Counts | None = None,
         outbox: Outbox | None = None,
         window_length: int = WINDOW,
+        source: Any = SOURCE,
     ) -> None:
         self.log = make_log(log_type=LogType.IMAGE, **(spec or {}))
         self.counts = Counts(context) if counts is None else counts
@@ -160,8 +161,8 @@ class ImageRig:
             registration_id=2,
             log=self.log,
             join_position=join_position,
-            source=SOURCE,
-            control_address=SOURCE,
+            source=source,
+            control_address=source,
             context=context,
             congestion_control=congestion_control(
                 None, configured_window_length=window_length, term_length=self.log.term_length
@@ -269,6 +270,7 @@ class DispatcherRig:
                 counts=self.counts,
                 outbox=self.outbox,
                 spec={"session_id": setup.session_id, "initial_term_id": setup.initial_term_id},
+                source=source,
             )
             self.images.append(rig)
             self.dispatcher.add_image(rig.image)

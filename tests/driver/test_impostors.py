@@ -24,15 +24,19 @@ def rig() -> DispatcherRig:
     return rig
 
 
-def test_data_for_an_image_is_taken_from_whatever_address_it_comes(rig: DispatcherRig) -> None:
-    # As in Aeron: a stream is told by its ids, and a source may change its port under a NAT.
+def test_what_another_address_says_for_a_session_changes_nothing(rig: DispatcherRig) -> None:
     rig.feed(data(0, 64), 1)
     rig.feed(data(64, 64), 2, OTHER_SOURCE)
+    rig.feed(heartbeat(64, flags=EOS), 3, OTHER_SOURCE)
+    rig.feed(setup().encode(), 4, OTHER_SOURCE)
     image = rig.images[0].image
-    image.poll(3)
-    assert image.rebuild_position == 128
-    assert image._connections[0].last_activity_ns == 2
-    assert set(rig.outbox.addresses) == {SOURCE}, "but only the source of the SETUP is answered"
+    image.poll(5)
+    assert image.rebuild_position == image.hwm_position == 64
+    assert not image.is_end_of_stream
+    assert image._connections[0].last_activity_ns == 1
+    assert rig.counts[DriverCounterId.FOREIGN_PACKETS] == 2
+    assert rig.counts[DriverCounterId.SETUPS_REJECTED] == 1
+    assert set(rig.outbox.addresses) == {SOURCE}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ def test_replaying_all_that_was_consumed_does_not_keep_an_image_alive(rig: Dispa
     ]
     for second in range(2, 12):
         for datagram in old:
-            rig.feed(datagram, second * SECOND, OTHER_SOURCE)
+            rig.feed(datagram, second * SECOND)
         image.poll(second * SECOND)
     assert image.state is ImageState.DRAINING
     assert [bytes(term) for term in image.log.terms] == before

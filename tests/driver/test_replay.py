@@ -100,6 +100,7 @@ class Replay(DispatcherRig):
             counts=self.counts,
             outbox=self.outbox,
             window_length=self._window_length,
+            source=source,
         )
         self.dispatcher.add_image(self.rig.image)
 

@@ -85,6 +85,7 @@ class DataPacketDispatcher:
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._suppressed_setups = system_counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED]
         self._rejected_setups = system_counters[DriverCounterId.SETUPS_REJECTED]
+        self._foreign_packets = system_counters[DriverCounterId.FOREIGN_PACKETS]
         self._suppressed_rttms = system_counters[DriverCounterId.RTT_REPLIES_SUPPRESSED]
         self._rejected_rttms = system_counters[DriverCounterId.RTT_MEASUREMENTS_REJECTED]
         self._refused_setups = system_counters[DriverCounterId.PENDING_SETUPS_REFUSED]
@@ -165,6 +166,11 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
+            if source != image.source:
+                # Differs: Aeron tells a stream by its ids alone, and so puts together what two
+                # publishers say who happen to have, or were given, the same session.
+                self._foreign_packets.increment()
+                return
             if not image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)
             self._listener.on_image_activity(image)
@@ -216,7 +222,10 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
-            if not image.on_setup(initial_term_id, term_length, mtu_length, now_ns=now_ns):
+            is_its_own = source == image.source and image.on_setup(
+                initial_term_id, term_length, mtu_length, now_ns=now_ns
+            )
+            if not is_its_own:
                 self._rejected_setups.increment()
             return
         state = self._states.state_of(stream_id, session_id, now_ns)

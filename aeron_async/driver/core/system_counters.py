@@ -111,6 +111,7 @@ class DriverCounterId(IntEnum):
     SESSION_STATES_EVICTED = 1_012
     SETUPS_REJECTED = 1_013
     OLD_TERM_PACKETS = 1_014
+    FOREIGN_PACKETS = 1_015
     NAKS_REJECTED = 1_020
     GOODBYES_IGNORED = 1_021
     ERROR_FRAMES_IGNORED = 1_022
@@ -176,8 +177,9 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.RTT_REPLIES_SUPPRESSED: "RTT measurements not answered: limit reached",
     DriverCounterId.RTT_MEASUREMENTS_REJECTED: "RTT measurements rejected: out of bounds",
     DriverCounterId.SESSION_STATES_EVICTED: "Session states forgotten: limit reached",
-    DriverCounterId.SETUPS_REJECTED: "Setups rejected: other terms than their image",
+    DriverCounterId.SETUPS_REJECTED: "Setups rejected: other terms or source than their image",
     DriverCounterId.OLD_TERM_PACKETS: "Packets of a term before the first",
+    DriverCounterId.FOREIGN_PACKETS: "Packets for an image from another source than its own",
     DriverCounterId.NAKS_REJECTED: "NAKs not answered: no frame begins there",
     DriverCounterId.GOODBYES_IGNORED: "Goodbyes ignored: receiver unknown",
     DriverCounterId.ERROR_FRAMES_IGNORED: "Error Frames ignored: receiver unknown or limit reached",
