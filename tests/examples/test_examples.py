@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,7 +60,7 @@ PRINTED = {
 IN_PAIRS = {"publisher", "subscriber"}
 WITH_LOGS = {"configure_logs"}
 UNTIL_TOLD = {"stop_on_signals"}
-UNDER_PYTEST = {"test_with_pytest"}
+UNDER_PYTEST = {"test_with_pytest", "test_service_in_a_world"}
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -125,6 +126,24 @@ def test_the_page_on_pytest_passes_in_a_project_of_its_own(settings: str, tmp_pa
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
+
+
+@pytest.mark.parametrize("settings", [PAGE_SETTINGS, STRICT], ids=["as in the page", "strict"])
+def test_a_service_is_tested_in_a_project_of_its_own(settings: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(settings)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            shutil.copy(EXAMPLES / "test_service_in_a_world.py", tmp_path),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
 
 
 def test_no_example_goes_unproven() -> None:
