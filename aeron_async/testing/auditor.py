@@ -77,19 +77,19 @@ class Auditor:
         destination: SocketAddress,
         datagram: bytes,
     ) -> None:
-        del now_ns, source, destination
+        del now_ns, destination
         if verdict is Verdict.DELIVERED:
             self._until_full -= 1
             if not self._until_full:
                 self._until_full = EVENTS_BETWEEN_FULL_AUDITS
                 self.audit()
         elif verdict is Verdict.SENT and frame_type(datagram) in {FrameType.DATA, FrameType.PAD}:
-            self._audit_datagram(datagram)
+            self._audit_datagram(source[0], datagram)
 
-    def _audit_datagram(self, datagram: bytes) -> None:
+    def _audit_datagram(self, source: str, datagram: bytes) -> None:
         """See that a datagram of data is no longer than the MTU, and within the sender limit."""
         (session_id,) = SESSION_ID.unpack_from(datagram, 12)
-        for publication in self._publications():
+        for publication in self._publications_at(source):
             if publication.session_id != session_id:
                 continue
             log = publication.log
@@ -106,8 +106,10 @@ class Auditor:
                         f"and its limit is {publication.sender_limit}"
                     )
 
-    def _publications(self) -> Iterator[NetworkPublication]:
+    def _publications_at(self, address: str) -> Iterator[NetworkPublication]:
         for host in self._world.hosts:
+            if address not in host.machine.addresses:
+                continue
             for driver in host.drivers:
                 conductor = _conductor_of(driver)
                 if conductor is not None:

@@ -15,6 +15,7 @@ from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.header import FrameType
 from aeron_async.testing.fates import Bursts, Conditions
+from aeron_async.testing.payload import IDENTITY_LENGTH
 from aeron_async.testing.scenario import FEATURES, Reader, Scenario, Stream, Trouble, TroubleKind
 
 __all__ = ["Dice", "draw_scenario"]
@@ -23,6 +24,7 @@ TERM_LENGTHS: Final = (64 * 1024, 64 * 1024, 128 * 1024, 1024 * 1024)
 MTU_LENGTHS: Final = (96, 128, 288, 1408, 4096, 8192)
 CONTROL_FRAMES: Final = (FrameType.SETUP, FrameType.SM, FrameType.NAK, FrameType.DATA)
 INITIAL_TERM_IDS: Final = (0, 1, -1, 2**31 - 1, -(2**31), 2**31 - 2)
+CONTESTED_SESSION_ID: Final = 77_777
 BYTES_MAX: Final = 400_000
 """Offered to one publication, at most: a run is to take a tenth of a second."""
 
@@ -38,16 +40,18 @@ def draw_scenario(seed: int, *, without: frozenset[str] = frozenset()) -> Scenar
     topology = dice.of("topology")
     host_count = topology.choice((2, 2, 3, 4))
     duration_ns = topology.randint(500, 4_000) * NS_PER_MS
-    stream_count = topology.choice((1, 1, 2, 3))
+    stream_count = topology.choice((1, 1, 2, 3, 4))
     streams = share_parameters(
         [draw_stream(dice, n, host_count, duration_ns) for n in range(stream_count)]
     )
+    if dice.has("collision"):
+        streams = collide(streams, host_count)
     troubles = draw_troubles(dice, host_count, duration_ns)
     end_ns = max([duration_ns, *(each.at_ns + each.duration_ns for each in troubles)])
     readers = tuple(
         reader
-        for stream_id in sorted({each.stream_id for each in streams})
-        for reader in draw_readers(dice, stream_id, duration_ns)
+        for place in sorted({(each.endpoint_host, each.stream_id) for each in streams})
+        for reader in draw_readers(dice, place, duration_ns)
     )
     return Scenario(
         seed=seed,
@@ -139,7 +143,11 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
     """Return one publication."""
     random = dice.of("stream", index)
     lengths = [random.choice((0, 1, 8, 31, 32, 33, 100, 1000, 1376)) for _ in range(200)]
-    host = random.randrange(1, host_count)
+    # Mostly towards the first host, from another; but a host may receive, send, or both.
+    endpoint_host = random.choice((0, 0, 0, 1)) if host_count > 2 else 0  # noqa: PLR2004 - one to send, two to receive
+    host = endpoint_host
+    while host == endpoint_host and random.random() < 0.9:  # noqa: PLR2004 - a few talk to themselves
+        host = random.randrange(host_count)
     stream_id = random.choice((1, 2))
     term_length, mtu_length = 64 * 1024, 1408
     if dice.has("several_terms"):
@@ -154,13 +162,16 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
         total += lengths[count] + 32
         count += 1
     parameters = [f"term-length={term_length}", f"mtu={mtu_length}"]
+    if dice.has("windows"):
+        windows = dice.of("windows", index)
+        parameters.append(f"pub-wnd={windows.randrange(8 * 1024, term_length // 2 + 1, 32)}")
     if dice.has("end_of_positions"):
         parameters += start_near_the_end(dice.of("end_of_positions", index), term_length)
     elif dice.has("term_id_wrap"):
         parameters += start_at_a_wrap(dice.of("term_id_wrap", index), term_length)
     return Stream(
         host=host,
-        endpoint_host=0,
+        endpoint_host=endpoint_host,
         stream_id=stream_id,
         parameters="|".join(parameters),
         is_exclusive=dice.has("exclusive") or "init-term-id" in " ".join(parameters),
@@ -173,14 +184,28 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
 
 def share_parameters(streams: list[Stream]) -> tuple[Stream, ...]:
     """Let streams that share a publication agree about it."""
-    first: dict[tuple[int, int], Stream] = {}
+    first: dict[tuple[int, int, int], Stream] = {}
     shared = []
     for stream in streams:
         if not stream.is_exclusive:
-            model = first.setdefault((stream.host, stream.stream_id), stream)
+            place = stream.host, stream.endpoint_host, stream.stream_id
+            model = first.setdefault(place, stream)
             stream = attrs.evolve(stream, parameters=model.parameters, lengths=model.lengths)  # noqa: PLW2901 - it is the same stream, agreeing
         shared.append(stream)
     return tuple(shared)
+
+
+def collide(streams: tuple[Stream, ...], host_count: int) -> tuple[Stream, ...]:
+    """Let the first stream have a rival: another host that publishes under the same session."""
+    first = streams[0]
+    # Shorter messages would not tell whose they are.
+    lengths = tuple(max(IDENTITY_LENGTH, length) for length in first.lengths)
+    parameters = f"{first.parameters}|session-id={CONTESTED_SESSION_ID}"
+    first = attrs.evolve(
+        first, parameters=parameters, lengths=lengths, is_exclusive=True, is_contested=True
+    )
+    rival = attrs.evolve(first, host=(first.host + 1) % host_count)
+    return first, *streams[1:], rival
 
 
 def start_near_the_end(random: Random, term_length: int) -> list[str]:
@@ -198,33 +223,39 @@ def start_at_a_wrap(random: Random, term_length: int) -> list[str]:
     return [f"init-term-id={initial}", f"term-id={initial}", f"term-offset={offset}"]
 
 
-def draw_readers(dice: Dice, stream_id: int, duration_ns: int) -> list[Reader]:
-    """Return the subscriptions of one stream."""
-    count = dice.of("readers", stream_id).choice((1, 1, 1, 2, 3))
-    return [draw_reader(dice, stream_id, number, duration_ns) for number in range(count)]
+def draw_readers(dice: Dice, place: tuple[int, int], duration_ns: int) -> list[Reader]:
+    """Return the subscriptions of one stream at one host."""
+    count = dice.of("readers", *place).choice((1, 1, 1, 2, 3, 4))
+    return [draw_reader(dice, place, number, duration_ns) for number in range(count)]
 
 
-def draw_reader(dice: Dice, stream_id: int, number: int, duration_ns: int) -> Reader:
-    """Return one subscription."""
+def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: int) -> Reader:
+    """Return one subscription; those of one place agree about the window."""
+    host, stream_id = place
+    parameters = []
     stalls: tuple[tuple[int, int], ...] = ()
     kind, starts_at_ns, lives_ns = "iterate", 0, 0
     if dice.has("slow_reader"):
-        slow = dice.of("slow_reader", stream_id, number)
+        slow = dice.of("slow_reader", *place, number)
         stalls = tuple(
             (slow.randint(0, duration_ns), round(10 ** slow.uniform(6, 10.4)))
             for _ in range(slow.randint(1, 3))
         )
     if dice.has("polling"):
-        kind = dice.of("polling", stream_id, number).choice(("poll", "batches"))
+        kind = dice.of("polling", *place, number).choice(("poll", "batches"))
     if dice.has("late_join"):
-        starts_at_ns = dice.of("late_join", stream_id, number).randint(0, duration_ns)
+        starts_at_ns = dice.of("late_join", *place, number).randint(0, duration_ns)
     if dice.has("churn"):
-        lives_ns = dice.of("churn", stream_id, number).randint(100, 3_000) * NS_PER_MS
+        lives_ns = dice.of("churn", *place, number).randint(100, 3_000) * NS_PER_MS
+    if dice.has("windows"):
+        parameters.append(f"rcv-wnd={dice.of('windows', *place).randrange(8192, 131_072, 1024)}")
     unreliable = dice.has("unreliable")
+    if unreliable:
+        parameters.append("reliable=false")
     return Reader(
-        host=0,
+        host=host,
         stream_id=stream_id,
-        parameters="reliable=false" if unreliable else "",
+        parameters="|".join(parameters),
         kind=kind,
         starts_at_ns=starts_at_ns,
         lives_ns=lives_ns,

@@ -48,7 +48,7 @@ class Offered:
         ends: Where each message ends, in bytes.
         lengths: Of each message, in bytes.
         numbers: By which each message was made.
-        is_over: Whether its driver is gone; the next of that session is another stream.
+        owner: Who added it.
     """
 
     number: int
@@ -61,7 +61,7 @@ class Offered:
     ends: list[int] = attrs.field(factory=list)
     lengths: list[int] = attrs.field(factory=list)
     numbers: list[int] = attrs.field(factory=list)
-    is_over: bool = False
+    owner: object = None
     _next_number: int = 0
 
     def next_message(self, length: int) -> tuple[int, bytes]:
@@ -212,11 +212,18 @@ class Recorder:
         """Return how many messages were received, by all readers together."""
         return sum(each.count for each in self.received)
 
-    def publishing(self, publication: Publication) -> Offered:
-        """Return the record of a publication; tasks that share it share the record."""
+    def publishing(self, publication: Publication, owner: object = None) -> Offered:
+        """Return the record of a publication; those of one owner who share it share the record.
+
+        Args:
+            publication: As the application has it.
+            owner: The client that added it, where several tasks or several hosts may have added
+                publications of the same stream and session.
+        """
         records = self._offered.setdefault((publication.stream_id, publication.session_id), [])
-        if records and not records[-1].is_over:
-            return records[-1]
+        for record in records:
+            if owner is not None and record.owner is owner:
+                return record
         offered = Offered(
             number=next(self._numbers),
             stream_id=publication.stream_id,
@@ -224,6 +231,7 @@ class Recorder:
             term_length=publication.term_length,
             mtu_length=publication.mtu_length,
             position=publication.position,
+            owner=owner,
         )
         records.append(offered)
         return offered

@@ -151,9 +151,6 @@ class Run:
             for n, reader in enumerate(scenario.readers)
             if reader.host == index
         ]
-        for publisher in self._publishers.get(host, ()):
-            if publisher.offered is not None:
-                publisher.offered.is_over = True
         self._publishers[host], self._subscribers[host] = publishers, subscribers
         try:
             async with host.aeron(DriverContext()) as aeron, asyncio.TaskGroup() as group:
@@ -170,7 +167,13 @@ class Run:
 
     def _unfinished(self) -> str:
         """Return what is still to be waited for, or nothing."""
-        publishers = [each for group in self._publishers.values() for each in group]
+        # Of two under one session only one is heard, and the other waits.
+        publishers = [
+            each
+            for group in self._publishers.values()
+            for each in group
+            if not each.stream.is_contested
+        ]
         for publisher in publishers:
             if not publisher.has_finished:
                 return f"{publisher.name} has not offered everything"
@@ -187,7 +190,9 @@ class Run:
             return f"{subscriber.name} has not subscribed"
         for publisher in publishers:
             publication = publisher.publication
-            if publication is None or publisher.stream.stream_id != subscriber.reader.stream_id:
+            stream, reader = publisher.stream, subscriber.reader
+            is_read = (stream.endpoint_host, stream.stream_id) == (reader.host, reader.stream_id)
+            if publication is None or not is_read:
                 continue
             image = subscription.image_by_session_id(publication.session_id)
             if image is None:

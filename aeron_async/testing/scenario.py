@@ -51,6 +51,9 @@ FEATURES: Final = (
     "small_mtu",
     "term_id_wrap",
     "unreliable",
+    # Appended, so that older seeds keep the features they had.
+    "collision",
+    "windows",
 )
 
 
@@ -106,6 +109,7 @@ class Stream:
         lengths: Of the messages, in bytes.
         gap_ns: Mean time between two offers.
         cancel_chance: For each offer.
+        is_contested: Whether another host publishes under the same session.
     """
 
     host: int
@@ -117,6 +121,7 @@ class Stream:
     lengths: tuple[int, ...]
     gap_ns: int
     cancel_chance: float
+    is_contested: bool = False
 
 
 @attrs.frozen(kw_only=True)

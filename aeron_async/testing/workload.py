@@ -67,7 +67,7 @@ class Publisher:
         channel = f"aeron:udp?endpoint={host.name}:{PORT}|{stream.parameters}"
         add = aeron.add_exclusive_publication if stream.is_exclusive else aeron.add_publication
         self.publication = publication = await add(channel, stream.stream_id)
-        self.offered = offered = self._recorder.publishing(publication)
+        self.offered = offered = self._recorder.publishing(publication, aeron)
         try:
             for length in stream.lengths:
                 if self._finishing.is_set():
@@ -114,16 +114,19 @@ class Publisher:
         self, publication: Publication, offered: Offered, number: int, payload: bytes
     ) -> None:
         """Offer with an end to the patience: what is not appended then is nowhere."""
-        offering = asyncio.ensure_future(publication.offer(payload))
+
+        async def offer() -> None:
+            # Noted in the task that offers: another that shares the stream may be next.
+            offered.on_offered(await publication.offer(payload), number, len(payload))
+
+        offering = asyncio.ensure_future(offer())
         # A turn or a few: some offers are done by then, others have not begun.
         for _ in range(self._random.randint(0, 3)):
             await asyncio.sleep(0)
         offering.cancel()
-        try:
-            position = await offering
-        except asyncio.CancelledError:
-            return
-        offered.on_offered(position, number, len(payload))
+        await asyncio.wait([offering])
+        if not offering.cancelled():
+            offering.result()
 
 
 class Subscriber:

@@ -1,0 +1,98 @@
+"""Bugs to be planted: each takes a piece of the real code and gets one thing wrong."""
+
+from __future__ import annotations
+
+import __future__
+
+import inspect
+import textwrap
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aeron_async.client.image import Image
+from aeron_async.driver.core import image_gaps
+from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.logbuffer import rebuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+class Mutant(NamedTuple):
+    """One wrong version of one function.
+
+    `owner` is the class or module that holds the function, and `others` are modules that have
+    imported it by name.
+    """
+
+    name: str
+    owner: Any
+    function: str
+    right: str
+    wrong: str
+    others: tuple[Any, ...] = ()
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Put the wrong version in the place of the right one."""
+        original = getattr(self.owner, self.function)
+        source = textwrap.dedent(inspect.getsource(original))
+        assert source.count(self.right) == 1, f"{self.name}: the code has changed"
+        code = compile(
+            source.replace(self.right, self.wrong),
+            f"<{self.name}>",
+            "exec",
+            flags=__future__.annotations.compiler_flag,
+        )
+        namespace: dict[str, Any] = {}
+        exec(code, original.__globals__, namespace)  # noqa: S102 - our own code, one word changed
+        wrong: Callable[..., Any] = namespace[self.function]
+        for owner in (self.owner, *self.others):
+            monkeypatch.setattr(owner, self.function, wrong)
+
+
+MUTANTS = (
+    Mutant(
+        "a duplicate of what was consumed is placed again",
+        PublicationImage,
+        "on_data",
+        "position < feedback.last_sm_position",
+        "position < 0",
+    ),
+    Mutant(
+        "a gap that reaches the end of its term is taken for its end",
+        rebuilder,
+        "scan_for_gap",
+        "    start = offset + FRAME_ALIGNMENT\n",
+        "    if limit == len(words) << 2:\n        return limit, 0\n"
+        "    start = offset + FRAME_ALIGNMENT\n",
+        (image_gaps,),
+    ),
+    Mutant(
+        "a range that was resent once is never resent again",
+        RetransmitHandler,
+        "poll",
+        "now_ns >= actions[0].expiry_ns",
+        "now_ns < 0",
+    ),
+    Mutant(
+        "the limit forgets that term ids wrap",
+        NetworkPublication,
+        "_position_of",
+        "    return compute_position(",
+        "    bits = self.log.position_bits\n"
+        "    return ((term_id - self.log.initial_term_id) << bits) + term_offset\n"
+        "    return compute_position(",
+    ),
+    Mutant(
+        "a reader says that it has read more than it has",
+        Image,
+        "take",
+        "self._counter.set(position)",
+        "self._counter.set(position + 32)",
+    ),
+)
