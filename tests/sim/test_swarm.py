@@ -12,6 +12,7 @@ import pytest
 from aeron_async.cli.pcap import CaptureReader
 from aeron_async.testing import swarm
 from aeron_async.testing.draw import draw_scenario
+from aeron_async.testing.fates import Conditions
 from aeron_async.testing.nemesis import Nemesis
 from aeron_async.testing.recorder import ViolationError
 from aeron_async.testing.run import Outcome, run_scenario
@@ -151,6 +152,16 @@ def test_each_feature_is_survived(feature: str) -> None:
     assert run_scenario(scenario).failure == ""
 
 
+@pytest.mark.parametrize(
+    "features",
+    [{"polling", "large_messages"}, {"end_of_positions", "exclusive"}],
+)
+def test_features_that_matter_together_are_survived_together(features: set[str]) -> None:
+    having = [each for each in SCENARIOS if features <= each.features and each.is_exact]
+    assert all(run_scenario(each).failure == "" for each in having[:4])
+    assert having
+
+
 def test_a_broken_promise_is_the_failure_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def violate(self: object) -> None:
         several, message = "several", "N9: broken\non purpose"
@@ -188,6 +199,42 @@ def test_a_socket_left_open_is_the_failure_of_a_run(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("aeron_async.testing.sim_host.SimHost.socket_count", 1)
     failure = run_seed(1, frozenset(FEATURES)).failure
     assert failure.startswith("ViolationError: host0 has stopped, and 1 sockets are open")
+
+
+@pytest.mark.parametrize(
+    ("amount", "monotonic_s", "wall_clock_s"),
+    [(0.0, 0, -262), (0.4, 0, 157.2), (0.5, 0, 0), (0.7, -0.8, 0), (0.75, 0, 0), (1.0, 3_600, 0)],
+)
+def test_a_clock_jumps_either_way(amount: float, monotonic_s: float, wall_clock_s: float) -> None:
+    async def story(world: World) -> tuple[float, float]:
+        clock = world.host("a").clock
+        nemesis = Nemesis(world, draw_scenario(1))
+        trouble = Trouble(kind=TroubleKind.JUMP, at_ns=0, duration_ns=0, host=0, amount=amount)
+        before = clock.now_ns(), clock.epoch_ms()
+        await nemesis._make(trouble)
+        return (clock.now_ns() - before[0]) / 1e9, (clock.epoch_ms() - before[1]) / 1e3
+
+    jumped = simulate(story)
+    assert jumped == pytest.approx((monotonic_s, wall_clock_s), abs=0.002)
+
+
+def test_healing_brings_back_who_is_down() -> None:
+    async def story(world: World) -> None:
+        first, second = world.host("a"), world.host("b")
+        scenario = draw_scenario(1, without=frozenset(FEATURES))
+        await first.crash()
+        first.machine.send_errors = {1: 1.0}
+        first.clock.set_rate(2)
+        world.set_conditions(Conditions(loss=1.0, delay_ns=10**9))
+        world.partition(first)
+        await Nemesis(world, scenario).heal()
+        assert not first.is_down
+        assert not first.machine.send_errors
+        assert first.clock._rate == 1
+        assert world.link(first, second).is_up
+        assert world.link(first, second).conditions == Conditions(delay_ns=50_000_000)
+
+    simulate(story)
 
 
 @pytest.mark.parametrize("kind", TroubleKind)
