@@ -120,6 +120,8 @@ class Publisher:
             offered.on_offered(await publication.offer(payload), number, len(payload))
 
         offering = asyncio.ensure_future(offer())
+        # Cancelled here, nobody is left to ask what became of it.
+        offering.add_done_callback(lambda task: task.cancelled() or task.exception())
         # A turn or a few: some offers are done by then, others have not begun.
         for _ in range(self._random.randint(0, 3)):
             await asyncio.sleep(0)

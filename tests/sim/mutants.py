@@ -1,7 +1,6 @@
 """Bugs to be planted: each takes a piece of the real code and gets one thing wrong."""
 
 from __future__ import annotations
-
 import __future__
 
 import inspect
