@@ -8,12 +8,15 @@ import pytest
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.nak_budget import (
+    CREDIT_AT_FIRST,
+    CREDIT_LIMIT,
     FREE_NAKS_PER_GAP,
     HASTY_NAKS,
     NakBudget,
     NakPatience,
 )
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.protocol.nak import NAK_LENGTH
 from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, place
 from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import TERM_LENGTH
@@ -105,7 +108,7 @@ def test_a_heartbeat_half_a_term_ahead_brings_few_naks() -> None:
         if now_us % 10_000 == 0:
             rig.feed(heartbeat(HALF_TERM), now_us * US)
         rig.image.poll(now_us * US)
-    assert HASTY_NAKS < rig[SystemCounterId.NAK_MESSAGES_SENT] <= HASTY_NAKS + 9 + 2 * 5
+    assert HASTY_NAKS < rig[SystemCounterId.NAK_MESSAGES_SENT] <= 16 + 2 * 5
     assert rig.image.hwm_position == HALF_TERM
 
 
@@ -116,24 +119,30 @@ def test_heartbeats_that_run_ahead_in_every_cycle_neither_hurry_nor_stop_the_nak
         position = min(position + 32, HALF_TERM)
         rig.feed(heartbeat(position), now_us * US)
         rig.image.poll(now_us * US)
-    assert HASTY_NAKS < rig[SystemCounterId.NAK_MESSAGES_SENT] <= HASTY_NAKS + 9 + 5
+    assert HASTY_NAKS < rig[SystemCounterId.NAK_MESSAGES_SENT] <= 16 + 5
 
 
-def test_what_comes_buys_no_more_haste_than_one_gap_may_need() -> None:
+def test_a_gap_is_asked_for_in_haste_then_slowly_and_when_all_is_spent_very_slowly() -> None:
     patience = NakPatience()
     patience.on_gap(0)
-    waits_ns = [patience.wait_ns() for _ in range(HASTY_NAKS + 20)]
-    assert waits_ns[:HASTY_NAKS] == [0] * HASTY_NAKS
-    assert waits_ns[HASTY_NAKS] == MS
-    assert waits_ns[-1] == 200 * MS
+    waits_ns = [patience.wait_ns() for _ in range(CREDIT_AT_FIRST // NAK_LENGTH + 2)]
+    assert waits_ns == [0] * HASTY_NAKS + [4 * MS] * 7 + [200 * MS] * 3
     patience.on_gap(0)
     assert patience.wait_ns() == 200 * MS, "the same gap still"
-    patience.on_gap(64)
-    assert [patience.wait_ns() for _ in range(2)] == [2 * MS, 4 * MS]
-    patience.on_gap(128)
-    for start in range(192, 64 * 8, 64):
-        patience.on_gap(start)
-        assert patience.wait_ns() == 0
+
+
+def test_what_has_come_pays_for_as_many_bytes_twice_and_never_for_more_than_a_limit() -> None:
+    patience = NakPatience()
+    patience.on_gap(0)
+    while patience.wait_ns() < 200 * MS:
+        pass
+    patience.on_gap(28)
+    assert [patience.wait_ns() for _ in range(2)] == [0, 200 * MS]
+    patience.on_gap(10**9)
+    naks = 0
+    while patience.wait_ns() < 200 * MS:
+        naks += 1
+    assert naks == CREDIT_LIMIT // NAK_LENGTH - 1
 
 
 def test_a_heartbeat_ahead_of_a_stream_that_flows_brings_no_nak_for_each_datagram() -> None:

@@ -6,9 +6,10 @@ heartbeat claims the sender to be, and the same gap asked for again and again. S
 is repaired at the speed of its losses, however many small gaps a second that makes, while a
 heartbeat of somebody else, half a term ahead of the sender, brings a bounded number of NAKs.
 
-Nor are NAKs for what does not come at all repeated at that speed for long. Whoever begins streams
-by the dozen, in the name of somebody else, and claims to have sent much of each, would otherwise
-have a thousand NAKs a second sent to that somebody for each stream: a hundred bytes for every one.
+Nor are NAKs for what does not come repeated at that speed for long. Whoever begins streams by the
+dozen, in the name of somebody else, and claims to have sent much of each, would otherwise have a
+thousand NAKs a second sent to that somebody for each stream: a hundred bytes for every one. So a
+stream that does not move on has a few NAKs, and then five a second.
 
 Differs: Aeron repeats a NAK every 100 us without end, and believes every heartbeat.
 """
@@ -17,17 +18,30 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FREE_NAKS_PER_GAP", "HASTY_NAKS", "NakBudget", "NakPatience"]
+from aeron_async.protocol.nak import NAK_LENGTH
+
+__all__ = [
+    "CREDIT_AT_FIRST",
+    "CREDIT_LIMIT",
+    "FREE_NAKS_PER_GAP",
+    "HASTY_NAKS",
+    "NakBudget",
+    "NakPatience",
+]
 
 FREE_NAKS_PER_GAP: Final = 8
 """At 30 % loss of NAKs and of what they bring, one gap in two hundred needs more than these."""
 
-HASTY_NAKS: Final = 16
-"""At 30 % loss of NAKs and of what they bring, one gap in fifty thousand needs more than these."""
-FIRST_WAIT_NS: Final = 1_000_000
+HASTY_NAKS: Final = 8
+"""Repeats of one gap as fast as the feedback delay says."""
+REPEAT_WAIT_NS: Final = 4_000_000
+"""Further repeats; a sender ignores them for 10 ms after each answer."""
 LONGEST_WAIT_NS: Final = 200_000_000
 """As long as between two status messages of an image that is told nothing new."""
-DOUBLINGS: Final = 8
+CREDIT_AT_FIRST: Final = 16 * NAK_LENGTH
+CREDIT_PER_BYTE: Final = 2
+"""At 30 % loss a stream of 100-byte messages pays for more NAKs than its gaps can need."""
+CREDIT_LIMIT: Final = 64 * 1024
 NS_PER_SECOND: Final = 1_000_000_000
 
 
@@ -79,26 +93,33 @@ class NakBudget:
 
 
 class NakPatience:
-    """Asks ever more slowly for what does not come, until something does.
+    """Asks more slowly for what does not come, and very slowly for what is not paid for.
 
-    A gap that is new gives back no more haste than it may need: otherwise a few bytes for each gap
-    would buy the haste for the next.
+    A gap is asked for a few times in haste, then once in the time in which a sender turns a deaf
+    ear to repeats anyway. And all NAKs of a stream together are paid for by what they bring: two
+    bytes for each byte that the stream has moved on, so that nobody gets much more out than in.
     """
 
-    __slots__ = ("_count", "_start")
+    __slots__ = ("_count", "_credit", "_start")
 
     def __init__(self) -> None:
         self._start = -1
         self._count = 0
+        self._credit = CREDIT_AT_FIRST
 
     def on_gap(self, start: int) -> None:
         """Take note of where the first gap begins, in bytes; further on, something has come."""
         if start > self._start:
+            if self._start >= 0:
+                earned = CREDIT_PER_BYTE * (start - self._start)
+                self._credit = min(self._credit + earned, CREDIT_LIMIT)
             self._start = start
-            self._count = max(0, self._count - FREE_NAKS_PER_GAP)
+            self._count = 0
 
     def wait_ns(self) -> int:
         """Return how long to wait, at the least, after the NAK that leaves now."""
-        self._count = min(self._count + 1, HASTY_NAKS + 1 + DOUBLINGS)
-        doublings = self._count - HASTY_NAKS - 1
-        return 0 if doublings < 0 else min(FIRST_WAIT_NS << doublings, LONGEST_WAIT_NS)
+        self._credit = max(0, self._credit - NAK_LENGTH)
+        if self._credit < NAK_LENGTH:
+            return LONGEST_WAIT_NS
+        self._count += 1
+        return 0 if self._count <= HASTY_NAKS else REPEAT_WAIT_NS
