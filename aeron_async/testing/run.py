@@ -23,6 +23,7 @@ from aeron_async.testing.world import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aeron_async.driver.media_driver import MediaDriver
     from aeron_async.testing.host import Host
     from aeron_async.testing.scenario import Scenario
     from aeron_async.testing.trace import Watcher
@@ -109,6 +110,8 @@ class Run:
         self.recorder = Recorder(is_exact=scenario.is_exact)
         self._auditor = Auditor(world, is_exact=scenario.is_exact)
         self._finishing = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._baselines: dict[MediaDriver, int] = {}
         self._publishers: dict[Host, list[Publisher]] = {}
         self._subscribers: dict[Host, list[Subscriber]] = {}
         self._errors: list[Exception] = []
@@ -131,6 +134,8 @@ class Run:
         self._finishing.set()
         if self.scenario.is_exact:
             await self._until(self._unfinished, RECOVERY_S, "N6")
+        self._closing.set()
+        await self._until(self._unreclaimed, CLOSING_S, "reclaim")
         for host in hosts:
             await self._close(host)
         self._check()
@@ -153,10 +158,18 @@ class Run:
         ]
         self._publishers[host], self._subscribers[host] = publishers, subscribers
         try:
-            async with host.aeron(DriverContext()) as aeron, asyncio.TaskGroup() as group:
+            async with host.aeron(DriverContext()) as aeron:
+                self._baselines[aeron.driver] = counters_in_use(aeron.driver)
                 works: list[Publisher | Subscriber] = [*subscribers, *publishers]
-                for work in works:
-                    group.create_task(work.run(aeron), name=work.name)
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(each.run(aeron), name=each.name) for each in works]
+                    await self._closing.wait()
+                    for task in tasks:
+                        task.cancel()
+                for publisher in publishers:
+                    if publisher.publication is not None:
+                        publisher.publication.close()
+                # The driver goes on: what was closed must go by itself.
                 await asyncio.get_running_loop().create_future()
         except Exception as error:  # noqa: BLE001 - it is told when the run ends
             # A host without power closes all that its services hold.
@@ -207,6 +220,22 @@ class Run:
                 return missing
         return ""
 
+    def _unreclaimed(self) -> str:
+        """Return what a driver still holds of that which was closed, or nothing."""
+        for host in self.world.hosts:
+            for driver in host.drivers:
+                if driver.is_closed or driver not in self._baselines:
+                    continue
+                conductor = driver.conductor
+                held = conductor.network_publications, conductor.publication_images
+                counters = counters_in_use(driver) - self._baselines[driver]
+                if any(held) or counters or host.machine.socket_count:
+                    return (
+                        f"{host.name} holds {len(held[0])} publications, {len(held[1])} images, "
+                        f"{counters} counters, {host.machine.socket_count} sockets"
+                    )
+        return ""
+
     async def _close(self, host: Host) -> None:
         """Stop a host in good order, and see that nothing of it is left."""
         await host.stop()
@@ -229,6 +258,11 @@ class Run:
         self._auditor.audit()
         for error in (*self._auditor.violations, *self._errors, *self.world.errors):
             raise error
+
+
+def counters_in_use(driver: MediaDriver) -> int:
+    """Return how many counters a driver has allocated."""
+    return sum(1 for _ in driver.counters)
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from aeron_async.driver.core import image_gaps
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.driver.images import Images
 from aeron_async.logbuffer import rebuilder
 
 if TYPE_CHECKING:
@@ -93,5 +94,12 @@ MUTANTS = (
         "take",
         "self._counter.set(position)",
         "self._counter.set(position + 32)",
+    ),
+    Mutant(
+        "an image that has ended keeps its counters",
+        Images,
+        "on_image_done",
+        "image.counters.close()",
+        "pass",
     ),
 )
