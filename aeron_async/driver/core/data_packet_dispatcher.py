@@ -32,10 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DataPacketDispatcher", "DispatchListener"]
 
+# Plain integers: to look up a member of an enum takes as long as to take a header apart.
+DATA: Final = int(FrameType.DATA)
+PAD: Final = int(FrameType.PAD)
 DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
 SETUP_FIELDS: Final = Struct("<12xii i4xii")
 """Session id, stream id, initial term id, term length and MTU of a SETUP."""
+RTTM_FIELDS: Final = Struct("<5xB2xii16xq")
+"""Flags, session id, stream id and receiver id of a round-trip measurement."""
 MAX_RTT_NS: Final = 10_000_000_000
 """No round trip takes longer: by then the image would be gone."""
 
@@ -150,7 +155,7 @@ class DataPacketDispatcher:
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
         kind = frame_type(datagram)
-        if kind in {FrameType.DATA, FrameType.PAD}:
+        if PAD <= kind <= DATA:
             self._on_data(datagram, source, now_ns)
         elif kind == FrameType.SETUP:
             self._on_setup(datagram, source, now_ns)
@@ -240,24 +245,27 @@ class DataPacketDispatcher:
             self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
 
     def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        rttm = RttMeasurement.decode(datagram)
-        interest = self._streams.get(rttm.stream_id)
-        image = None if interest is None else interest.images.get(rttm.session_id)
-        if image is None or rttm.receiver_id not in {0, self._receiver_id}:
+        # Floods of requests are the rule, and few are answered: they are not worth decoding either.
+        flags, session_id, stream_id, receiver_id = RTTM_FIELDS.unpack_from(datagram)
+        interest = self._streams.get(stream_id)
+        image = None if interest is None else interest.images.get(session_id)
+        if image is None or (receiver_id and receiver_id != self._receiver_id):
             return
-        if rttm.is_reply_requested:
-            if not image.rtt_replies.try_take(source, now_ns):
-                self._suppressed_rttms.increment()
-                return
+        is_reply_requested = flags & RttFlags.REPLY
+        if is_reply_requested and not image.rtt_replies.try_take(source, now_ns):
+            self._suppressed_rttms.increment()
+            return
+        rttm = RttMeasurement.decode(datagram)
+        if is_reply_requested:
             reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0)
             self._send(reply.encode(), source)
-        else:
-            rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
-            # Differs: Aeron takes any number for a round trip, negative ones too.
-            if not 0 <= rtt_ns <= MAX_RTT_NS:
-                self._rejected_rttms.increment()
-                return
-            image.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
+            return
+        rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
+        # Differs: Aeron takes any number for a round trip, negative ones too.
+        if not 0 <= rtt_ns <= MAX_RTT_NS:
+            self._rejected_rttms.increment()
+            return
+        image.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
 
     def _refuse(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         self._invalid_packets.increment()
