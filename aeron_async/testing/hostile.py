@@ -190,7 +190,7 @@ def data_of_strangers(victim: Victim, random: Random) -> Shot:
 def replayed_data(victim: Victim, random: Random) -> Shot:
     """Send again what was consumed long ago, with another payload."""
     half_term = victim.term_length // 2
-    position = victim.position - half_term - random.randrange(half_term)
+    position = victim.position - half_term - FRAME_ALIGNMENT - random.randrange(half_term)
     return Target.RECEIVER, victim.data(64, *victim.place(position)) + random.randbytes(32)
 
 

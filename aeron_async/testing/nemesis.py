@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from itertools import permutations
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.protocol.validation import frame_type
+from aeron_async.testing.attacker import Attacker
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.scenario import TroubleKind
 
@@ -49,6 +51,13 @@ class Nemesis:
         self._scenario = scenario
         self._to_lose = [[kind, count] for kind, count in scenario.first_frames]
         self._down: dict[tuple[Host, Host], int] = {}
+        self._attacker: Attacker | None = None
+        if "hostile" in scenario.features:
+            self._attacker = Attacker(
+                world,
+                Random(f"{scenario.seed}/hostile"),  # noqa: S311 - seeded on purpose
+                is_unreliable="unreliable" in scenario.features,
+            )
         self._makers = {
             TroubleKind.PARTITION: self._partition,
             TroubleKind.ONE_WAY: self._partition,
@@ -77,6 +86,8 @@ class Nemesis:
         async with asyncio.TaskGroup() as group:
             for trouble in self._scenario.troubles:
                 group.create_task(self._make(trouble))
+            if self._attacker is not None:
+                group.create_task(self._attacker.shoot())
             left_ns = started_ns + self._scenario.duration_ns - self._world.now_ns
             await self._world.sleep(left_ns / NS_PER_SECOND)
 

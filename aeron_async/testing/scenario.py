@@ -54,6 +54,7 @@ FEATURES: Final = (
     # Appended, so that older seeds keep the features they had.
     "collision",
     "windows",
+    "hostile",
 )
 
 

@@ -143,15 +143,17 @@ class Victim:
 def could_be_genuine(victim: Victim, datagram: bytes) -> bool:
     """Return whether only a signature could tell a datagram from the stream's own data.
 
-    That is data within the window or near it, and the end of the stream announced there.
+    That is data within the window or near it, the end of the stream announced there, and a SETUP.
     """
     if len(datagram) < DATA_HEADER_LENGTH:
         return False
     frame_length, flags, kind, term_offset, session_id, stream_id, term_id = (
         DATA_FIELDS.unpack_from(datagram)
     )
-    if kind > FrameType.DATA or (session_id, stream_id) != (victim.session_id, victim.stream_id):
+    if (session_id, stream_id) != (victim.session_id, victim.stream_id):
         return False
+    if kind > FrameType.DATA:
+        return bool(kind == FrameType.SETUP)
     if frame_length == 0 and not flags & DataFlags.END_OF_STREAM:
         return False
     bits = position_bits(victim.term_length)
