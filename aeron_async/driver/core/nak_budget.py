@@ -32,13 +32,13 @@ __all__ = [
 FREE_NAKS_PER_GAP: Final = 8
 """At 30 % loss of NAKs and of what they bring, one gap in two hundred needs more than these."""
 
-HASTY_NAKS: Final = 8
+HASTY_NAKS: Final = 16
 """Repeats of one gap as fast as the feedback delay says."""
-REPEAT_WAIT_NS: Final = 4_000_000
+REPEAT_WAIT_NS: Final = 2_000_000
 """Further repeats; a sender ignores them for 10 ms after each answer."""
 LONGEST_WAIT_NS: Final = 200_000_000
 """As long as between two status messages of an image that is told nothing new."""
-CREDIT_AT_FIRST: Final = 16 * NAK_LENGTH
+CREDIT_AT_FIRST: Final = 24 * NAK_LENGTH
 CREDIT_PER_BYTE: Final = 2
 """At 30 % loss a stream of 100-byte messages pays for more NAKs than its gaps can need."""
 CREDIT_LIMIT: Final = 64 * 1024
