@@ -47,6 +47,19 @@ def test_a_stream_that_has_ended_and_is_whole_drains(rig: ImageRig) -> None:
     ]
 
 
+def test_a_stream_ends_where_its_end_was_announced_whatever_was_claimed_before(
+    rig: ImageRig,
+) -> None:
+    rig.feed(heartbeat(TERM_LENGTH // 4), 50 * MS)
+    rig.image.poll(50 * MS)
+    rig.feed(heartbeat(192, EOS), 60 * MS)
+    rig.image.poll(60 * MS)
+    assert rig.state() is ImageState.ACTIVE, "64 bytes are missing"
+    rig.feed(data(128, 64), 70 * MS)
+    rig.image.poll(70 * MS)
+    assert rig.state() is ImageState.DRAINING
+
+
 def test_five_goodbyes_leave_two_hundred_milliseconds_apart_and_then_no_more(
     rig: ImageRig,
 ) -> None:

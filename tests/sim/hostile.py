@@ -85,7 +85,7 @@ class Battle:
         self._is_over = False
         world.network.trace.watch(self._on_event)
 
-    async def run(self) -> None:
+    async def run(self, *, is_idle: bool) -> None:
         async with self._alice.aeron() as sending, self._bob.aeron() as receiving:
             subscription = await receiving.add_subscription(
                 CHANNEL,
@@ -100,6 +100,7 @@ class Battle:
                 offering = group.create_task(self._offer(publication, offered))
                 await publication.wait_connected(timeout=5)
                 await self.world.sleep(WARM_UP_S)
+                self._is_over = is_idle
                 await self._shoot(publication)
                 await self.world.sleep(COOL_DOWN_S)
                 self._is_over = True
@@ -210,12 +211,15 @@ class Battle:
                 counts[record.label] = counts.get(record.label, 0) + record.value
 
 
-def run_attacked(*attacks: Attack, seed: int = 1) -> Figures:
-    """Run the honest stream under these attacks, or none, and return what that came to."""
+def run_attacked(*attacks: Attack, seed: int = 1, is_idle: bool = False) -> Figures:
+    """Run the honest stream under these attacks, or none, and return what that came to.
+
+    Where it is idle, it has nothing to say from the first shot to its end.
+    """
 
     async def story(world: World) -> Figures:
         battle = Battle(world, attacks, seed)
-        await battle.run()
+        await battle.run(is_idle=is_idle)
         return battle.figures
 
     figures: Figures = simulate(

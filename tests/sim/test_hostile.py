@@ -82,6 +82,10 @@ def test_an_honest_stream_comes_through_all_attacks_at_once(seed: int) -> None:
     check_amplification(run_attacked(*ATTACKS, seed=seed), seed=seed)
 
 
+def test_a_stream_that_has_nothing_to_say_ends_though_others_claim_that_it_said_more() -> None:
+    run_attacked(hostile.heartbeats_ahead, is_idle=True)
+
+
 @settings(max_examples=4, deadline=None)
 @given(attacks=st.lists(st.sampled_from(ATTACKS), min_size=2, max_size=6))
 def test_an_honest_stream_comes_through_any_mixture(attacks: list[Attack]) -> None:

@@ -357,7 +357,7 @@ class PublicationImage:
                 now_ns,
                 last_packet_ns=self._last_packet_ns,
                 has_readers=has_readers,
-                is_whole=self.is_end_of_stream and self.rebuild_position >= self.hwm_position,
+                is_whole=self.is_end_of_stream and self._is_rebuilt_to_its_end(),
                 position=self.rebuild_position,
             )
             if deadline_ns:
@@ -369,6 +369,11 @@ class PublicationImage:
             is_drained=self._is_drained,
             position=self.rebuild_position,
         )
+
+    def _is_rebuilt_to_its_end(self) -> bool:
+        # Differs: Aeron waits for whatever any heartbeat claimed to have been sent. One that was
+        # made up would keep an idle stream from ending until its source is silent.
+        return self.rebuild_position >= self.log.metadata.end_of_stream_position
 
     def _is_drained(self) -> bool:
         return all(position >= self.rebuild_position for position in self._consumed())
