@@ -126,7 +126,11 @@ class Image:
                 raise ImageClosedByHandlerError
 
         try:
-            self._reader.poll(deliver, fragment_limit=fragment_limit)
+            self._reader.poll(
+                deliver,
+                fragment_limit=fragment_limit,
+                limit_position=self._port.rebuild_position,
+            )
         except ImageClosedByHandlerError:
             pass
         finally:
@@ -139,7 +143,10 @@ class Image:
         if self._is_closed:
             return []
         reader = self._reader
-        while not reader.read_messages(found, limit=limit):
+        # Differs: Aeron reads on wherever there is something. What the receiver has not yet found to
+        # follow without a gap may be what a damaged or forged datagram left there.
+        limit_position = self._port.rebuild_position
+        while not reader.read_messages(found, limit=limit, limit_position=limit_position):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.
             position = reader.position
             is_at_next_term = position != self._position and not position & self._term_mask

@@ -67,11 +67,16 @@ class ClientListener(Protocol):
 
 
 class ImagePort(Protocol):
-    """What the reader of an image tells the driver."""
+    """What the reader of an image and the driver have to tell one another."""
 
     @property
     def consumption_trigger(self) -> int:
         """Return the position, in bytes, beyond which progress is worth telling."""
+        ...
+
+    @property
+    def rebuild_position(self) -> int:
+        """Return the position, in bytes, up to which there is no gap: as far as may be read."""
         ...
 
 

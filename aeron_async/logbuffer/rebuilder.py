@@ -50,10 +50,11 @@ def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview)
 def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, int]:
     """Return the offset up to which frames follow one another, and the length of the gap there.
 
-    No gap has length zero. A frame that claims to go on beyond the term counts as its last.
+    No gap has length zero. A frame that claims to go on beyond the limit is none: nothing that came
+    has such a length. The gap begins with it, and goes up to the limit, whatever else lies there.
 
     Differs: Aeron looks for the end of a gap however far; here one of more than 1 MiB is told
-    piece by piece, which is also how senders answer it.
+    piece by piece, which is also how senders answer it. And Aeron believes every length.
 
     Args:
         words: The term as 32-bit words.
@@ -64,9 +65,12 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
         frame_length = words[offset >> 2]
         if frame_length <= 0:
             break
-        offset = (offset + frame_length + 31) & -32
+        following = (offset + frame_length + 31) & -32
+        if following > limit:
+            return offset, limit - offset
+        offset = following
     if offset >= limit:
-        return min(offset, len(words) << 2), 0
+        return offset, 0
     start = offset + FRAME_ALIGNMENT
     limit = min(limit, offset + GAP_LENGTH_LIMIT)
     # The first word of every slot at once: step by step, a gap of half a term would stall a loop.

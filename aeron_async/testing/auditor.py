@@ -40,17 +40,15 @@ class Auditor:
 
     Args:
         world: Whose drivers.
-        is_exact: Whether frames arrive as they were sent; not where they are damaged under way.
 
     Attributes:
         violations: The first that were found; nothing is raised amid a driver's work.
     """
 
-    def __init__(self, world: World, *, is_exact: bool = True) -> None:
+    def __init__(self, world: World) -> None:
         self.violations: list[ViolationError] = []
         self.audit_count = 0
         self._world = world
-        self._is_exact = is_exact
         self._before: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
         self._told: WeakKeyDictionary[PublicationImage, int] = WeakKeyDictionary()
         self._until_full = EVENTS_BETWEEN_FULL_AUDITS
@@ -141,12 +139,10 @@ class Auditor:
         told = self._told[image] = max(self._told.get(image, 0), min(consumed))
         if highest > told + image.log.term_length // 2:
             self._violated(f"{name}: hwm {highest} is half a term beyond {told}")
-        # Damaged frames are taken for what they say they are, lengths included.
-        if self._is_exact and rebuilt > highest:
+        if rebuilt > highest:
             self._violated(f"{name}: rebuild position {rebuilt} beyond hwm {highest}")
-        # A reader may be ahead of the rebuild position, which moves when the receiver looks.
-        if max(consumed) > highest:
-            self._violated(f"{name}: subscriber position {max(consumed)} beyond hwm {highest}")
+        if max(consumed) > rebuilt:
+            self._violated(f"{name}: subscriber position {max(consumed)} beyond {rebuilt}")
         self._audit_growth(image, name, (rebuilt, highest))
 
     def _audit_growth(self, stream: Any, name: str, positions: tuple[int, ...]) -> None:

@@ -108,7 +108,7 @@ class Run:
         self.world = world
         self.scenario = scenario
         self.recorder = Recorder(is_exact=scenario.is_exact)
-        self._auditor = Auditor(world, is_exact=scenario.is_exact)
+        self._auditor = Auditor(world)
         self._finishing = asyncio.Event()
         self._closing = asyncio.Event()
         self._baselines: dict[MediaDriver, int] = {}

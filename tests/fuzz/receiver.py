@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.logbuffer.assembler import ReadMessage
 
 DATAGRAM_LIMIT: Final = 200
 IMAGE_LIMIT: Final = 3
@@ -315,8 +316,17 @@ class Receiver:
     def read_up_to(self, limit: int) -> None:
         for rig in self.rigs:
             if rig.image.subscribers:
-                for index in range(len(rig.readers)):
-                    rig.read(index, limit=limit)
+                for reader, counter in rig.readers:
+                    found: list[ReadMessage] = []
+                    before = -1
+                    while before != reader.position and len(found) < limit:
+                        before = reader.position
+                        reader.read_messages(
+                            found,
+                            limit=limit - len(found),
+                            limit_position=rig.image.rebuild_position,
+                        )
+                    counter.set(reader.position)
 
     def subscribe(self) -> None:
         """Add or remove a subscription, or let a reader come or go."""
@@ -342,8 +352,7 @@ class Receiver:
 
     def check(self, rig: ImageRig) -> None:
         image = rig.image
-        term_end = (image.hwm_position | rig.log.term_length - 1) + 1
-        assert self.rebuilt[image] <= image.rebuild_position <= term_end
+        assert self.rebuilt[image] <= image.rebuild_position <= image.hwm_position
         assert image.hwm_position <= image._feedback.overrun_threshold
         assert rig.counters.receiver_position.get() == image.rebuild_position
         assert rig.counters.receiver_hwm.get() == image.hwm_position

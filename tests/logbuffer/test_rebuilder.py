@@ -104,9 +104,9 @@ def test_a_gap_at_the_end_reaches_to_the_limit(image: LogBuffers) -> None:
     assert gap(image, 0, TERM_LENGTH) == (160, TERM_LENGTH - 160)
 
 
-def test_a_frame_that_claims_to_leave_its_term_is_the_last(image: LogBuffers) -> None:
+def test_a_frame_that_claims_more_than_has_come_is_part_of_the_gap(image: LogBuffers) -> None:
     image.term_words[0][(TERM_LENGTH - 64) >> 2] = 2**31 - 1
-    assert gap(image, TERM_LENGTH - 64, TERM_LENGTH) == (TERM_LENGTH, 0)
+    assert gap(image, TERM_LENGTH - 64, TERM_LENGTH) == (TERM_LENGTH - 64, 64)
 
 
 def test_a_gap_given_up_becomes_padding() -> None:

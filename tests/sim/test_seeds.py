@@ -23,6 +23,12 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
         (326, {"end_of_positions", "crash"}),
         # Two publishers with one session and the same terms were put together in one image.
         (578, {"collision", "end_of_positions"}),
+        # A damaged datagram reached over the start of a frame to come, whose length was then read
+        # from its payload: the image, and its readers, went on beyond what had ever come.
+        (622, {"corruption"}),
+        (1258, {"corruption", "end_of_positions"}),
+        # A window of one MTU, of which a sender had used too little to be told of.
+        (2107, {"windows", "small_mtu"}),
     ],
 )
 def test_a_seed_that_once_failed_passes(seed: int, features: set[str]) -> None:

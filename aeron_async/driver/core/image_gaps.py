@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.driver.core.loss_detector import LossDetector
 from aeron_async.driver.core.nak_budget import NakPatience
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.cleaner import zero
 from aeron_async.logbuffer.position import partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
 
@@ -64,10 +65,15 @@ class ImageGaps:
         while position < hwm_position:
             base = position & ~mask
             limit = min(hwm_position - base, log.term_length)
-            words = log.term_words[partition_index(position, bits=bits)]
+            index = partition_index(position, bits=bits)
+            words = log.term_words[index]
             offset, gap_length = scan_for_gap(words, position & mask, limit=limit)
             position = base + offset
             if gap_length:
+                if words[offset >> 2] > 0:
+                    # Payload of a forged datagram, which began in a hole and reached over the start
+                    # of a frame to come. Nothing behind it can be told from more of the like.
+                    zero(log.terms[index], offset, offset + gap_length)
                 term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=bits)
                 is_new = self.detector.on_gap(
                     term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns

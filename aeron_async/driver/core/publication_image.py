@@ -192,8 +192,9 @@ class PublicationImage:
         else:
             self._connections[0].last_activity_ns = now_ns
             self._last_packet_ns = now_ns
-            index = partition_index(position, bits=self._bits)
-            insert(log.terms[index], log.term_words[index], term_offset, datagram)
+            if position >= self.rebuild_position:
+                index = partition_index(position, bits=self._bits)
+                insert(log.terms[index], log.term_words[index], term_offset, datagram)
             if end > self.hwm_position:
                 self._set_hwm(end)
         return True
