@@ -26,33 +26,34 @@ __all__ = ["MUTANTS", "Mutant"]
 class Mutant(NamedTuple):
     """One wrong version of one function.
 
-    `owner` is the class or module that holds the function, and `others` are modules that have
-    imported it by name.
+    `changes` are pairs of what is right and what takes its place; `owner` is the class or module
+    that holds the function, and `others` are modules that have imported it by name.
     """
 
     name: str
     owner: Any
     function: str
-    right: str
-    wrong: str
+    changes: tuple[tuple[str, str], ...]
     others: tuple[Any, ...] = ()
 
     def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put the wrong version in the place of the right one."""
         original = getattr(self.owner, self.function)
         source = textwrap.dedent(inspect.getsource(original))
-        assert source.count(self.right) == 1, f"{self.name}: the code has changed"
+        for right, wrong in self.changes:
+            assert source.count(right) == 1, f"{self.name}: the code has changed"
+            source = source.replace(right, wrong)
         code = compile(
-            source.replace(self.right, self.wrong),
+            source,
             f"<{self.name}>",
             "exec",
             flags=__future__.annotations.compiler_flag,
         )
         namespace: dict[str, Any] = {}
         exec(code, original.__globals__, namespace)  # noqa: S102 - our own code, one word changed
-        wrong: Callable[..., Any] = namespace[self.function]
+        planted: Callable[..., Any] = namespace[self.function]
         for owner in (self.owner, *self.others):
-            monkeypatch.setattr(owner, self.function, wrong)
+            monkeypatch.setattr(owner, self.function, planted)
 
 
 MUTANTS = (
@@ -60,46 +61,57 @@ MUTANTS = (
         "a duplicate of what was consumed is placed again",
         PublicationImage,
         "on_data",
-        "position < feedback.last_sm_position",
-        "position < 0",
+        (
+            ("position < feedback.last_sm_position", "position < 0"),
+            ("position >= self.rebuild_position", "position >= 0"),
+        ),
     ),
     Mutant(
         "a gap that reaches the end of its term is taken for its end",
         rebuilder,
         "scan_for_gap",
-        "    start = offset + FRAME_ALIGNMENT\n",
-        "    if limit == len(words) << 2:\n        return limit, 0\n"
-        "    start = offset + FRAME_ALIGNMENT\n",
+        (
+            (
+                "    start = offset + FRAME_ALIGNMENT\n",
+                (
+                    "    if limit == len(words) << 2:\n        return limit, 0\n"
+                    "    start = offset + FRAME_ALIGNMENT\n"
+                ),
+            ),
+        ),
         (image_gaps,),
     ),
     Mutant(
         "a range that was resent once is never resent again",
         RetransmitHandler,
         "poll",
-        "now_ns >= actions[0].expiry_ns",
-        "now_ns < 0",
+        (("now_ns >= actions[0].expiry_ns", "now_ns < 0"),),
     ),
     Mutant(
         "the limit forgets that term ids wrap",
         NetworkPublication,
         "_position_of",
-        "    return compute_position(",
-        "    bits = self.log.position_bits\n"
-        "    return ((term_id - self.log.initial_term_id) << bits) + term_offset\n"
-        "    return compute_position(",
+        (
+            (
+                "    return compute_position(",
+                (
+                    "    bits = self.log.position_bits\n"
+                    "    return ((term_id - self.log.initial_term_id) << bits) + term_offset\n"
+                    "    return compute_position("
+                ),
+            ),
+        ),
     ),
     Mutant(
         "a reader says that it has read more than it has",
         Image,
         "take",
-        "self._counter.set(position)",
-        "self._counter.set(position + 32)",
+        (("self._counter.set(position)", "self._counter.set(position + 32)"),),
     ),
     Mutant(
         "an image that has ended keeps its counters",
         Images,
         "on_image_done",
-        "image.counters.close()",
-        "pass",
+        (("image.counters.close()", "pass"),),
     ),
 )

@@ -39,6 +39,7 @@ CHANGES: dict[str, set[str]] = {
     "exclusive": SHARING,
     "first_frames": {"first_frames"},
     "flapping": TROUBLES,
+    "hostile": set(),
     "jitter": {"conditions.jitter_ns"},
     "jump": TROUBLES,
     "large_messages": {"streams.lengths", "streams.gap_ns"},

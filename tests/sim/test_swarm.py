@@ -15,7 +15,7 @@ from aeron_async.testing.draw import draw_scenario
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.nemesis import Nemesis
 from aeron_async.testing.recorder import ViolationError
-from aeron_async.testing.run import Outcome, run_scenario
+from aeron_async.testing.run import Outcome, Run, run_scenario
 from aeron_async.testing.scenario import FEATURES, Trouble, TroubleKind
 from aeron_async.testing.swarm import Failure, main, run_seed, shrink
 from aeron_async.testing.world import simulate
@@ -197,6 +197,10 @@ def test_what_does_not_recover_in_time_is_the_failure_of_a_run(
 
 def test_a_socket_left_open_is_the_failure_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aeron_async.testing.sim_host.SimHost.socket_count", 1)
+    failure = run_seed(1, frozenset(FEATURES)).failure
+    assert failure.startswith("ViolationError: reclaim: after 40 s without trouble host0 holds ")
+    assert failure.endswith(" 1 sockets")
+    monkeypatch.setattr(Run, "_unreclaimed", lambda _: "")
     failure = run_seed(1, frozenset(FEATURES)).failure
     assert failure.startswith("ViolationError: host0 has stopped, and 1 sockets are open")
 
