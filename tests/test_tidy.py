@@ -97,6 +97,12 @@ def test_every_file_and_function_is_short_enough_to_read(path: Path) -> None:
             assert length <= FUNCTION_LIMIT, f"{node.name} has {length} lines"
 
 
+@pytest.mark.parametrize("folder", ["tests", "examples", "benchmarks"])
+def test_files_beside_the_package_are_short_enough_too(folder: str) -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / folder).rglob("*.py")}
+    assert {path for path, length in lengths.items() if length > FILE_LIMIT} == set()
+
+
 @pytest.mark.parametrize("path", modules(), ids=module_name)
 def test_every_floor_imports_only_from_floors_below(path: Path) -> None:
     floor = floor_of(module_name(path))

@@ -143,8 +143,8 @@ class Image:
         if self._is_closed:
             return []
         reader = self._reader
-        # Differs: Aeron reads on wherever there is something. What the receiver has not yet found to
-        # follow without a gap may be what a damaged or forged datagram left there.
+        # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
+        # to follow without a gap may be what a damaged or forged datagram left there.
         limit_position = self._port.rebuild_position
         while not reader.read_messages(found, limit=limit, limit_position=limit_position):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.

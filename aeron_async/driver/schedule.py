@@ -36,7 +36,8 @@ class Schedule(Generic[T]):
         return len(self._ready.keys() | self._deadlines.keys())
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._ready.keys() | self._deadlines.keys())
+        # Not a union of sets, whose order would be that of addresses.
+        return iter({**self._ready, **self._deadlines})
 
     def ready(self, item: T) -> None:
         """Let the item be polled as soon as may be."""

@@ -195,14 +195,16 @@ class ImageRig:
         self.readers.append((TermReader(self.log, position), counter))
         return position
 
-    def read(self, index: int = 0, *, limit: int = 1_000) -> list[bytes]:
+    def read(
+        self, index: int = 0, *, limit: int = 1_000, limit_position: int | None = None
+    ) -> list[bytes]:
         """Let a subscriber read what is there, and move its position behind it."""
         reader, counter = self.readers[index]
         found: list[tuple[bytes, int, int]] = []
         position = -1
         while position != reader.position and len(found) < limit:
             position = reader.position
-            reader.read_messages(found, limit=limit - len(found))
+            reader.read_messages(found, limit=limit - len(found), limit_position=limit_position)
         counter.set(reader.position)
         return [data for data, _, _ in found]
 

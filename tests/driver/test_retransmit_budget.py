@@ -36,6 +36,15 @@ def test_a_burst_is_granted_at_once_and_then_the_base_by_the_second() -> None:
     assert rig.take(100 * SECOND) == 2 * MIB, "the bucket holds no more"
 
 
+def test_a_clock_that_is_set_back_neither_earns_nor_costs_anything() -> None:
+    rig = Rig()
+    assert rig.take(100 * SECOND, MIB) == MIB
+    assert rig.take(10 * SECOND, MIB) == MIB
+    assert rig.take(10 * SECOND) == 0
+    assert rig.take(9 * SECOND) == 0
+    assert rig.take(9 * SECOND + 500 * MS) == 512 * KIB
+
+
 def test_half_of_what_is_sent_may_be_sent_again() -> None:
     rig = Rig(max_retransmit_base_count=0)
     rig.take(0)

@@ -181,6 +181,19 @@ def test_what_the_budget_does_not_grant_is_counted() -> None:
     assert rig.suppressed.get() == 7
 
 
+def test_a_delayed_answer_that_is_displaced_is_not_paid_for() -> None:
+    rig = Rig(
+        DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0),
+        delay_ns=5,
+        max_ranges=1,
+    )
+    rig.nak(0, 32 * KIB, 0)
+    rig.nak(32 * KIB, 32 * KIB, 0, term_id=2)
+    rig.nak(0, 32 * KIB, 0, term_id=3)
+    rig.handler.poll(10)
+    assert rig.resent == [(3, 0, 32 * KIB)]
+
+
 def test_a_delayed_answer_is_paid_for_when_it_is_promised() -> None:
     rig = Rig(
         DriverContext(max_retransmit_burst_length=64 * KIB, max_retransmit_base_count=0),

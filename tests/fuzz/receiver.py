@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.logbuffer.assembler import ReadMessage
 
 DATAGRAM_LIMIT: Final = 200
 IMAGE_LIMIT: Final = 3
@@ -316,17 +315,8 @@ class Receiver:
     def read_up_to(self, limit: int) -> None:
         for rig in self.rigs:
             if rig.image.subscribers:
-                for reader, counter in rig.readers:
-                    found: list[ReadMessage] = []
-                    before = -1
-                    while before != reader.position and len(found) < limit:
-                        before = reader.position
-                        reader.read_messages(
-                            found,
-                            limit=limit - len(found),
-                            limit_position=rig.image.rebuild_position,
-                        )
-                    counter.set(reader.position)
+                for index in range(len(rig.readers)):
+                    rig.read(index, limit=limit, limit_position=rig.image.rebuild_position)
 
     def subscribe(self) -> None:
         """Add or remove a subscription, or let a reader come or go."""

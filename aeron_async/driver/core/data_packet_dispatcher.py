@@ -173,7 +173,9 @@ class DataPacketDispatcher:
         if image is not None:
             if source != image.source:
                 # Differs: Aeron tells a stream by its ids alone, and so puts together what two
-                # publishers say who happen to have, or were given, the same session.
+                # publishers say who happen to have, or were given, the same session. A publisher
+                # whose address changes comes back when the silence of the old one has ended its
+                # image. One stream from several sources needs a source for each destination.
                 self._foreign_packets.increment()
                 return
             if not image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns):

@@ -95,9 +95,9 @@ class NakBudget:
 class NakPatience:
     """Asks more slowly for what does not come, and very slowly for what is not paid for.
 
-    A gap is asked for a few times in haste, then once in the time in which a sender turns a deaf
-    ear to repeats anyway. And all NAKs of a stream together are paid for by what they bring: two
-    bytes for each byte that the stream has moved on, so that nobody gets much more out than in.
+    A gap is asked for a few times in haste, then often enough to be heard soon after a sender has
+    turned a deaf ear for 10 ms. And all NAKs of a stream together are paid for by what they bring:
+    two bytes for each byte that the stream has moved on, so that nobody gets much more out than in.
     """
 
     __slots__ = ("_count", "_credit", "_start")

@@ -74,12 +74,13 @@ class RetransmitBudget:
         self._credit = min(
             self._capacity,
             self._credit
-            + (now_ns - self._last_ns) * base_length
+            # A clock that was set back earns nothing, and takes nothing away.
+            + max(0, now_ns - self._last_ns) * base_length
             + (sender_position - self._last_position) * self._credit_per_byte_sent,
         )
         self._last_ns = now_ns
         self._last_position = sender_position
-        if now_ns >= self._linger_until_ns:
+        if not 0 < self._linger_until_ns - now_ns <= self._linger_ns:
             self._linger_until_ns = now_ns + self._linger_ns
             self._linger_length = self._length_per_linger
         granted_length = min(length, self._credit // CREDIT_PER_BYTE, self._linger_length)

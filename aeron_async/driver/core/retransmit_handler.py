@@ -168,7 +168,9 @@ class RetransmitHandler:
         # Differs: Aeron holds one range on unicast, so that two NAKs in turn bring two resends each
         # time; here the one just answered is not forgotten for another.
         if len(self._actions) >= self._max_ranges:
-            self._actions.popleft()
+            oldest = self._actions.popleft()
+            if oldest.is_delayed:
+                self.budget.give_back(oldest.length)
         self._actions.append(action)
 
     def _answer(self, action: RetransmitAction, now_ns: int) -> None:
