@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -171,6 +172,19 @@ def test_a_paused_host_goes_on_when_it_is_to_stop_or_crash() -> None:
         await bob.stop()
         assert not alice.machine.is_paused
         assert not bob.machine.is_paused
+
+    run_numbers(story)
+
+
+def test_a_driver_that_is_closed_while_a_datagram_waits_leaves_its_port_free() -> None:
+    async def story(world: World, numbers: Numbers, alice: Host, bob: Host) -> None:
+        # Status messages of the goodbye find no room, and the first of them waits.
+        bob.machine.send_errors = {errno.EAGAIN: 1.0}
+        await bob.stop()
+        assert bob.machine.socket_count == 0
+        bob.machine.send_errors = {}
+        async with bob.aeron() as aeron:
+            await aeron.add_subscription(CHANNEL, 1)
 
     run_numbers(story)
 

@@ -106,9 +106,16 @@ class ChannelEndpoint(asyncio.DatagramProtocol):
         self._is_paused = False
 
     def close(self) -> None:
-        """Close the socket and free the counters; more than once is once."""
+        """Close the socket and free the counters; more than once is once.
+
+        The port is free when the driver's `aclose` returns: a datagram that waits is lost.
+        """
         if self._transport is not None:
-            self._transport.close()
+            if self._is_paused:
+                # It would keep the port until the socket has room, and the next may want to bind.
+                self._transport.abort()
+            else:
+                self._transport.close()
             self._transport = None
         for counter in self.counters:
             counter.close()
