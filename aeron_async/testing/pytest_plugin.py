@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Mapping
+    from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from aeron_async.testing.fates import Conditions
@@ -76,7 +76,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
     The hook stands for no longer than this: an answer for some tests would need one for all, and
     tests that ask for nothing are to run as if this plugin were not there.
     """
-    if "world" not in metafunc.fixturenames:
+    if not asks_for(metafunc.definition, "world"):
         return (yield)
     manager = metafunc.config.pluginmanager
     manager.register(VIRTUAL_LOOPS)
@@ -92,7 +92,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Say in the report of a failing test which seed it had."""
     report = yield
-    if report.failed and not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+    if report.failed and asks_for(item, *FIXTURES):
         item.stash[HAS_FAILED] = True
         seed = seed_of(item)
         report.sections.append((f"aeron_async seed {seed}", f"run again with --aeron-seed {seed}"))
@@ -154,6 +154,23 @@ NO_VIRTUAL_LOOP: Final = (
 )
 
 
+def asks_for(item: pytest.Item, *names: str) -> bool:
+    """Return whether a test gets any of these fixtures, and not others of the same name."""
+    info = getattr(item, "_fixtureinfo", None)
+    return info is not None and any(
+        is_ours(name, info.name2fixturedefs.get(name, ())) for name in names
+    )
+
+
+def is_ours(name: str, definitions: Sequence[pytest.FixtureDef[Any]]) -> bool:
+    """Return whether a name means the fixture of this module; the last definition counts."""
+    for definition in reversed(definitions):
+        if name not in definition.argnames:
+            return getattr(definition.func, "__module__", None) == __name__
+        # It asks for the one that it stands before, and may only add to it.
+    return False
+
+
 def seed_of(item: pytest.Item) -> int:
     """Return the seed of a test's world: from the command line, its marker, or 0."""
     seed: int | None = item.config.getoption("--aeron-seed")
@@ -178,9 +195,7 @@ def conditions_of(item: pytest.Item) -> Conditions | None:
         names = ", ".join(sorted(unknown))
         message = f"@pytest.mark.aeron has no {names}; there are seed, {', '.join(known)}"
         raise pytest.UsageError(message)
-    if "lossy_link" in getattr(item, "fixturenames", ()) and given.keys().isdisjoint(
-        {"loss", "bursts"}
-    ):
+    if asks_for(item, "lossy_link") and given.keys().isdisjoint({"loss", "bursts"}):
         given["loss"] = LOSS
     return Conditions(**given) if given else None
 

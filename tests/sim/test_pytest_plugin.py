@@ -216,6 +216,53 @@ def test_other_tests_run_on_the_loop_they_would_have(run: Run) -> None:
     result.assert_outcomes(passed=3)
 
 
+def test_a_world_of_the_users_own_is_left_alone(run: Run) -> None:
+    result = run(
+        """
+        @pytest.fixture
+        def world():
+            return "theirs"
+
+        @pytest.fixture
+        async def simulate(world):
+            return world
+
+        async def test_async(world, simulate):
+            assert simulate == "theirs"
+            assert type(asyncio.get_running_loop()) is asyncio.SelectorEventLoop
+
+        def test_plain(world):
+            assert world == "ours"
+
+        @pytest.mark.parametrize("world", ["given"])
+        async def test_given(world):
+            assert world == "ours"
+        """
+    )
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.no_fnmatch_line("*aeron_async seed*")
+
+
+def test_a_fixture_that_adds_to_the_world_still_has_virtual_time(run: Run) -> None:
+    result = run(
+        """
+        @pytest.fixture
+        async def world(world):
+            world.host("alice")
+            return world
+
+        async def test_it(world):
+            await world.sleep(1000)
+            assert [host.name for host in world.hosts] == ["alice"]
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_name_without_a_fixture_is_not_ours() -> None:
+    assert not pytest_plugin.is_ours("world", ())
+
+
 def test_without_a_hook_of_their_own_others_keep_their_loop_and_name(run: Run) -> None:
     result = run(
         """
