@@ -5,12 +5,13 @@ image the place in that list. Each message received must be the next one, whole,
 its position.
 
 Invariants, by the names they have in the documentation: N1 exact, N2 in order and once, N3 no
-silent gap, N5 an offer that returned a position is in the log and no other is.
+silent gap, N4 an image ends with its stream or with the silence of its source, N5 an offer that
+returned a position is in the log and no other is.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import count
 from typing import TYPE_CHECKING, NoReturn
 
@@ -154,6 +155,27 @@ class Received:
         if data != offered.payload(index):
             self._fail("N1", position, f"differs from message {index} as it was offered")
         self.next_index = index + 1
+
+    def on_end(self, *, may_be_lost: bool) -> None:
+        """Take note that the image is over, though its subscription is open.
+
+        Args:
+            may_be_lost: Whether its source may have fallen silent.
+
+        Raises:
+            ViolationError: N4, it ended before its stream did, or before all of that was read.
+        """
+        image = self.image
+        if not image.is_end_of_stream:
+            # A stream of nobody we know, a stranger's, may end as it likes.
+            if self.candidates and not may_be_lost:
+                self._fail("N4", image.position, "was the last, and nobody has ended the stream")
+            return
+        offered = self.offered
+        if not self.is_exact or not self.is_reliable or offered is None:
+            return
+        if self.next_index < bisect_right(offered.ends, image.position):
+            self._fail("N4", image.position, "was not read before the image ended")
 
     def missing(self) -> str:
         """Return what has not come of that which was offered, or nothing."""

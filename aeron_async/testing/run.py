@@ -111,6 +111,7 @@ class Run:
         self._auditor = Auditor(world)
         self._finishing = asyncio.Event()
         self._closing = asyncio.Event()
+        self._leaving = asyncio.Event()
         self._baselines: dict[MediaDriver, int] = {}
         self._publishers: dict[Host, list[Publisher]] = {}
         self._subscribers: dict[Host, list[Subscriber]] = {}
@@ -135,6 +136,9 @@ class Run:
         if self.scenario.is_exact:
             await self._until(self._unfinished, RECOVERY_S, "N6")
         self._closing.set()
+        if self.scenario.is_exact:
+            await self._until(self._unended, CLOSING_S, "N4")
+        self._leaving.set()
         await self._until(self._unreclaimed, CLOSING_S, "reclaim")
         for host in hosts:
             await self._close(host)
@@ -152,7 +156,14 @@ class Run:
             if stream.host == index
         ]
         subscribers = [
-            Subscriber(self.world, reader, self.recorder, self._finishing, f"reader {n}.{life}")
+            Subscriber(
+                self.world,
+                reader,
+                self.recorder,
+                self._finishing,
+                f"reader {n}.{life}",
+                may_lose_images=scenario.may_lose_images,
+            )
             for n, reader in enumerate(scenario.readers)
             if reader.host == index
         ]
@@ -160,15 +171,18 @@ class Run:
         try:
             async with host.aeron(DriverContext()) as aeron:
                 self._baselines[aeron.driver] = counters_in_use(aeron.driver)
-                works: list[Publisher | Subscriber] = [*subscribers, *publishers]
                 async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(each.run(aeron), name=each.name) for each in works]
+                    reading = [group.create_task(each.run(aeron)) for each in subscribers]
+                    offering = [group.create_task(each.run(aeron)) for each in publishers]
                     await self._closing.wait()
-                    for task in tasks:
+                    for task in offering:
                         task.cancel()
-                for publisher in publishers:
-                    if publisher.publication is not None:
-                        publisher.publication.close()
+                    for publisher in publishers:
+                        if publisher.publication is not None:
+                            publisher.publication.close()
+                    await self._leaving.wait()
+                    for task in reading:
+                        task.cancel()
                 # The driver goes on: what was closed must go by itself.
                 await asyncio.get_running_loop().create_future()
         except Exception as error:  # noqa: BLE001 - it is told when the run ends
@@ -218,6 +232,15 @@ class Run:
             missing = subscriber.received[image.image_id].missing()
             if missing:
                 return missing
+        return ""
+
+    def _unended(self) -> str:
+        """Return who still has an image, though every publication is closed, or nothing."""
+        for group in self._subscribers.values():
+            for subscriber in group:
+                subscription = subscriber.subscription
+                if subscription is not None and subscription.images:
+                    return f"{subscriber.name} has {len(subscription.images)} images"
         return ""
 
     def _unreclaimed(self) -> str:

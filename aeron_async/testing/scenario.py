@@ -186,5 +186,5 @@ class Scenario:
         """Return whether silence may end an image before its stream has ended."""
         return not self.features.isdisjoint(
             {"partition", "one_way", "flapping", "pause", "crash", "restart", "jump", "drift"}
-            | {"send_errors", "bandwidth", "corruption", "bursts", "delay"}
+            | {"send_errors", "bandwidth", "corruption", "bursts", "delay", "collision"}
         )

@@ -139,8 +139,8 @@ class Subscriber:
         reader: Which, and how it is read.
         recorder: Takes note of every message.
         finishing: Set when all is well: nothing churns and nothing stalls any more.
-        closing: Set when the run is over.
         name: For messages to people.
+        may_lose_images: Whether sources may fall silent for so long that their images end.
 
     Attributes:
         subscription: The one there is now, if any.
@@ -154,8 +154,11 @@ class Subscriber:
         recorder: Recorder,
         finishing: asyncio.Event,
         name: str,
+        *,
+        may_lose_images: bool,
     ) -> None:
         self.reader = reader
+        self._may_lose_images = may_lose_images
         self.name = name
         self.subscription: Subscription | None = None
         self.received: dict[int, Received] = {}
@@ -177,7 +180,10 @@ class Subscriber:
             self.received.clear()
             self._partial.clear()
             self.subscription = await aeron.add_subscription(
-                channel, reader.stream_id, on_available_image=self._on_available_image
+                channel,
+                reader.stream_id,
+                on_available_image=self._on_available_image,
+                on_unavailable_image=self._on_unavailable_image,
             )
             async with self.subscription, asyncio.TaskGroup() as group:
                 if reader.lives_ns and not self._finishing.is_set():
@@ -224,6 +230,10 @@ class Subscriber:
         self.received[image.image_id] = self._recorder.receiving(
             image, self.name, is_reliable=self.reader.is_reliable
         )
+
+    def _on_unavailable_image(self, image: Image) -> None:
+        if not image.subscription.is_closed:
+            self.received[image.image_id].on_end(may_be_lost=self._may_lose_images)
 
     def _on_fragment(self, payload: memoryview, header: FragmentHeader) -> None:
         """Put messages together by the flags alone, as somebody would who knows no better."""

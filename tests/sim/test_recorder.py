@@ -188,6 +188,41 @@ def test_n5_a_message_that_no_offer_claims_is_found() -> None:
         received.on_message(2 * FRAME, make_payload(1, 1, LENGTH))
 
 
+@pytest.mark.parametrize(
+    ("is_end_of_stream", "may_be_lost", "read", "complaint"),
+    [
+        (True, False, 5, ""),
+        (True, True, 5, ""),
+        (False, True, 3, ""),
+        (False, False, 5, "nobody has ended the stream"),
+        (True, False, 4, "was not read before the image ended"),
+    ],
+)
+def test_n4_an_image_ends_with_its_stream_or_with_its_source(
+    is_end_of_stream: bool,  # noqa: FBT001 - a table of cases
+    may_be_lost: bool,  # noqa: FBT001 - a table of cases
+    read: int,
+    complaint: str,
+) -> None:
+    _, received, payloads = history()
+    for number, payload in enumerate(payloads[:read], start=1):
+        received.on_message(number * FRAME, payload)
+    ended: Any = received.image
+    ended.is_end_of_stream, ended.position = is_end_of_stream, 5 * FRAME
+    if not complaint:
+        received.on_end(may_be_lost=may_be_lost)
+        return
+    with pytest.raises(ViolationError, match=f"N4.*{complaint}"):
+        received.on_end(may_be_lost=may_be_lost)
+
+
+def test_the_stream_of_a_stranger_may_end_as_it_likes() -> None:
+    stranger = image(session_id=9)
+    stranger.is_end_of_stream = False
+    received = Recorder().receiving(stranger, "bob")
+    received.on_end(may_be_lost=False)
+
+
 def test_what_is_missing_is_told() -> None:
     recorder = Recorder()
     received = recorder.receiving(image(), "bob")
