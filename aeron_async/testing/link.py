@@ -30,7 +30,6 @@ class Link:
         conditions: How good it is.
 
     Attributes:
-        is_up: Whether anything gets through; False is a partition in this direction.
         is_lost: Told of each datagram, says whether it is lost before any dice are thrown; for
             faults that pick their victims. None picks nobody.
     """
@@ -40,9 +39,28 @@ class Link:
         self._departures: deque[int] = deque()
         self._busy_until_ns = 0
         self._last_arrival_ns = 0
-        self.is_up = True
+        self._cutters: set[object] = set()
         self.is_lost: Callable[[bytes], bool] | None = None
         self.set_conditions(conditions)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether anything gets through; setting it overrules whoever has cut the link."""
+        return not self._cutters
+
+    @is_up.setter
+    def is_up(self, is_up: bool) -> None:
+        self._cutters.clear()
+        if not is_up:
+            self._cutters.add(self)
+
+    def cut(self, cutter: object) -> None:
+        """Let nothing through until each of the cutters has mended the link, or it is set up."""
+        self._cutters.add(cutter)
+
+    def mend(self, cutter: object) -> None:
+        """Undo the cut of this cutter, if it has not been undone."""
+        self._cutters.discard(cutter)
 
     @property
     def conditions(self) -> Conditions:
@@ -65,7 +83,7 @@ class Link:
         The times are those of arrival, not delays.
         """
         conditions = self._conditions
-        if not self.is_up:
+        if self._cutters:
             return Verdict.PARTITIONED, []
         if len(datagram) > conditions.mtu_length:
             return Verdict.TOO_LONG, []

@@ -50,7 +50,6 @@ class Nemesis:
         self._world = world
         self._scenario = scenario
         self._to_lose = [[kind, count] for kind, count in scenario.first_frames]
-        self._down: dict[tuple[Host, Host], int] = {}
         self._attacker: Attacker | None = None
         if "hostile" in scenario.features:
             self._attacker = Attacker(
@@ -93,9 +92,9 @@ class Nemesis:
 
     async def heal(self) -> None:
         """Let all be well from now on: good links, right clocks, hosts that run."""
+        self._world.heal()
         for source, destination in permutations(self._world.hosts, 2):
             link = self._world.link(source, destination)
-            link.is_up = True
             link.is_lost = None
             link.set_conditions(Conditions(delay_ns=min(link.conditions.delay_ns, 50 * NS_PER_MS)))
         for host in self._world.hosts:
@@ -155,18 +154,8 @@ class Nemesis:
         host.machine.send_errors = {}
 
     async def _cut(self, host: Host, duration_s: float, *, is_one_way: bool) -> None:
-        """Cut a host off; where troubles overlap, the last to end heals."""
-        others = [each for each in self._world.hosts if each is not host]
-        ways = [(host, other) for other in others]
-        if not is_one_way:
-            ways += [(other, host) for other in others]
-        for way in ways:
-            self._down[way] = self._down.get(way, 0) + 1
-            self._world.link(*way).is_up = False
-        await self._world.sleep(duration_s)
-        for way in ways:
-            self._down[way] -= 1
-            self._world.link(*way).is_up = not self._down[way]
+        with self._world.partitioned(host, is_one_way=is_one_way):
+            await self._world.sleep(duration_s)
 
     def _is_one_of_the_first(self, datagram: bytes) -> bool:
         kind = frame_type(memoryview(datagram))

@@ -110,31 +110,40 @@ class World:
             self.link(source, destination).set_conditions(conditions)
 
     def partition(self, *hosts: Host, is_one_way: bool = False) -> None:
-        """Cut these hosts off from all others.
+        """Cut these hosts off from all others, until `heal`.
 
         Args:
-            hosts: Who is cut off; they still reach one another.
+            hosts: Who is cut off; they still reach one another, unless something else cuts them.
             is_one_way: Whether they still hear what they are sent.
         """
-        for other in self.hosts:
-            if other not in hosts:
-                for host in hosts:
-                    self.link(host, other).is_up = False
-                    self.link(other, host).is_up = is_one_way
+        for link in self._links_around(hosts, is_one_way=is_one_way):
+            link.cut(self)
 
     def heal(self) -> None:
-        """Let everybody reach everybody again."""
+        """Let everybody reach everybody again, whoever has cut them off."""
         for source, destination in permutations(self.hosts, 2):
             self.link(source, destination).is_up = True
 
     @contextmanager
     def partitioned(self, *hosts: Host, is_one_way: bool = False) -> Iterator[None]:
-        """Cut hosts off for as long as the block lasts; then everybody reaches everybody."""
-        self.partition(*hosts, is_one_way=is_one_way)
+        """Cut hosts off for as long as the block lasts; what else is cut stays so."""
+        links = self._links_around(hosts, is_one_way=is_one_way)
+        cutter = object()
+        for link in links:
+            link.cut(cutter)
         try:
             yield
         finally:
-            self.heal()
+            for link in links:
+                link.mend(cutter)
+
+    def _links_around(self, hosts: tuple[Host, ...], *, is_one_way: bool) -> list[Link]:
+        """Return the links that lead from these hosts to all others, and back."""
+        ways = [(host, other) for other in self.hosts if other not in hosts for host in hosts]
+        links = [self.link(*way) for way in ways]
+        if not is_one_way:
+            links += [self.link(other, host) for host, other in ways]
+        return links
 
     # The end.
 

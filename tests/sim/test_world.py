@@ -142,6 +142,53 @@ def test_a_partition_cuts_some_off_from_the_others() -> None:
     run(story)
 
 
+def test_partitions_nest_and_each_undoes_only_its_own_cuts() -> None:
+    async def story(world: World) -> None:
+        a, b, c = (world.host(name) for name in "abc")
+        whole = ups(world)
+        world.partition(a)
+        # Another partition switches nothing on, one-way or not.
+        world.partition(b, is_one_way=True)
+        assert ups(world) == {"cb"}
+        with world.partitioned(a), world.partitioned(c):
+            assert ups(world) == set()
+        assert ups(world) == {"cb"}
+        world.heal()
+        assert ups(world) == whole
+
+    run(story)
+
+
+def test_partitions_overlap_and_the_last_to_end_heals() -> None:
+    async def story(world: World) -> None:
+        a, b, _ = (world.host(name) for name in "abc")
+        whole = ups(world)
+        first, second = world.partitioned(a), world.partitioned(a, b)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert ups(world) == {"ab", "ba"}
+        second.__exit__(None, None, None)
+        assert ups(world) == whole
+
+    run(story)
+
+
+def test_healing_inside_a_partition_ends_it_for_good() -> None:
+    async def story(world: World) -> None:
+        a, *_ = (world.host(name) for name in "abc")
+        whole = ups(world)
+        with world.partitioned(a):
+            world.heal()
+            assert ups(world) == whole
+            world.partition(a)
+        assert ups(world) == {"bc", "cb"}
+        world.link(a, world.host("b")).is_up = True
+        assert ups(world) == {"bc", "cb", "ab"}
+
+    run(story)
+
+
 def test_conditions_change_for_some_or_for_all() -> None:
     async def story(world: World) -> None:
         a, b, c = (world.host(name) for name in "abc")
