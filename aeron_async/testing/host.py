@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,6 +47,7 @@ class Host:
         machine: Its addresses and sockets.
         loop: The loop in virtual time.
         seed: Of its drivers' ids.
+        errors: Takes what services raise.
 
     Attributes:
         name: As given.
@@ -55,13 +57,23 @@ class Host:
         is_down: Whether it has crashed and not been restarted.
     """
 
-    def __init__(self, name: str, machine: SimHost, loop: VirtualTime, *, seed: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        machine: SimHost,
+        loop: VirtualTime,
+        *,
+        seed: str,
+        errors: list[Exception],
+    ) -> None:
         self.name = name
         self.machine = machine
         self.clock = HostClock(loop)
         self.drivers: list[MediaDriver] = []
         self.is_down = False
         self._loop = loop
+        self._errors = errors
+        self._pauses: set[object] = set()
         self._seeds = Random(seed)  # noqa: S311 - seeded on purpose
         self._services: list[Service] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -97,11 +109,15 @@ class Host:
         return Aeron(self.driver(context), is_driver_owned=True)
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run a coroutine on this host; it is cancelled when the host stops or crashes."""
+        """Run a coroutine on this host; it is cancelled when the host stops or crashes.
+
+        What it raises is raised again when the world is closed, whoever awaits it.
+        """
         loop = asyncio.get_running_loop()
         task = loop.create_task(work, name=name, context=self._context.copy())
         self._tasks = [each for each in self._tasks if not each.done()]
         self._tasks.append(task)
+        task.add_done_callback(self._on_done)
         return task
 
     def start(self, service: Service) -> asyncio.Task[None]:
@@ -110,7 +126,11 @@ class Host:
         return self.spawn(service(self), name=f"{self.name}-{_name_of(service)}")
 
     async def stop(self) -> None:
-        """Stop in good order: services are cancelled, then drivers deliver and say goodbye."""
+        """Stop in good order: services are cancelled, then drivers deliver and say goodbye.
+
+        Raises:
+            ExceptionGroup: Drivers could not be closed in good order; the others are.
+        """
         async with self._changing:
             await self._stop()
 
@@ -144,38 +164,64 @@ class Host:
                 self.spawn(service(self), name=f"{self.name}-{_name_of(service)}")
 
     def pause(self) -> None:
-        """Let everything that runs here stand still, as SIGSTOP or a long pause of the machine."""
-        self.machine.pause()
-        self._loop.hold(self)
+        """Let everything here stand still until `resume`, as SIGSTOP or a machine that hangs."""
+        self._pause(self)
 
     def resume(self) -> None:
-        """Let everything go on: sockets are read first, then come the timers that were missed."""
+        """Let everything go on: sockets are read first, then come the timers that were missed.
+
+        It ends every pause.
+        """
+        self._pauses.clear()
         self.machine.resume()
         self._loop.release(self)
 
     async def pause_for(self, seconds: float) -> None:
-        """Stand still for a while."""
-        self.pause()
+        """Stand still for a while; of several pauses the last to end lets everything go on."""
+        pause = object()
+        self._pause(pause)
         try:
             await asyncio.sleep(seconds)
         finally:
-            self.resume()
+            # Empty where somebody has resumed meanwhile, and another pause is none of ours.
+            if pause in self._pauses:
+                self._pauses.remove(pause)
+                if not self._pauses:
+                    self.resume()
+
+    def _pause(self, pause: object) -> None:
+        self._pauses.add(pause)
+        self.machine.pause()
+        self._loop.hold(self)
 
     async def _stop(self) -> None:
         if self.machine.is_paused:
             self.resume()
-        await self._cancel_tasks()
-        for driver in list(self.drivers):
-            await driver.aclose()
-        self.drivers.clear()
+        errors: list[Exception] = []
+        try:
+            await self._cancel_tasks()
+        finally:
+            async with AsyncExitStack() as stack:
+                for driver in reversed(self.drivers):
+                    stack.push_async_callback(_close, driver, errors)
+            self.drivers.clear()
+        if errors:
+            message = f"drivers of {self.name} could not be closed"
+            raise ExceptionGroup(message, errors)
 
     async def _cancel_tasks(self) -> None:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(result, Exception) and not self.is_down:
-                raise result
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        # Asked even where nobody wants it: a task that keeps its exception tells the loop when it
+        # is collected, which is any time.
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and not self.is_down:
+            self._errors.append(error)
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {self.address}>"
@@ -183,6 +229,13 @@ class Host:
 
 Service = Callable[[Host], Coroutine[Any, Any, None]]
 """What a host runs: a coroutine function that is given the host."""
+
+
+async def _close(driver: MediaDriver, errors: list[Exception]) -> None:
+    try:
+        await driver.aclose()
+    except Exception as error:  # noqa: BLE001 - raised when the other drivers have been closed
+        errors.append(error)
 
 
 def _name_of(service: object) -> str:

@@ -1,25 +1,34 @@
 """A world in a bottle: hosts with drivers, clients and services, on a network one can break.
 
 Everything in it is the real thing but for the sockets, the clocks and the dice. A world and its
-seed always tell the same story.
+seed always tell the same story, as far as its order is the loop's and asyncio's; a story that goes
+through sets of its own, or has a task factory of its own, must see to that order itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from itertools import permutations
 from random import Random
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.testing.host import Host
 from aeron_async.testing.sim_network import SimNetwork
-from aeron_async.testing.virtual_clock import VirtualLoop, VirtualTime
+from aeron_async.testing.virtual_clock import (
+    DeadlockError,
+    LivelockError,
+    TimeLimitError,
+    VirtualLoop,
+    VirtualTime,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from types import TracebackType
 
     from aeron_async.testing.fates import Conditions
     from aeron_async.testing.link import Link
@@ -43,7 +52,7 @@ class World:
         seed: As given.
         random: Dice for whoever builds on the world; the network has its own.
         network: What joins the hosts.
-        errors: What callbacks raised, which the loop would only have logged.
+        errors: What services and callbacks raised, as soon as they did.
 
     Raises:
         ConfigurationError: The running loop is none in virtual time.
@@ -60,6 +69,7 @@ class World:
         self.network = SimNetwork(loop, seed=seed, conditions=conditions)
         self.errors: list[Exception] = []
         self._hosts: dict[str, Host] = {}
+        self._told_count = 0
         loop.set_exception_handler(self._on_exception)
 
     @property
@@ -89,7 +99,8 @@ class World:
                 message = f"a world has {HOSTS_MAX} hosts at most"
                 raise ConfigurationError(message)
             own = addresses or (f"10.0.{number >> 8}.{number & 0xFF}",)
-            host = Host(name, self.network.add_host(*own), self.loop, seed=f"{self.seed}/{name}")
+            machine, seed = self.network.add_host(*own), f"{self.seed}/{name}"
+            host = Host(name, machine, self.loop, seed=seed, errors=self.errors)
             self.network.names[name] = own[0]
             self._hosts[name] = host
         return host
@@ -150,14 +161,26 @@ class World:
     async def aclose(self) -> None:
         """Stop every host, services first; what was offered is still delivered.
 
+        Whatever fails, the other hosts are stopped. Each error is raised once, however often a
+        world is closed.
+
         Raises:
-            ExceptionGroup: Callbacks raised something that nobody handled.
+            ExceptionGroup: What services and callbacks raised, and hosts that could not be stopped.
         """
-        for host in self.hosts:
-            await host.stop()
-        if self.errors:
+        async with AsyncExitStack() as stack:
+            for host in reversed(self.hosts):
+                stack.push_async_callback(self._stop, host)
+        errors = self.errors[self._told_count :]
+        self._told_count = len(self.errors)
+        if errors:
             message = "exceptions that nobody handled"
-            raise ExceptionGroup(message, self.errors[:ERRORS_SHOWN])
+            raise ExceptionGroup(message, errors[:ERRORS_SHOWN])
+
+    async def _stop(self, host: Host) -> None:
+        try:
+            await host.stop()
+        except Exception as error:  # noqa: BLE001 - raised when every host has been stopped
+            self.errors.append(error)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
@@ -167,8 +190,18 @@ class World:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.aclose()
+        except ExceptionGroup as group:
+            if exc is None:
+                raise
+            add_notes(exc, group.exceptions)
 
 
 def simulate(
@@ -192,12 +225,29 @@ def simulate(
         TimeLimitError: The limit passed.
         DeadlockError: Every task waits and nothing is scheduled.
         LivelockError: Tasks kept one another busy without a pause.
+        ExceptionGroup: What services and callbacks raised. Where the story raises, or comes to no
+            end, that is raised, and these are its notes.
     """
+    worlds: list[World] = []
 
     async def main() -> Any:
         async with World(seed=seed, conditions=conditions) as world:
+            worlds.append(world)
             world.loop.limit_ns = world.now_ns + round(limit_s * NS_PER_SECOND)
             return await story(world)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(main())
+        try:
+            return runner.run(main())
+        except (DeadlockError, LivelockError, TimeLimitError) as stuck:
+            # Somebody may wait for a service that is dead.
+            for world in worlds:
+                add_notes(stuck, world.errors[:ERRORS_SHOWN])
+            raise
+
+
+def add_notes(failure: BaseException, errors: Iterable[Exception]) -> None:
+    """Let a failure tell of other exceptions too, whole, for nobody else will."""
+    for error in errors:
+        if error is not failure:
+            failure.add_note(f"Beside that:\n{''.join(format_exception(error))}")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.protocol.header import DataFlags
 from aeron_async.testing.trace import Verdict
-from aeron_async.testing.virtual_clock import OWNER
+from aeron_async.testing.virtual_clock import OWNER, DeadlockError
 from aeron_async.testing.world import World, simulate
 
 if TYPE_CHECKING:
@@ -164,6 +165,39 @@ def test_a_paused_host_stands_still_and_then_goes_on() -> None:
     run_numbers(story)
 
 
+def test_of_overlapping_pauses_the_last_lets_a_host_go_on() -> None:
+    async def story(world: World, numbers: Numbers, alice: Host, bob: Host) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(bob.pause_for(3))
+            await world.sleep(1)
+            group.create_task(bob.pause_for(3))
+            await world.sleep(2.5)
+            amid = bob.machine.is_paused
+        assert (amid, bob.machine.is_paused) == (True, False)
+        before = len(numbers.received)
+        await world.sleep(1)
+        assert len(numbers.received) > before
+
+    run_numbers(story)
+
+
+def test_a_pause_without_an_end_outlives_one_with_an_end_and_resume_ends_all() -> None:
+    async def story(world: World, numbers: Numbers, alice: Host, bob: Host) -> None:
+        bob.pause()
+        await bob.pause_for(1)
+        states = [bob.machine.is_paused]
+        pausing = asyncio.create_task(bob.pause_for(1))
+        await world.sleep(0.5)
+        bob.resume()
+        states.append(bob.machine.is_paused)
+        # What was resumed has no say in the next pause.
+        bob.pause()
+        await pausing
+        assert [*states, bob.machine.is_paused] == [True, False, True]
+
+    run_numbers(story)
+
+
 def test_a_paused_host_goes_on_when_it_is_to_stop_or_crash() -> None:
     async def story(world: World, numbers: Numbers, alice: Host, bob: Host) -> None:
         alice.pause()
@@ -189,16 +223,99 @@ def test_a_driver_that_is_closed_while_a_datagram_waits_leaves_its_port_free() -
     run_numbers(story)
 
 
-def test_what_a_service_raises_comes_out_when_its_host_stops() -> None:
+async def fail(host: Host) -> None:
+    raise LookupError(host.name)
+
+
+def test_what_a_service_raises_is_an_error_of_the_world_at_once_and_once() -> None:
     async def story(world: World) -> None:
-        async def fail(host: Host) -> None:
+        alice = world.host("alice")
+        task = alice.start(fail)
+        with pytest.raises(LookupError, match="alice"):
+            await task
+        (error,) = world.errors
+        assert error is task.exception()
+        # However it is forgotten, nobody says it twice.
+        alice.spawn(asyncio.sleep(1))
+        await alice.stop()
+        assert world.errors == [error]
+
+    with pytest.raises(ExceptionGroup) as caught:
+        simulate(story)
+    assert [str(each) for each in caught.value.exceptions] == ["alice"]
+
+
+def test_what_a_service_raises_when_it_is_stopped_is_an_error_of_the_world() -> None:
+    async def fail_at_the_end(host: Host) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
             raise LookupError(host.name)
 
+    async def story(world: World) -> None:
         alice = world.host("alice")
-        alice.start(fail)
+        alice.start(fail_at_the_end)
         await world.sleep(1)
-        with pytest.raises(LookupError, match="alice"):
+        await alice.stop()
+        assert [type(each) for each in world.errors] == [LookupError]
+
+    with pytest.raises(ExceptionGroup):
+        simulate(story)
+
+
+def test_a_story_that_waits_for_a_dead_service_tells_why_it_died() -> None:
+    async def story(world: World) -> None:
+        world.host("alice").start(fail)
+        await asyncio.Event().wait()
+
+    with pytest.raises(DeadlockError) as caught:
+        simulate(story)
+    (note,) = caught.value.__notes__
+    assert note.endswith("LookupError: alice\n")
+
+
+def test_drivers_are_closed_whatever_fails() -> None:
+    class Broken(MediaDriver):
+        async def aclose(self) -> None:
+            await super().aclose()
+            raise LookupError
+
+    async def story(world: World) -> None:
+        alice = world.host("alice")
+        drivers = [alice.driver(), alice.driver(), alice.driver()]
+        for driver in drivers:
+            await driver.start()
+        drivers[0].__class__ = drivers[2].__class__ = Broken
+        with pytest.raises(ExceptionGroup, match="drivers of alice could not be") as caught:
             await alice.stop()
+        assert len(caught.value.exceptions) == 2
+        assert all(driver.is_closed for driver in drivers)
+        assert alice.drivers == []
+
+    simulate(story)
+
+
+def test_drivers_are_closed_where_stopping_is_cancelled() -> None:
+    async def story(world: World) -> None:
+        async def linger(host: Host) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(10)
+
+        alice = world.host("alice")
+        driver = alice.driver()
+        await driver.start()
+        task = alice.start(linger)
+        await world.sleep(1)
+        stopping = asyncio.create_task(alice.stop())
+        await world.sleep(1)
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        assert stopping.cancelled()
+        assert driver.is_closed
+        assert not task.done()
+        await asyncio.wait([task])
 
     simulate(story)
 

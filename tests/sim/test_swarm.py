@@ -180,6 +180,24 @@ def test_what_a_workload_raises_is_the_failure_of_a_run(monkeypatch: pytest.Monk
     assert run_seed(1, frozenset(FEATURES)).failure == "LookupError: no more"
 
 
+def test_the_failure_of_a_run_is_its_own_whatever_its_end_brings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def violate(self: object) -> None:
+        message = "N9: broken"
+        raise ViolationError(message)
+
+    async def fail(self: object) -> None:
+        message = "at the end"
+        raise LookupError(message)
+
+    monkeypatch.setattr("aeron_async.testing.host.Host._stop", fail)
+    monkeypatch.setattr("aeron_async.testing.run.Auditor.audit", violate)
+    assert run_seed(1).failure == "ViolationError: N9: broken"
+    monkeypatch.setattr("aeron_async.testing.run.Auditor.audit", lambda _: None)
+    assert run_seed(1, frozenset(FEATURES)).failure == "LookupError: at the end"
+
+
 def test_what_does_not_recover_in_time_is_the_failure_of_a_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

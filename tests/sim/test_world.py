@@ -216,6 +216,72 @@ def test_what_callbacks_raise_comes_out_at_the_end() -> None:
     assert [type(each) for each in caught.value.exceptions] == [RuntimeError, LookupError]
 
 
+def break_stop(host: Any) -> None:
+    """Let the end of a host fail when it is over."""
+    stop = host.stop
+
+    async def stop_and_fail() -> None:
+        await stop()
+        raise LookupError(host.name)
+
+    host.stop = stop_and_fail
+
+
+def test_every_host_is_stopped_whatever_fails_and_each_error_is_raised_once() -> None:
+    async def story(world: World) -> None:
+        hosts = [world.host(name) for name in "abc"]
+        drivers = [host.driver() for host in hosts]
+        for driver in drivers:
+            await driver.start()
+        break_stop(hosts[0])
+        break_stop(hosts[1])
+        with pytest.raises(ExceptionGroup, match="nobody handled") as caught:
+            await world.aclose()
+        assert [str(each) for each in caught.value.exceptions] == ["a", "b"]
+        assert all(driver.is_closed for driver in drivers)
+        for host in hosts[:2]:
+            del host.__dict__["stop"]
+
+    run(story)
+
+
+def test_what_a_story_raises_is_not_hidden_by_what_else_went_wrong() -> None:
+    async def story(world: World) -> None:
+        break_stop(world.host("a"))
+        error = KeyError("the story's own")
+        # It raises what the world knows of already, too.
+        world.errors.append(error)
+        raise error
+
+    with pytest.raises(KeyError, match="the story's own") as caught:
+        run(story)
+    (note,) = caught.value.__notes__
+    assert note.startswith("Beside that:\nTraceback ")
+    assert note.endswith("LookupError: a\n")
+
+
+def test_a_cancelled_world_still_stops_every_host() -> None:
+    async def story(world: World) -> None:
+        first, second = world.host("a"), world.host("b")
+        driver = second.driver()
+        await driver.start()
+
+        async def linger() -> None:
+            await asyncio.shield(asyncio.sleep(5))
+
+        first.stop = linger  # type: ignore[method-assign]
+        closing = asyncio.create_task(world.aclose())
+        await world.sleep(1)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        assert driver.is_closed
+        del first.__dict__["stop"]
+        await world.sleep(5)
+
+    run(story)
+
+
 def test_a_story_that_goes_on_and_on_is_stopped() -> None:
     async def story(world: World) -> None:
         while True:
