@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.testing.tasks import describe_task
+from aeron_async.testing.tasks import describe_task, task_order
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ async def aclose_all(world: World, *, others: AbstractSet[asyncio.Task[Any]] = f
         if host.machine.socket_count
     ]
     tasks = asyncio.all_tasks() - others - {asyncio.current_task()}
-    left += sorted(f"task {describe_task(task)}" for task in tasks)
+    left += [f"task {describe_task(task)}" for task in sorted(tasks, key=task_order)]
     if left:
         message = f"left open when the test was over: {'; '.join(left)}"
         raise LeakError(message)

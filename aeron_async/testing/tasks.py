@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, TypeVar
 
-__all__ = ["NumberedTask", "describe_task"]
+__all__ = ["NumberedTask", "describe_task", "task_order"]
 
 T = TypeVar("T")
 
@@ -23,17 +23,29 @@ class NumberedTask(asyncio.Task[T]):
         loop: Where.
         number: Its own, in this loop.
         options: As those of any task.
+
+    Attributes:
+        number: As given.
     """
 
     def __init__(
         self, coro: Any, *, loop: asyncio.AbstractEventLoop, number: int, **options: Any
     ) -> None:
         # First, for a task enters a set before it is whole.
-        self._number = number
+        self.number = number
         super().__init__(coro, loop=loop, **options)
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
+
+
+def task_order(task: asyncio.Task[Any]) -> tuple[float, str]:
+    """Return what sorts tasks as they were made on their loop; those without a number come last.
+
+    Names that asyncio gives count through the whole process, and sort as text.
+    """
+    number = task.number if isinstance(task, NumberedTask) else float("inf")
+    return number, task.get_name()
 
 
 def describe_task(task: asyncio.Task[Any]) -> str:

@@ -18,10 +18,11 @@ from collections import deque
 from contextvars import Context, ContextVar
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.testing.tasks import NumberedTask, describe_task
+from aeron_async.testing.real_world import refuse_real_world
+from aeron_async.testing.tasks import NumberedTask, describe_task, task_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -68,8 +69,11 @@ class TimeLimitError(RuntimeError, TimeoutError):
     """The limit that was set to the loop's time has passed."""
 
 
+@refuse_real_world
 class VirtualTime(Mixable):
     """What makes a loop's time virtual; a mix-in before a loop class.
+
+    Real sockets, pipes, processes, signals and names have no place in it, and are refused.
 
     Attributes:
         now_ns: Nanoseconds since the loop was made. Moved by the loop alone.
@@ -310,7 +314,7 @@ class VirtualTime(Mixable):
             raise failure from None
 
     def _waiting(self) -> str:
-        tasks = sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name)
+        tasks = sorted(asyncio.all_tasks(self), key=task_order)
         shown = [describe_task(task) for task in tasks[:WAITING_TASKS_SHOWN]]
         if len(tasks) > len(shown):
             shown.append(f"and {len(tasks) - len(shown)} more")
@@ -318,27 +322,7 @@ class VirtualTime(Mixable):
 
 
 class VirtualLoop(VirtualTime, asyncio.SelectorEventLoop):
-    """An event loop in virtual time, over asyncio's.
-
-    Real sockets, pipes and signals have no place in virtual time: what would never be told of is
-    refused.
-    """
-
-    def add_reader(self, fd: Any, callback: Callable[[*Ts], Any], *args: *Ts) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            RuntimeError: Always: use a simulated network.
-        """
-        _refuse_io(fd, callback, *args)
-
-    def add_writer(self, fd: Any, callback: Callable[[*Ts], Any], *args: *Ts) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            RuntimeError: Always: use a simulated network.
-        """
-        _refuse_io(fd, callback, *args)
+    """An event loop in virtual time, over asyncio's."""
 
 
 def run_virtual(main: Coroutine[Any, Any, Any], *, timeout_ns: int | None = None) -> Any:
@@ -360,11 +344,3 @@ def run_virtual(main: Coroutine[Any, Any, Any], *, timeout_ns: int | None = None
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(bounded())
-
-
-def _refuse_io(*what: object) -> NoReturn:
-    message = (
-        f"{what[0]!r} belongs to the real world, which stands still in virtual time; "
-        "use the network of a World"
-    )
-    raise RuntimeError(message)

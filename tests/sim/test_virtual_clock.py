@@ -332,15 +332,23 @@ def test_threads_and_executors_live_in_virtual_time(run: Callable[..., Any]) -> 
     assert run(main()) == (3, [1])
 
 
-def test_real_files_and_sockets_are_refused() -> None:
+def test_waiting_tasks_are_named_in_the_order_they_were_made() -> None:
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        with pytest.raises(RuntimeError, match=r"^7 belongs to the real world"):
-            loop.add_reader(7, print)
-        with pytest.raises(RuntimeError, match="use the network of a World"):
-            loop.add_writer(7, print)
+        loop = virtual_loop()
+        loop.set_task_factory(
+            lambda loop, coro, **options: asyncio.Task(coro, loop=loop, **options)
+        )
+        foreign = loop.create_task(asyncio.Event().wait(), name="a foreign one")
+        loop.set_task_factory(None)
+        async with asyncio.TaskGroup() as group:
+            for name in ("c", "b", "Task-10", "Task-9"):
+                group.create_task(asyncio.Event().wait(), name=name)
+        await foreign
 
-    run_virtual(main())
+    with pytest.raises(DeadlockError) as caught:
+        run_virtual(main())
+    names = [each.partition(" at ")[0] for each in str(caught.value).split("; ")]
+    assert names[-5:] == ["c", "b", "Task-10", "Task-9", "a foreign one"]
 
 
 def test_tasks_are_named_wherever_they_are() -> None:
