@@ -92,6 +92,7 @@ class SimHost:
             protocol_factory(),
             context=copy_context(),
             extra=extra,
+            spec=spec,
             rcvbuf_length=rcvbuf_length,
         )
         self._sockets.setdefault(local, []).append(transport)
@@ -208,7 +209,7 @@ class SimHost:
         host, port = spec.local
         if port == 0:
             port = self._free_port(host)
-        elif (host, port) in self._sockets and not (spec.reuse_address or spec.reuse_port):
+        elif any(_collide(spec, each) for each in chain.from_iterable(self._sockets.values())):
             _refuse("bind", spec.local, errno.EADDRINUSE)
         if spec.remote is not None and _is_wildcard(host):
             # A connected socket learns which of the addresses leads to its peer.
@@ -255,6 +256,18 @@ def _refuse(deed: str, address: SocketAddress, error_number: int) -> NoReturn:
     reason = os.strerror(error_number)
     message = f"cannot {deed} {format_address(address)}: {reason}; the simulated host says so"
     raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR)
+
+
+def _collide(spec: SocketSpec, other: SimTransport) -> bool:
+    """Return whether a socket cannot be bound beside another; who binds to all binds to each."""
+    host, port = other.local
+    if port != spec.local[1] or (":" in host) is not (":" in spec.local[0]):
+        return False
+    is_shared = (spec.reuse_address and other.spec.reuse_address) or (
+        spec.reuse_port and other.spec.reuse_port
+    )
+    is_same = host == spec.local[0] or _is_wildcard(host) or _is_wildcard(spec.local[0])
+    return is_same and not is_shared
 
 
 def _is_wildcard(host: str) -> bool:

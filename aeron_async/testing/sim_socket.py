@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextvars import Context
 
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
     from aeron_async.testing.sim_host import SimHost
     from aeron_async.testing.virtual_clock import VirtualTime
 
@@ -41,10 +41,12 @@ class SimTransport(BoundedTransport):
         protocol: Who is told what happens.
         context: In which it is told: that of the process which opened the socket.
         extra: Answers of `get_extra_info`, `sockname` and `peername` among them.
+        spec: What it was to be.
         rcvbuf_length: Bytes that wait to be read; more are dropped, as the kernel drops them.
 
     Attributes:
         host: As given.
+        spec: As given.
         local: What it is bound to.
         peer: What it is connected to, or None.
     """
@@ -57,12 +59,14 @@ class SimTransport(BoundedTransport):
         *,
         context: Context,
         extra: Mapping[str, Any],
+        spec: SocketSpec,
         rcvbuf_length: int,
     ) -> None:
         super().__init__(loop, protocol, extra)
         self.local: SocketAddress = extra["sockname"]
         self.peer: SocketAddress | None = extra["peername"]
         self.host = host
+        self.spec = spec
         self._virtual = loop
         self._context = context
         self._rcvbuf_length = rcvbuf_length

@@ -54,11 +54,46 @@ def test_sockets_tell_where_they_are() -> None:
 
 def test_a_port_is_of_one_socket_unless_shared() -> None:
     async def story(network: Any, alice: Any, bob: Any) -> None:
-        async with opened(bob, BOB), opened(bob, BOB, reuse_address=True):
-            with pytest.raises(RegistrationError, match=r"cannot bind 10\.0\.0\.2:9: .* in use"):
-                await opened(bob, BOB).__aenter__()
+        ways: list[dict[str, Any]] = [{"reuse_address": True}, {"reuse_port": True}]
+        for reuse in ways:
+            async with opened(bob, BOB, **reuse), opened(bob, BOB, **reuse):
+                with pytest.raises(RegistrationError, match=r"bind 10\.0\.0\.2:9: .* in use"):
+                    await opened(bob, BOB).__aenter__()
+        # It takes two to share, and in one way.
+        async with opened(bob, BOB, reuse_address=True):
+            with pytest.raises(RegistrationError, match="in use"):
+                await opened(bob, BOB, reuse_port=True).__aenter__()
         async with opened(bob, BOB):
+            with pytest.raises(RegistrationError, match="in use"):
+                await opened(bob, BOB, reuse_address=True).__aenter__()
+        async with opened(bob, BOB), opened(bob, (BOB[0], 10)):
             pass
+
+    run_pair(story)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("0.0.0.0", BOB[0]), (BOB[0], "0.0.0.0"), ("0.0.0.0", "224.0.1.1"), ("::", "::1")],
+)
+def test_who_binds_to_all_addresses_binds_to_each(first: str, second: str) -> None:
+    async def story(network: Any, alice: Any, bob: Any) -> None:
+        async with opened(bob, (first, 9)):
+            with pytest.raises(RegistrationError, match="in use"):
+                await opened(bob, (second, 9)).__aenter__()
+            async with opened(bob, (second, 10)):
+                pass
+        shared: dict[str, Any] = {"reuse_address": True}
+        async with opened(bob, (first, 9), **shared), opened(bob, (second, 9), **shared):
+            pass
+
+    run_pair(story)
+
+
+def test_addresses_and_families_do_not_stand_in_each_others_way() -> None:
+    async def story(network: Any, alice: Any, bob: Any) -> None:
+        async with opened(bob, BOB), opened(bob, ("127.0.0.1", 9)), opened(bob, ("::", 9)):
+            assert bob.socket_count == 3
 
     run_pair(story)
 
