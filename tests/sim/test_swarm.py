@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 
 from aeron_async.cli.pcap import CaptureReader
 from aeron_async.testing import swarm
@@ -93,6 +94,44 @@ def test_shrinking_leaves_nothing_but_what_is_guilty() -> None:
     features = draw_scenario(GUILTY, without=small.without).features
     assert features == BAD
     assert small.what == "ViolationError: N1: planted"
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_failure_that_does_not_repeat_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[Scenario] = []
+    fail = vars(swarm)["run_scenario"]
+
+    def fail_once(scenario: Scenario, **options: Any) -> Outcome:
+        runs.append(scenario)
+        outcome: Outcome = fail(scenario, **options)
+        return outcome if len(runs) == 1 else evolve(outcome, failure="")
+
+    monkeypatch.setattr(swarm, "run_scenario", fail_once)
+    assert main(["--seeds", str(GUILTY), "--jobs", "1", "--pcap", str(tmp_path)]) == 1
+    line, _ = capsys.readouterr().out.splitlines()
+    assert line == (
+        f"FAILED {GUILTY} ViolationError: N1: planted | does not repeat | "
+        f"python -m aeron_async.testing.swarm --seeds {GUILTY}..{GUILTY + 1}"
+    )
+    # Once as it was, and not made any smaller.
+    assert [each.features for each in runs] == [draw_scenario(GUILTY).features] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_directory_of_captures_is_made_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "a" / "b"
+    for _ in range(2):
+        assert swarm.parse(["--seeds", "1", "--pcap", str(made)]).pcap == made
+        assert made.is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as caught:
+        main(["--seeds", "1", "--pcap", str(tmp_path / "file")])
+    assert caught.value.code == 2
+    assert "file': File exists" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("planted")
