@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -85,9 +86,21 @@ def run_seed(seed: int, without: frozenset[str] = frozenset()) -> Outcome:
     return run_scenario(draw_scenario(seed, without=without))
 
 
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Keep the drivers' warnings to themselves: trouble is what a swarm is for."""
+    logger = logging.getLogger("aeron_async")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@silenced()
 def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Result:
     """Run some seeds in this process, silently."""
-    silence()
     failures: list[Failure] = []
     features = dict.fromkeys(FEATURES, 0)
     virtual_ns = message_count = datagram_count = 0
@@ -146,10 +159,10 @@ def run_parallel(seeds: Sequence[int], jobs: int, without: frozenset[str]) -> It
         yield from pool.map(run_seeds, chunks, [without] * len(chunks))
 
 
+@silenced()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return its exit code: 0 where nothing failed, 1 otherwise."""
     options = parse(arguments)
-    silence()
     started = perf_counter()
     total: list[Result] = []
     failures: list[Failure] = []
@@ -243,11 +256,6 @@ def directory(text: str) -> Path:
         message = f"cannot make the directory {text!r}: {error.strerror}"
         raise argparse.ArgumentTypeError(message) from error
     return path
-
-
-def silence() -> None:
-    """Keep the drivers' warnings to themselves: trouble is what a swarm is for."""
-    logging.getLogger("aeron_async").setLevel(logging.CRITICAL + 1)
 
 
 if __name__ == "__main__":

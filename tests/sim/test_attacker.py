@@ -11,7 +11,6 @@ from aeron_async.testing.attacker import ADDRESS, IMPERSONATIONS, Attacker
 from aeron_async.testing.draw import draw_scenario
 from aeron_async.testing.hostile import ATTACKS, heartbeats_ahead
 from aeron_async.testing.run import run_scenario
-from aeron_async.testing.swarm import silence
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.world import simulate
 
@@ -76,7 +75,6 @@ def test_an_attacker_learns_what_the_stream_is_and_how_far_it_has_come() -> None
 
 
 def test_a_run_with_a_stranger_is_a_run_in_which_more_arrives() -> None:
-    silence()
     seed = next(each for each in range(1_500) if "hostile" in draw_scenario(each).features)
     with_stranger = run_scenario(draw_scenario(seed))
     without = run_scenario(draw_scenario(seed, without=frozenset({"hostile"})))

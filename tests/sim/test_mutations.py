@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.testing.swarm import run_seed, silence
+from aeron_async.testing.swarm import run_seed
 from tests.sim.mutants import MUTANTS, Mutant
 
 SEEDS_MAX = 1_000
@@ -12,6 +12,5 @@ SEEDS_MAX = 1_000
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    silence()
     mutant.plant(monkeypatch)
     assert any(run_seed(seed).failure for seed in range(SEEDS_MAX))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aeron_async.testing.draw import draw_scenario
-from aeron_async.testing.swarm import run_seed, silence
+from aeron_async.testing.swarm import run_seed
 
 # Coverage of so many worlds would take minutes; the same code is covered by the other tests.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -34,7 +34,6 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
     ],
 )
 def test_a_seed_that_once_failed_passes(seed: int, features: set[str]) -> None:
-    silence()
     # The seed still stands for the story that it failed with.
     assert features <= draw_scenario(seed).features
     assert run_seed(seed).failure == ""
