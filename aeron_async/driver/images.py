@@ -12,9 +12,10 @@ import attrs
 from aeron_async.driver.commands import ImageReady
 from aeron_async.driver.core.congestion_control import congestion_control
 from aeron_async.driver.core.delay import choose_delay
-from aeron_async.driver.core.image_counters import ImageCounters, SubscriberPosition
+from aeron_async.driver.core.image_counters import ImageCounters
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
+from aeron_async.driver.core.subscriber_positions import SubscriberPosition
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.image_budget import ImageBudget, start_position, window_refusal
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.commands import SubscriptionListener
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.subscriber_positions import Subscribable
     from aeron_async.driver.core.subscription_params import SubscriptionParams
     from aeron_async.driver.image_budget import Refusal
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
@@ -158,8 +160,19 @@ class Images:
     def on_image_progress(self, image: PublicationImage) -> None:
         """Tell the readers that there is more to read, or where the end is."""
         for subscriber in image.subscribers:
-            link = self._links[subscriber.subscription_id]
-            link.listener.on_image_progress(image.registration_id)
+            if subscriber.is_active:
+                link = self._links[subscriber.subscription_id]
+                link.listener.on_image_progress(image.registration_id)
+
+    def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        """Take the image from the client of a subscription that was left behind."""
+        link = self._links[subscriber.subscription_id]
+        link.listener.on_unavailable_image(source.registration_id)
+
+    def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        """Give the image back to the client of a subscription that has rested."""
+        (image,) = (image for image in self._images if image is source)
+        self._tell_available(image, self._links[subscriber.subscription_id], subscriber)
 
     def on_image_drained(self, image: PublicationImage) -> None:
         """Take an image out of sight: of the network, and of the clients."""
@@ -236,17 +249,26 @@ class Images:
             join_position=join_position,
             reference_id=image.registration_id,
         )
-        image.add_subscriber(
-            SubscriberPosition(subscription_id=link.registration_id, position=position)
+        subscriber = SubscriberPosition(
+            subscription_id=link.registration_id,
+            position=position,
+            is_tether=link.params.is_tether,
+            is_rejoin=link.params.is_rejoin,
         )
+        image.add_subscriber(subscriber)
+        self._tell_available(image, link, subscriber)
+
+    def _tell_available(
+        self, image: PublicationImage, link: SubscriptionLink, subscriber: SubscriberPosition
+    ) -> None:
         link.listener.on_available_image(
             ImageReady(
                 image_id=image.registration_id,
                 session_id=image.session_id,
                 stream_id=image.stream_id,
                 log=image.log,
-                join_position=join_position,
-                position=position,
+                join_position=subscriber.position.get(),
+                position=subscriber.position,
                 source_identity=format_address(image.source),
                 port=image,
                 wake_receiver=lambda: self._receiver.on_activity(image),

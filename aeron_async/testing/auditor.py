@@ -132,7 +132,7 @@ class Auditor:
     def _audit_image(self, image: PublicationImage) -> None:
         name = f"image {image.session_id} of stream {image.stream_id}"
         rebuilt, highest = image.rebuild_position, image.hwm_position
-        consumed = [subscriber.position.get() for subscriber in image.subscribers]
+        consumed = image.subscribers.consumed()
         if not consumed:
             return
         # Status messages carry what was consumed at some time, so never more than this.

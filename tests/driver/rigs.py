@@ -9,10 +9,11 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
 from aeron_async.driver.core.delay import choose_delay
 from aeron_async.driver.core.flow_control import unicast_flow_control
-from aeron_async.driver.core.image_counters import ImageCounters, SubscriberPosition
+from aeron_async.driver.core.image_counters import ImageCounters
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_counters import PublicationCounters
 from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.subscriber_positions import SubscriberPosition
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.reader import TermReader
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_state import PublicationState
     from aeron_async.driver.core.session_states import SessionState
+    from aeron_async.driver.core.subscriber_positions import Subscribable
     from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.setup import Setup
@@ -146,6 +148,7 @@ class ImageRig:
         self.counts = Counts(context) if counts is None else counts
         self.outbox = Outbox() if outbox is None else outbox
         self.progress = 0
+        self.told: list[tuple[str, int]] = []
         self.counters = ImageCounters.allocate(
             self.counts.manager,
             registration_id=2,
@@ -185,12 +188,25 @@ class ImageRig:
         assert image is self.image
         self.progress += 1
 
-    def subscribe(self) -> int:
+    def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        assert source is self.image
+        self.told.append(("unavailable", subscriber.subscription_id))
+
+    def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        assert source is self.image
+        self.told.append(("available", subscriber.subscription_id))
+
+    def subscribe(self, *, is_tether: bool = True, is_rejoin: bool = True) -> int:
         """Let one more subscription join; return where it does."""
         position = self.image.join_position
         counter = self.counts.new(position)
         self.image.add_subscriber(
-            SubscriberPosition(subscription_id=len(self.readers), position=counter)
+            SubscriberPosition(
+                subscription_id=len(self.readers),
+                position=counter,
+                is_tether=is_tether,
+                is_rejoin=is_rejoin,
+            )
         )
         self.readers.append((TermReader(self.log, position), counter))
         return position

@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
-from aeron_async.driver.core import image_state, publication_state
+from aeron_async.driver.core import image_state, publication_state, untethered_state
 from aeron_async.driver.core.image_state import ImageEvent, ImageState
 from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
+from aeron_async.driver.core.untethered_state import TetherEvent, TetherState
 
 PUBLICATION = {
     (PublicationState.ACTIVE, PublicationEvent.RELEASED): PublicationState.DRAINING,
@@ -22,6 +23,12 @@ IMAGE = {
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
+}
+UNTETHERED = {
+    (TetherState.ACTIVE, TetherEvent.LEFT_BEHIND): TetherState.LINGER,
+    (TetherState.LINGER, TetherEvent.SET_ASIDE): TetherState.RESTING,
+    (TetherState.LINGER, TetherEvent.GIVEN_UP): TetherState.CLOSED,
+    (TetherState.RESTING, TetherEvent.REJOINED): TetherState.ACTIVE,
 }
 
 
@@ -49,8 +56,24 @@ def test_an_image_goes_only_where_its_table_says(state: ImageState, event: Image
             image_state.next_state(state, event)
 
 
+@pytest.mark.parametrize(
+    ("state", "event"), list(itertools.product(TetherState, TetherEvent)), ids=str
+)
+def test_a_subscriber_goes_only_where_its_table_says(
+    state: TetherState, event: TetherEvent
+) -> None:
+    if (state, event) in UNTETHERED:
+        assert untethered_state.next_state(state, event) is UNTETHERED[state, event]
+    else:
+        with pytest.raises(KeyError):
+            untethered_state.next_state(state, event)
+
+
 def test_every_state_but_the_last_can_be_left_and_the_last_cannot() -> None:
     assert {state for state, _ in publication_state.TRANSITIONS} == (
         set(PublicationState) - {PublicationState.DONE}
     )
     assert {state for state, _ in image_state.TRANSITIONS} == set(ImageState) - {ImageState.DONE}
+    assert {state for state, _ in untethered_state.TRANSITIONS} == (
+        set(TetherState) - {TetherState.CLOSED}
+    )

@@ -13,7 +13,7 @@ import pytest
 
 import aeron_async
 from aeron_async import errors
-from aeron_async.driver.core import image_state, publication_state
+from aeron_async.driver.core import image_state, publication_state, untethered_state
 from aeron_async.driver.core.stream_counters import (
     ChannelCounterType,
     LocalAddressType,
@@ -171,6 +171,12 @@ def diagram(states: type[Enum], module: ModuleType) -> str:
             publication_state.PublicationEvent,
         ),
         ("Image", image_state, image_state.ImageState, image_state.ImageEvent),
+        (
+            "Untethered subscriber",
+            untethered_state,
+            untethered_state.TetherState,
+            untethered_state.TetherEvent,
+        ),
     ],
 )
 def test_the_state_diagrams_are_drawn_from_the_tables(

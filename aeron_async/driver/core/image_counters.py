@@ -1,4 +1,4 @@
-"""The counters of one image, and the position of one of its readers.
+"""The counters of one image.
 
 Source: Aeron counter types 3, 4, 5 and 20.
 """
@@ -15,7 +15,7 @@ from aeron_async.driver.core.stream_counters import StreamCounterType
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
 
-__all__ = ["ImageCounters", "SubscriberPosition"]
+__all__ = ["ImageCounters"]
 
 
 @attrs.frozen(kw_only=True)
@@ -61,16 +61,3 @@ class ImageCounters:
         """Free every counter."""
         for counter in (self.receiver_hwm, self.receiver_position, self.naks_sent):
             counter.close()
-
-
-@attrs.frozen(kw_only=True)
-class SubscriberPosition:
-    """How far one subscription has consumed one image.
-
-    Attributes:
-        subscription_id: Registration id of the subscription.
-        position: Moved by the client after it has taken a message, in bytes.
-    """
-
-    subscription_id: int
-    position: Counter

@@ -53,6 +53,7 @@ class ImageFeedback:
         last_sm_position: Consumption as last sent, in bytes.
         next_sm_position: Consumption as last scheduled, in bytes.
         overrun_threshold: Nothing may be placed beyond this position.
+        window_length: As last scheduled, in bytes.
         is_enabled: Whether status messages are sent at all.
         nak_budget: Wants to know of every new gap.
     """
@@ -85,7 +86,7 @@ class ImageFeedback:
         self._naks_sent = system_counters[SystemCounterId.NAK_MESSAGES_SENT]
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
-        self._window_length = window_length
+        self.window_length = window_length
         self._flags = StatusMessageFlags(0)
         self._is_pending = True
         self._deadline_ns = now_ns
@@ -97,18 +98,18 @@ class ImageFeedback:
     @property
     def consumption_trigger(self) -> int:
         """Return the position beyond which a reader's progress makes a status message due."""
-        return self.next_sm_position + self._step(self._window_length)
+        return self.next_sm_position + self._step(self.window_length)
 
     def schedule(self, position: int, window_length: int, *, is_forced: bool) -> bool:
         """Take the latest consumption and window; return whether they are worth a message."""
         is_due = (
             is_forced
             or position > self.next_sm_position + self._step(window_length)
-            or window_length != self._window_length
+            or window_length != self.window_length
         )
         if is_due:
             self.next_sm_position = position
-            self._window_length = window_length
+            self.window_length = window_length
             self._is_pending = True
         return is_due
 
@@ -179,7 +180,7 @@ class ImageFeedback:
                 position, initial_term_id=log.initial_term_id, bits=log.position_bits
             ),
             consumption_term_offset=position & (log.term_length - 1),
-            receiver_window=self._window_length,
+            receiver_window=self.window_length,
             receiver_id=self._receiver_id,
             group_tag=self._group_tag,
         ).encode()

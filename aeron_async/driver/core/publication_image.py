@@ -22,7 +22,9 @@ from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.nak_budget import NakBudget
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
+from aeron_async.driver.core.subscriber_positions import SubscribableListener, SubscriberPositions
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.driver.core.untethered import UntetheredCheck
 from aeron_async.logbuffer.cleaner import clean_to
 from aeron_async.logbuffer.position import compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.congestion_control.base import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.delay import FeedbackDelay
-    from aeron_async.driver.core.image_counters import ImageCounters, SubscriberPosition
+    from aeron_async.driver.core.image_counters import ImageCounters
     from aeron_async.driver.core.outbox import Address, ControlOutbox
+    from aeron_async.driver.core.subscriber_positions import SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
@@ -45,7 +48,7 @@ OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 """States in which neither the network nor the readers have to do with an image."""
 
 
-class ImageListener(Protocol):
+class ImageListener(SubscribableListener, Protocol):
     """Who hears what an image has decided."""
 
     def on_image_progress(self, image: PublicationImage) -> None:
@@ -110,9 +113,10 @@ class PublicationImage:
         self.is_end_of_stream = False
         self.rebuild_position = join_position
         self.hwm_position = join_position
-        self.subscribers: list[SubscriberPosition] = []
+        self.subscribers = SubscriberPositions()
         self._bind(system_counters, context)
         self._listener = listener
+        self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
         self._life = ImageLife(log, source, context, now_ns)
         self._connections = {0: ImageConnection(control_address, now_ns=now_ns)}
@@ -254,12 +258,12 @@ class PublicationImage:
     @property
     def join_position(self) -> int:
         """Return where a reader that comes now would start, in bytes."""
-        return min([self.rebuild_position, *self._consumed()])
+        return self.subscribers.join_position(self.rebuild_position)
 
     @property
     def is_accepting_subscriptions(self) -> bool:
         """Return whether a reader that comes now would still get something."""
-        if not self.subscribers:
+        if not self.subscribers.has_working:
             return False
         return self.state is ImageState.ACTIVE or (
             self.state is ImageState.DRAINING and not self._is_drained()
@@ -267,14 +271,11 @@ class PublicationImage:
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
         """Let one more subscription read; the slowest sets the pace."""
-        self.subscribers.append(subscriber)
+        self.subscribers.add(subscriber)
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
         """Let a subscription go, and return the position it had, if it read this image."""
-        for index, subscriber in enumerate(self.subscribers):
-            if subscriber.subscription_id == subscription_id:
-                return self.subscribers.pop(index)
-        return None
+        return self.subscribers.remove(subscription_id)
 
     # What is due.
 
@@ -295,6 +296,7 @@ class PublicationImage:
         for connection in self._connections.values():
             connection.forgive(late_ns, now_ns)
         self._life.forgive(late_ns, now_ns)
+        self._untethered.forgive(late_ns, now_ns)
 
     def disable_status_messages(self) -> None:
         """Say no more: a newer image of the same session speaks for this end."""
@@ -302,7 +304,7 @@ class PublicationImage:
             self._feedback.is_enabled = False
 
     def _rebuild(self, now_ns: int) -> None:
-        if not self.subscribers:
+        if not self.subscribers.has_working:
             # Nobody would read what is missing.
             self._gaps.detector.on_no_gap()
             return
@@ -326,7 +328,7 @@ class PublicationImage:
         return min(deadline_ns, self._congestion_control.rtt_deadline_ns())
 
     def _track_rebuild(self, now_ns: int) -> None:
-        consumed = self._consumed()
+        consumed = self.subscribers.consumed()
         min_consumed = min(consumed)
         before = max(self.rebuild_position, *consumed)
         after, is_loss_found = self._gaps.scan(before, self.hwm_position, now_ns)
@@ -352,23 +354,33 @@ class PublicationImage:
 
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""
-        life, has_readers = self._life, bool(self.subscribers)
+        life = self._life
         if life.state is ImageState.ACTIVE:
+            untethered_ns = self._check_untethered(now_ns)
             deadline_ns = life.end(
                 now_ns,
                 last_packet_ns=self._last_packet_ns,
-                has_readers=has_readers,
+                has_readers=self.subscribers.has_working,
                 is_whole=self.is_end_of_stream and self._is_rebuilt_to_its_end(),
                 position=self.rebuild_position,
             )
             if deadline_ns:
-                return deadline_ns
+                return min(deadline_ns, untethered_ns)
             self._feedback.say_goodbye()
         return life.leave(
             now_ns,
-            has_readers=has_readers,
+            has_readers=self.subscribers.has_working,
             is_drained=self._is_drained,
             position=self.rebuild_position,
+        )
+
+    def _check_untethered(self, now_ns: int) -> int:
+        if not self.subscribers.untethered:
+            return NEVER_NS
+        return self._untethered.poll(
+            now_ns,
+            position=max(self.subscribers.consumed(), default=0),
+            window_length=self._feedback.window_length,
         )
 
     def _is_rebuilt_to_its_end(self) -> bool:
@@ -377,10 +389,7 @@ class PublicationImage:
         return self.rebuild_position >= self.log.metadata.end_of_stream_position
 
     def _is_drained(self) -> bool:
-        return all(position >= self.rebuild_position for position in self._consumed())
-
-    def _consumed(self) -> list[int]:
-        return [subscriber.position.get() for subscriber in self.subscribers]
+        return self.subscribers.have_consumed(self.rebuild_position)
 
     def _set_hwm(self, position: int) -> None:
         self.hwm_position = position
