@@ -24,6 +24,7 @@ from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, Publ
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.rtt_replier import RttReplier
+from aeron_async.driver.core.sender_pace import SenderPace
 from aeron_async.driver.core.stream_sender import StreamSender
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.position import compute_position, term_id_at
@@ -120,6 +121,7 @@ class NetworkPublication:
             burst_limit=context.network_publication_max_messages_per_send,
             now_ns=now_ns,
         )
+        self._pace = SenderPace(flow_control, self._sender, counters, system_counters)
         self._rtt_replier = RttReplier(self._sender.send, context, system_counters)
         self._retransmit_handler = RetransmitHandler.of(
             self._sender.resend, context, params, system_counters, position=self._sender.position
@@ -211,13 +213,8 @@ class NetworkPublication:
         self._retransmit_handler.budget.window_length = sm.receiver_window
         # Differs: Aeron lets whoever claims to have more than was sent raise the limit by as much.
         # The window itself was found to be half a term at most.
-        self._sender.set_limit(
-            self.flow_control.on_status_message(
-                sm,
-                position=min(position, self.sender_position),
-                sender_limit=self.sender_limit,
-                now_ns=now_ns,
-            )
+        self._pace.on_status_message(
+            sm, position=min(position, self.sender_position), now_ns=now_ns
         )
         self._update_window()
 
@@ -266,12 +263,8 @@ class NetworkPublication:
         if sender.position == before:
             if self._has_initial_connection and now_ns >= sender.heartbeat_deadline_ns:
                 sender.send_heartbeat(now_ns, is_end_of_stream=self.is_end_of_stream)
-            sender.set_limit(
-                self.flow_control.on_idle(
-                    sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
-                )
-            )
             self._receivers.expire(now_ns)
+        deadline_ns = min(deadline_ns, self._pace.poll(now_ns, is_idle=sender.position == before))
         if self._has_initial_connection:
             deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
         self._update_window()
@@ -294,6 +287,7 @@ class NetworkPublication:
             now_ns: The time now; nothing is remembered as later than this.
         """
         self._receivers.forgive(late_ns, now_ns)
+        self.flow_control.forgive_silence(late_ns, now_ns)
         self._blocked_check.forgive(late_ns, now_ns)
         if self._linger_deadline_ns != NEVER_NS:
             latest_ns = now_ns + self.params.linger_timeout_ns

@@ -1,6 +1,6 @@
 """The counters of one network publication, allocated and freed together.
 
-Source: Aeron counter types 1, 2, 9, 12, 13 and 19.
+Source: Aeron counter types 1, 2, 9, 12, 13, 17 and 19.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ __all__ = ["PublicationCounters"]
 
 @attrs.frozen(kw_only=True)
 class PublicationCounters:
-    """What a network publication shows of itself; positions in bytes."""
+    """What a network publication shows of itself; positions in bytes.
+
+    Attributes:
+        flow_control_receivers: Only where flow control tracks receivers.
+    """
 
     publisher_limit: Counter
     publisher_position: Counter
@@ -28,6 +32,7 @@ class PublicationCounters:
     sender_limit: Counter
     back_pressure_events: Counter
     naks_received: Counter
+    flow_control_receivers: Counter | None = None
 
     @classmethod
     def allocate(
@@ -40,6 +45,7 @@ class PublicationCounters:
         channel: str,
         client_id: int,
         is_exclusive: bool,
+        is_tracking_receivers: bool = False,
     ) -> PublicationCounters:
         """Allocate every counter of a publication.
 
@@ -66,6 +72,9 @@ class PublicationCounters:
             stream_id=stream_id,
             channel=channel,
             owner_id=client_id,
+            driver_types=(
+                (StreamCounterType.FLOW_CONTROL_RECEIVERS,) if is_tracking_receivers else ()
+            ),
         )
         return cls(
             publisher_position=counters[0],
@@ -74,6 +83,7 @@ class PublicationCounters:
             sender_limit=counters[3],
             back_pressure_events=counters[4],
             naks_received=counters[5],
+            flow_control_receivers=counters[6] if is_tracking_receivers else None,
         )
 
     def close(self) -> None:
@@ -85,5 +95,7 @@ class PublicationCounters:
             self.sender_limit,
             self.back_pressure_events,
             self.naks_received,
+            self.flow_control_receivers,
         ):
-            counter.close()
+            if counter is not None:
+                counter.close()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
 
 __all__ = [
+    "NO_OWNER_ID",
     "ChannelCounterType",
     "ChannelStatus",
     "LocalAddressType",
@@ -36,6 +37,8 @@ CLIENT_HEARTBEAT_TYPE_ID: Final = 11
 LOCAL_ADDRESS_TYPE_ID: Final = 14
 # Channels and addresses belong to the driver: no client takes them along when it goes.
 DRIVER_OWNER_ID: Final = 0
+# Nor do those of strategies, which the C driver marks by this.
+NO_OWNER_ID: Final = -1
 
 _STREAM_KEY: Final = struct.Struct("<qiii")
 _STREAM_KEY_CHANNEL_LENGTH: Final = 92

@@ -115,6 +115,7 @@ class DriverCounterId(IntEnum):
     NAKS_REJECTED = 1_020
     GOODBYES_IGNORED = 1_021
     ERROR_FRAMES_IGNORED = 1_022
+    FLOW_CONTROL_RECEIVERS_REFUSED = 1_030
 
 
 SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
@@ -183,6 +184,9 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.NAKS_REJECTED: "NAKs not answered: no frame begins there",
     DriverCounterId.GOODBYES_IGNORED: "Goodbyes ignored: receiver unknown",
     DriverCounterId.ERROR_FRAMES_IGNORED: "Error Frames ignored: receiver unknown or limit reached",
+    DriverCounterId.FLOW_CONTROL_RECEIVERS_REFUSED: (
+        "Flow control receivers refused: limit reached"
+    ),
 }
 
 

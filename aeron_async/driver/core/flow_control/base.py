@@ -9,20 +9,36 @@ Source: Aeron `FlowControl`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final, Protocol
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
 
 if TYPE_CHECKING:
     from aeron_async.protocol.status_message import StatusMessage
 
-__all__ = ["DEFAULT_RECEIVER_WINDOW_LENGTH", "FlowControl", "max_retransmission_length"]
+__all__ = [
+    "DEFAULT_GROUP_MULTIPLE",
+    "DEFAULT_RECEIVER_WINDOW_LENGTH",
+    "FlowControl",
+    "format_receiver_id",
+    "max_retransmission_length",
+]
 
 # Not the window a receiver advertises: the official drivers bound resends by the default one.
-DEFAULT_RECEIVER_WINDOW_LENGTH = 128 * 1024
+DEFAULT_RECEIVER_WINDOW_LENGTH: Final = 128 * 1024
+DEFAULT_GROUP_MULTIPLE: Final = 4
+"""Default receiver windows that one NAK of a group may bring, where nothing else is said."""
 
 
 class FlowControl(Protocol):
-    """The pace of one publication, set by its receivers. Positions and limits are in bytes."""
+    """The pace of one publication, set by its receivers. Positions and limits are in bytes.
 
+    A strategy inherits from this class and says what a status message does to the limit; the rest
+    has answers that do no harm.
+    """
+
+    @abstractmethod
     def on_status_message(
         self, sm: StatusMessage, *, position: int, sender_limit: int, now_ns: int
     ) -> int:
@@ -31,31 +47,63 @@ class FlowControl(Protocol):
 
     def on_trigger_send_setup(self, sm: StatusMessage, *, now_ns: int) -> None:
         """Take note that a receiver asked for a SETUP."""
-        ...
+        del sm, now_ns
 
     def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
         """Take note that an elicited SETUP is about to be sent."""
-        ...
+        del sender_limit, now_ns
 
     def on_idle(self, *, sender_limit: int, sender_position: int, now_ns: int) -> int:
-        """Return the sender limit after a cycle in which no data was sent."""
-        ...
+        """Return the sender limit after a cycle in which no data was sent; it may go back."""
+        del sender_position, now_ns
+        return sender_limit
 
     def on_error(self, *, receiver_id: int, group_tag: int | None, now_ns: int) -> None:
         """Take note that a receiver rejected the stream."""
-        ...
+        del receiver_id, group_tag, now_ns
+
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Hold no silence against a receiver that this driver slept through itself.
+
+        Args:
+            late_ns: How long it slept.
+            now_ns: The time now; nothing is remembered as later than this.
+        """
+        del late_ns, now_ns
+
+    def deadline_ns(self) -> int:
+        """Return when `on_idle` would say something new although nothing is heard."""
+        return NEVER_NS
 
     def has_required_receivers(self) -> bool:
         """Return whether enough receivers are there for the publication to be connected."""
-        ...
+        return True
 
     def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
         """Return how much of a requested resend is granted, in bytes."""
-        ...
+        return max_retransmission_length(
+            term_offset=term_offset,
+            length=length,
+            term_length=term_length,
+            multiple=DEFAULT_GROUP_MULTIPLE,
+        )
+
+    def receiver_count(self) -> int | None:
+        """Return how many receivers are tracked, for `fc-receivers`; None where none are."""
+        return None
+
+    def refused_count(self) -> int:
+        """Return how often a receiver was not tracked because there were too many already."""
+        return 0
 
     def slowest_receiver(self) -> str | None:
         """Return the identity of the receiver that sets the pace, where it is known."""
-        ...
+        return None
+
+
+def format_receiver_id(receiver_id: int) -> str:
+    """Return a receiver id as 16 hexadecimal digits."""
+    return f"{receiver_id & 0xFFFF_FFFF_FFFF_FFFF:#018x}"
 
 
 def max_retransmission_length(

@@ -1,0 +1,243 @@
+"""Flow control by the members of a group, each of which is remembered until it falls silent.
+
+A member is tracked from the status message by which it is accepted until it says goodbye, rejects
+the stream, or has been silent for the receiver timeout; it leaves in an idle cycle. Somebody who
+joins is held at the position it was invited at: from the SETUP that was sent for it until its first
+status message the limit is pinned.
+
+Invariant: a status message never moves the limit back, only an idle cycle can; the entries are in
+the order in which they were heard.
+
+Source: Aeron `AbstractMinMulticastFlowControl`, `aeron_min_flow_control.c`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.driver.core.flow_control.base import (
+    DEFAULT_GROUP_MULTIPLE,
+    FlowControl,
+    format_receiver_id,
+    max_retransmission_length,
+)
+from aeron_async.driver.core.loss_detector import NEVER_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aeron_async.protocol.status_message import StatusMessage
+
+__all__ = ["DEFAULT_MAX_RECEIVERS", "DEFAULT_RECEIVER_TIMEOUT_NS", "GroupFlowControl"]
+
+DEFAULT_RECEIVER_TIMEOUT_NS: Final = 5_000_000_000
+DEFAULT_MAX_RECEIVERS: Final = 1_024
+"""Receivers one publication tracks; the ids come off the wire, so their number is bounded."""
+
+
+@attrs.define(kw_only=True)
+class GroupReceiver:
+    """What is remembered of one member; position and edge in bytes."""
+
+    position: int
+    edge: int
+    heard_ns: int
+    is_leaving: bool = False
+
+
+class GroupFlowControl(FlowControl):
+    """The slowest member sets the pace; a strategy may say who is one, and who sets the pace.
+
+    Args:
+        receiver_timeout_ns: How long a silent member still counts.
+        group_min_size: Members without which nothing is sent, and the publication not connected.
+        retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
+        max_receivers: Most members; one more is refused, since those that are there are relied on.
+    """
+
+    def __init__(
+        self,
+        *,
+        receiver_timeout_ns: int = DEFAULT_RECEIVER_TIMEOUT_NS,
+        group_min_size: int = 0,
+        retransmit_receiver_window_multiple: int = DEFAULT_GROUP_MULTIPLE,
+        max_receivers: int = DEFAULT_MAX_RECEIVERS,
+    ) -> None:
+        self._timeout_ns = receiver_timeout_ns
+        self._group_min_size = group_min_size
+        self._multiple = retransmit_receiver_window_multiple
+        self._max_receivers = max_receivers
+        self._receivers: dict[int, GroupReceiver] = {}
+        self._leaving_count = 0
+        self._refused_count = 0
+        self._is_setup_triggered = False
+        self._setup_limit: int | None = None
+        self._setup_ns = 0
+
+    # What a strategy may want otherwise.
+
+    def matches(self, sm: StatusMessage) -> bool:
+        """Return whether the sender of a status message is a member of the group."""
+        del sm
+        return True
+
+    def pace(self, edges: Sequence[int]) -> int:
+        """Return the limit that the edges of the members allow; there is at least one."""
+        return min(edges)
+
+    # What the publication hears and does.
+
+    def on_status_message(
+        self, sm: StatusMessage, *, position: int, sender_limit: int, now_ns: int
+    ) -> int:
+        """Return the sender limit after a status message whose consumption is at `position`.
+
+        A stranger whose edge lies more than its own window behind the group is not accepted, and
+        cannot drag the group back. While there are no members at all, anybody's edge counts.
+        """
+        guard = self._guard(now_ns)
+        edge = position + sm.receiver_window
+        if self.matches(sm):
+            receiver = self._receivers.pop(sm.receiver_id, None)
+            if receiver is not None:
+                self._receivers[sm.receiver_id] = receiver
+                self._set_leaving(receiver, is_leaving=sm.is_end_of_stream)
+                receiver.position = max(receiver.position, position)
+                receiver.edge = edge
+                receiver.heard_ns = now_ns
+            elif not sm.is_end_of_stream and self._is_near(edge, sm.receiver_window, guard):
+                self._add(sm.receiver_id, position=position, edge=edge, now_ns=now_ns)
+        if not self.has_required_receivers():
+            return sender_limit
+        if not self._receivers:
+            return max(sender_limit, edge)
+        return max(sender_limit, self._limit(guard))
+
+    def on_trigger_send_setup(self, sm: StatusMessage, *, now_ns: int) -> None:
+        """Take note that somebody wants to join, if it would be a member."""
+        del now_ns
+        self._is_setup_triggered = self._is_setup_triggered or self.matches(sm)
+
+    def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
+        """Pin the limit for the member that this SETUP invites."""
+        if self._is_setup_triggered and self._receivers:
+            self._setup_limit = sender_limit
+            self._setup_ns = now_ns
+        self._is_setup_triggered = False
+
+    def on_idle(self, *, sender_limit: int, sender_position: int, now_ns: int) -> int:
+        """Let go of members that left or fell silent, and return what the others allow."""
+        del sender_position
+        guard = self._guard(now_ns)
+        self._remove_gone(now_ns)
+        if not self._receivers or not self.has_required_receivers():
+            return sender_limit
+        return self._limit(guard)
+
+    def on_error(self, *, receiver_id: int, group_tag: int | None, now_ns: int) -> None:
+        """Let a member that rejected the stream leave in the next idle cycle, whatever its tag.
+
+        Differs: the Java driver wants the tag as well, and waits for the timeout without it. The
+        id alone says which member it is, as in the C driver.
+        """
+        del group_tag, now_ns
+        receiver = self._receivers.get(receiver_id)
+        if receiver is not None:
+            self._set_leaving(receiver, is_leaving=True)
+
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Let no member, and nobody who was invited, count as silent for that long."""
+        for receiver in self._receivers.values():
+            receiver.heard_ns = min(receiver.heard_ns + late_ns, now_ns)
+        self._setup_ns = min(self._setup_ns + late_ns, now_ns)
+
+    # What the publication asks.
+
+    def deadline_ns(self) -> int:
+        """Return when the longest silent member, or the wait for an invited one, times out."""
+        if self._leaving_count:
+            return 0
+        deadline_ns = NEVER_NS
+        for receiver in self._receivers.values():
+            deadline_ns = receiver.heard_ns + self._timeout_ns + 1
+            break
+        if self._setup_limit is not None:
+            deadline_ns = min(deadline_ns, self._setup_ns + self._timeout_ns + 1)
+        return deadline_ns
+
+    def has_required_receivers(self) -> bool:
+        """Return whether the group has its minimum size."""
+        return len(self._receivers) >= self._group_min_size
+
+    def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
+        """Return how much of a requested resend is granted, in bytes."""
+        return max_retransmission_length(
+            term_offset=term_offset,
+            length=length,
+            term_length=term_length,
+            multiple=self._multiple,
+        )
+
+    def receiver_count(self) -> int | None:
+        """Return how many members are tracked."""
+        return len(self._receivers)
+
+    def refused_count(self) -> int:
+        """Return how often a member was refused because the group was full."""
+        return self._refused_count
+
+    def slowest_receiver(self) -> str | None:
+        """Return the id of the member at whose edge the pace is set."""
+        if not self._receivers:
+            return None
+        edge = self.pace([receiver.edge for receiver in self._receivers.values()])
+        return next(
+            (
+                format_receiver_id(receiver_id)
+                for receiver_id, receiver in self._receivers.items()
+                if receiver.edge == edge
+            ),
+            None,
+        )
+
+    def _guard(self, now_ns: int) -> int | None:
+        """Return where the limit is pinned for somebody who was invited, while that lasts."""
+        if self._setup_limit is not None and now_ns > self._setup_ns + self._timeout_ns:
+            self._setup_limit = None
+        return self._setup_limit
+
+    def _limit(self, guard: int | None) -> int:
+        limit = self.pace([receiver.edge for receiver in self._receivers.values()])
+        return limit if guard is None else min(guard, limit)
+
+    def _is_near(self, edge: int, window_length: int, guard: int | None) -> bool:
+        return not self._receivers or edge >= self._limit(guard) - window_length
+
+    def _add(self, receiver_id: int, *, position: int, edge: int, now_ns: int) -> None:
+        if len(self._receivers) >= self._max_receivers:
+            # Whoever is gone makes way; whoever is there must not be driven out by made-up ids.
+            self._remove_gone(now_ns)
+            if len(self._receivers) >= self._max_receivers:
+                self._refused_count += 1
+                return
+        self._receivers[receiver_id] = GroupReceiver(position=position, edge=edge, heard_ns=now_ns)
+        self._setup_limit = None
+
+    def _remove_gone(self, now_ns: int) -> None:
+        oldest = next(iter(self._receivers.values()), None)
+        if oldest is None:
+            return
+        if not self._leaving_count and now_ns <= oldest.heard_ns + self._timeout_ns:
+            return
+        self._receivers = {
+            receiver_id: receiver
+            for receiver_id, receiver in self._receivers.items()
+            if not receiver.is_leaving and now_ns <= receiver.heard_ns + self._timeout_ns
+        }
+        self._leaving_count = 0
+
+    def _set_leaving(self, receiver: GroupReceiver, *, is_leaving: bool) -> None:
+        self._leaving_count += is_leaving - receiver.is_leaving
+        receiver.is_leaving = is_leaving
