@@ -14,7 +14,8 @@ import attrs
 from aeron_async.driver.core.congestion_control import check_congestion_control
 from aeron_async.driver.core.publication_params import PublicationParams
 from aeron_async.driver.core.subscription_params import SubscriptionParams
-from aeron_async.driver.core.udp_channel import UdpChannel, check_is_unicast
+from aeron_async.driver.core.udp_channel import Interface, UdpChannel
+from aeron_async.driver.core.unsupported import check_has_no_control, check_is_unicast
 from aeron_async.errors import ConfigurationError, RegistrationError
 from aeron_async.protocol.address import Address, multicast_control_address
 from aeron_async.protocol.channel_uri import ControlMode, Media
@@ -77,25 +78,15 @@ def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplana
 
 def lacking_for_publication(uri: ChannelUri) -> str | None:
     """Return what this version lacks, or None."""
-    reason = lacking(uri)
-    interface = uri.interface
-    if reason is None and uri.control is None and interface is not None:
-        is_plain = interface.host is not None and interface.prefix_length is None
-        if not is_plain:
-            reason = (
-                f"interface={interface} is not supported by this driver for unicast: give the "
-                "local address itself, without a prefix length"
-            )
-    return reason
+    return lacking(uri)
 
 
 def lacking_for_subscription(uri: ChannelUri, congestion_control: str | None) -> str | None:
     """Return what this version lacks, or None."""
     reason = lacking(uri)
-    if reason is None and uri.control is not None:
-        reason = f"a subscription with control={uri.control} is not supported by this driver"
     if reason is None:
         try:
+            check_has_no_control(uri)
             check_congestion_control(congestion_control)
         except RegistrationError as error:
             reason = str(error)
@@ -137,19 +128,38 @@ def publication_facts(uri: ChannelUri) -> Iterator[Fact]:
 
 def unicast_publication_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fact]:
     """Yield the same for plain unicast."""
-    host, port, local = endpoint.host, endpoint.port, local_address(uri)
-    channel = UdpChannel.for_publication(
-        uri, endpoint=(host, port), local=None if local is None else (local.host, local.port)
-    )
+    local = local_address(uri)
     if local is not None:
         any_port = ANY_PORT if local.port == 0 else ""
         yield "binds", f"{local}{any_port}"
+    elif uri.interface is not None:
+        yield "binds", f"the best address of interface {uri.interface}"
     else:
         yield "binds", f"{wildcard(endpoint)}{ANY_PORT}"
     yield "connects", f"to {endpoint}, and hears nobody else"
     yield "sends", f"SETUP, data and heartbeats to {endpoint}"
     yield "hears", f"status messages and NAKs from {endpoint}"
-    yield "identity", f"{channel.canonical_form}; publications of that identity share the socket"
+    form = publication_identity(uri, endpoint)
+    if form is not None:
+        yield "identity", f"{form}; publications of that identity share the socket"
+
+
+def publication_identity(uri: ChannelUri, endpoint: Address) -> str | None:
+    """Return the canonical form, unless it has an address that only this machine's system knows."""
+    local = local_address(uri)
+    interface = None
+    if uri.control is None and uri.interface is not None:
+        if local is None:
+            return None
+        interface = Interface(address=local.host, port=local.port)
+    channel = UdpChannel.for_publication(
+        uri,
+        endpoint=(endpoint.host, endpoint.port),
+        control=None if uri.control is None else (uri.control.host, uri.control.port),
+        interface=interface,
+        unique_suffix="N",
+    )
+    return channel.canonical_form
 
 
 def multicast_publication_facts(uri: ChannelUri, group: Address) -> Iterator[Fact]:
@@ -210,7 +220,7 @@ def local_address(uri: ChannelUri) -> Address | None:
     if uri.control is not None:
         return uri.control
     interface = uri.interface
-    if interface is None or interface.host is None:
+    if interface is None or interface.host is None or interface.prefix_length is not None:
         return None
     return Address.of(interface.host, interface.port)
 

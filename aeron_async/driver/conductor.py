@@ -17,6 +17,8 @@ import attrs
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.udp_channel import needs_unique_suffix
+from aeron_async.driver.core.unsupported import check_has_no_control, check_is_unicast
 from aeron_async.driver.media.channel_resolver import resolve_publication, resolve_subscription
 from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
@@ -137,7 +139,11 @@ class Conductor(Agent):
             ClosedError: The driver or the client is closed.
         """
         self._check_open()
-        channel = await self._look_up(resolve_publication(self._resources.network, uri))
+        check_is_unicast(uri)
+        suffix = str(self._resources.next_id()) if needs_unique_suffix(uri) else ""
+        channel = await self._look_up(
+            resolve_publication(self._resources.network, uri, unique_suffix=suffix)
+        )
 
         async def execute() -> PublicationReady:
             return await self._publications.add(
@@ -162,6 +168,8 @@ class Conductor(Agent):
             ClosedError: The driver or the client is closed.
         """
         self._check_open()
+        check_is_unicast(uri)
+        check_has_no_control(uri)
         suffix = str(self._resources.next_id())
         channel = await self._look_up(
             resolve_subscription(self._resources.network, uri, unique_suffix=suffix)

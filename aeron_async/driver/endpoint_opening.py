@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.stream_counters import (
     ChannelStatus,
+    LocalAddressType,
     allocate_channel_counter,
     allocate_local_address,
 )
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.socket_spec import receive_socket_spec, send_socket_specs
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
-    from aeron_async.driver.core.stream_counters import ChannelCounterType, LocalAddressType
+    from aeron_async.driver.core.stream_counters import ChannelCounterType
     from aeron_async.driver.media.endpoint import ChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -41,12 +42,10 @@ async def open_endpoint(
     uri = channel.uri
     endpoint.socket_sndbuf_length = uri.socket_sndbuf_length or context.socket_sndbuf_length
     endpoint.socket_rcvbuf_length = uri.socket_rcvbuf_length or context.socket_rcvbuf_length
-    spec = SocketSpec(
-        local=channel.local,
-        remote=channel.remote,
-        socket_sndbuf_length=endpoint.socket_sndbuf_length,
-        socket_rcvbuf_length=endpoint.socket_rcvbuf_length,
-    )
+    if address_type is LocalAddressType.SEND:
+        spec, _ = send_socket_specs(channel, context, ports=resources.sender_ports)
+    else:
+        spec = receive_socket_spec(channel, context, ports=resources.receiver_ports)
     await resources.network.open(lambda: endpoint, spec)
     try:
         endpoint.counters = allocate_endpoint_counters(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from aeron_async.driver.media.wildcard_ports import WildcardPorts
 from aeron_async.protocol.header import wrap_int32
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class DriverResources:
 
     Attributes:
         registration_ids: One count for clients, publications, subscriptions and images.
+        sender_ports: Where the control port 0 of a publication comes from; None is the system.
+        receiver_ports: Where the endpoint port 0 of a subscription comes from; likewise.
     """
 
     context: DriverContext
@@ -37,6 +40,16 @@ class DriverResources:
     counters_manager: CountersManager
     system_counters: SystemCounters
     registration_ids: Iterator[int] = attrs.field(factory=lambda: count(1))
+    sender_ports: WildcardPorts | None = attrs.field(init=False)
+    receiver_ports: WildcardPorts | None = attrs.field(init=False)
+
+    @sender_ports.default
+    def _sender_ports(self) -> WildcardPorts | None:
+        return WildcardPorts.of(self.context.sender_wildcard_port_range)
+
+    @receiver_ports.default
+    def _receiver_ports(self) -> WildcardPorts | None:
+        return WildcardPorts.of(self.context.receiver_wildcard_port_range)
 
     def next_id(self) -> int:
         """Return a registration id that this driver has not used."""

@@ -7,16 +7,17 @@ to connected sockets only, errors of `sendto` told at once.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 from contextvars import copy_context
-from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.media.socket_spec import literal
+import attrs
+
+from aeron_async.driver.core.udp_channel import format_address, wildcard_like
+from aeron_async.driver.media.socket_spec import is_group, literal
 from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.testing.sim_interfaces import FIRST_INDEX, interface_index, interface_table
 from aeron_async.testing.sim_socket import DATAGRAM_LENGTH_MAX, SimTransport
 from aeron_async.testing.trace import Verdict
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from aeron_async.driver.media.interfaces import InterfaceAddress
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.wildcard_ports import WildcardPorts
     from aeron_async.testing.sim_network import SimNetwork
 
 __all__ = ["SimHost"]
@@ -99,12 +102,15 @@ class SimHost:
         transport.start()
         return transport
 
-    async def resolve(self, host: str, port: int) -> SocketAddress:
+    async def resolve(
+        self, host: str, port: int, *, is_re_resolution: bool = False
+    ) -> SocketAddress:
         """Return the address of a name of this network, or of a numeric host.
 
         Raises:
             RegistrationError: UNKNOWN_HOST.
         """
+        del is_re_resolution
         if host == "localhost":
             return "127.0.0.1", port
         address = host if literal(host) is not None else self._network.names.get(host)
@@ -112,6 +118,10 @@ class SimHost:
             message = f"cannot resolve host {host!r}: add it to the names of the simulated network"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST)
         return address, port
+
+    async def interfaces(self) -> tuple[InterfaceAddress, ...]:
+        """Return its addresses: loopback, then `eth0` with the first of each family, and so on."""
+        return interface_table(self.addresses)
 
     # What its sockets do.
 
@@ -159,13 +169,25 @@ class SimHost:
         source: SocketAddress,
         destination: SocketAddress,
         datagram: bytes,
+        index: int = 0,
     ) -> None:
-        """Give what arrives to the socket it is for; several members of a group all get it."""
+        """Give what arrives to the socket it is for; several members of a group all get it.
+
+        Args:
+            sender: Told if nobody listens; None where nobody cares.
+            source: As receivers see it.
+            destination: An address of this host, or a group.
+            datagram: Not empty.
+            index: The interface at which a group's datagram arrives.
+        """
         if self.is_cut:
             return
-        transports = self._listening(destination)
+        if is_group(destination[0]):
+            transports = self._members(destination, index)
+        else:
+            transports = self._listening(destination)
         is_refused = not transports
-        if transports and not _is_group(destination[0]):
+        if transports and not is_group(destination[0]):
             # Of several sockets on one port, the one that is connected to the source is meant.
             transports = [max(transports, key=lambda each: each.peer == source)]
         for transport in transports:
@@ -173,7 +195,7 @@ class SimHost:
             if why is not None:
                 is_refused = why is Verdict.NOT_THE_PEER
                 self._drop(why, source, destination, datagram)
-        if is_refused and not _is_group(destination[0]):
+        if is_refused and not is_group(destination[0]):
             if not transports:
                 self._drop(Verdict.NO_SOCKET, source, destination, datagram)
             self._network.refuse(self, sender)
@@ -188,9 +210,16 @@ class SimHost:
         for transport in chain.from_iterable(list(self._sockets.values())):
             transport.read_soon()
 
-    def is_member(self, group: SocketAddress) -> bool:
-        """Return whether any socket is bound to this multicast group."""
-        return group in self._sockets
+    def is_member(self, group: SocketAddress, index: int = FIRST_INDEX) -> bool:
+        """Return whether any socket hears this group at this interface."""
+        return bool(self._members(group, index))
+
+    def leaving_index(self, sender: SimTransport | None, source: SocketAddress) -> int:
+        """Return the interface by which the multicast of a socket leaves."""
+        interface = None if sender is None else sender.spec.interface
+        if interface is not None and interface.index:
+            return interface.index
+        return interface_index(self.addresses, source[0])
 
     # How sockets find their address.
 
@@ -202,19 +231,32 @@ class SimHost:
             _refuse("open a socket for", spec.local, error_number)
         host = spec.local[0]
         is_own = host in self.addresses or _is_wildcard(host) or _is_loopback(host)
-        if not is_own and not _is_group(host):
+        if not is_own and not is_group(host):
             _refuse("bind", spec.local, errno.EADDRNOTAVAIL)
 
     def _bind(self, spec: SocketSpec) -> SocketAddress:
         host, port = spec.local
-        if port == 0:
+        if port == 0 and spec.wildcard_ports is not None:
+            port = self._managed_port(spec, spec.wildcard_ports)
+        elif port == 0:
             port = self._free_port(host)
-        elif any(_collide(spec, each) for each in chain.from_iterable(self._sockets.values())):
+        elif self._is_taken(spec):
             _refuse("bind", spec.local, errno.EADDRINUSE)
         if spec.remote is not None and _is_wildcard(host):
             # A connected socket learns which of the addresses leads to its peer.
             host = self._address_towards(spec.remote[0])
         return host, port
+
+    def _is_taken(self, spec: SocketSpec) -> bool:
+        return any(_collide(spec, each) for each in chain.from_iterable(self._sockets.values()))
+
+    def _managed_port(self, spec: SocketSpec, ports: WildcardPorts) -> int:
+        host = spec.local[0]
+        for port in ports.candidates():
+            if not self._is_taken(attrs.evolve(spec, local=(host, port))):
+                ports.take(port)
+                return port
+        return ports.refuse(host)
 
     def _free_port(self, host: str) -> int:
         taken = {port for _, port in self._sockets}
@@ -227,16 +269,29 @@ class SimHost:
                 return port
 
     def _listening(self, destination: SocketAddress) -> list[SimTransport]:
-        host, port = destination
         found = list(self._sockets.get(destination, ()))
-        if not _is_group(host):
-            wildcard = "::" if ":" in host else "0.0.0.0"  # noqa: S104 - simulated: nothing real listens
-            found += self._sockets.get((wildcard, port), ())
+        found += self._sockets.get(wildcard_like(destination, destination[1]), ())
         return found
+
+    def _members(self, group: SocketAddress, index: int) -> list[SimTransport]:
+        # Who is bound to the group itself hears it at every interface.
+        found = list(self._sockets.get(group, ()))
+        found += (
+            each
+            for each in self._sockets.get(wildcard_like(group, group[1]), ())
+            if each.spec.group == group[0] and self._joined_index(each) == index
+        )
+        return found
+
+    def _joined_index(self, member: SimTransport) -> int:
+        interface = member.spec.interface
+        if interface is None:
+            return interface_index(self.addresses, "")
+        return interface.index or interface_index(self.addresses, interface.address)
 
     def _source_of(self, sender: SimTransport, destination: SocketAddress) -> SocketAddress:
         host, port = sender.local
-        if _is_wildcard(host) or _is_group(host):
+        if _is_wildcard(host) or is_group(host):
             host = self._address_towards(destination[0])
         return host, port
 
@@ -276,8 +331,3 @@ def _is_wildcard(host: str) -> bool:
 
 def _is_loopback(host: str) -> bool:
     return host.startswith("127.") or host == "::1"
-
-
-@lru_cache(maxsize=1024)
-def _is_group(host: str) -> bool:
-    return ipaddress.ip_address(host).is_multicast

@@ -3,8 +3,9 @@
 Every ordered pair of hosts has its own link with its own dice, so that a fault added here changes
 nothing there. Every datagram is traced.
 
-Multicast: a socket bound to a group address is its member, as Aeron's receivers bind on Linux; each
-member host has its own link, and so loses other datagrams than its neighbour.
+Multicast: a socket with a group in its description is its member at one interface, and so is, at
+every interface, a socket that is bound to the group's address. Each member host has its own link,
+and so loses other datagrams than its neighbour.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.media.socket_spec import literal
+from aeron_async.driver.media.socket_spec import is_group, literal
 from aeron_async.errors import ConfigurationError
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.link import Link
 from aeron_async.testing.sim_host import SimHost
+from aeron_async.testing.sim_interfaces import LOOPBACK_INDEX
 from aeron_async.testing.trace import Trace, Verdict
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class SimNetwork:
             destination: Numeric.
             datagram: Not empty.
         """
-        receivers = self._receivers(host, destination)
+        index = host.leaving_index(sender, source) if is_group(destination[0]) else 0
+        receivers = self._receivers(host, destination, index)
         if not receivers:
             self.trace.note(self.loop.now_ns, Verdict.NO_ROUTE, source, destination, datagram)
         for receiver in receivers:
@@ -121,6 +124,7 @@ class SimNetwork:
                     source,
                     destination,
                     data,
+                    index,
                     context=self._context,
                 )
 
@@ -134,14 +138,16 @@ class SimNetwork:
             arrival_ns = self.loop.now_ns + back.conditions.delay_ns
             self.loop.call_at_ns(arrival_ns, sender.refuse, error, context=self._context)
 
-    def _receivers(self, host: SimHost, destination: SocketAddress) -> list[SimHost]:
+    def _receivers(self, host: SimHost, destination: SocketAddress, index: int) -> list[SimHost]:
         address = destination[0]
         if address.startswith("127.") or address == "::1":
             return [host]
         found = self._hosts.get(address)
         if found is not None:
             return [found]
-        return [each for each in self.hosts if each.is_member(destination)]
+        # Loopback is a network of one host.
+        hosts = (host,) if index == LOOPBACK_INDEX else self.hosts
+        return [each for each in hosts if each.is_member(destination, index)]
 
     def _dice(self, *names: str) -> Random:
         return Random("/".join((str(self._seed), *names)))  # noqa: S311 - seeded on purpose

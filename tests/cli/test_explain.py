@@ -165,8 +165,6 @@ def test_a_spy_is_a_subscription_only(explained: Explainer) -> None:
     ("channel", "role", "part"),
     [
         ("aeron:udp?endpoint=10.0.0.5:1|control=10.0.0.1:2", "subscription", "control=10.0.0.1:2"),
-        ("aeron:udp?endpoint=10.0.0.5:1|interface=10.0.0.0/8", "publication", "prefix length"),
-        ("aeron:udp?endpoint=10.0.0.5:1|interface={eth0}", "publication", "{eth0}"),
         ("aeron:udp?endpoint=10.0.0.5:1|cc=cubic", "subscription", "cc=cubic"),
     ],
 )
@@ -379,3 +377,12 @@ def test_several_channels_are_explained_one_after_the_other(
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["channel"] for line in lines] == channels
     assert main(["explain", channels[0], "aeron:udp?endpoint=10.0.0.5:0|session-id=tag:3"]) == 2
+
+
+@pytest.mark.parametrize("interface", ["10.0.0.0/8", "{eth0}"])
+def test_an_interface_is_shown_as_it_is_written(interface: str, explained: Explainer) -> None:
+    channel = f"aeron:udp?endpoint=10.0.0.5:1|interface={interface}"
+    assert explained(channel)["publication"]["is_supported"]
+    facts = explained.facts(channel, "publication")
+    assert facts["binds"] == f"the best address of interface {interface}"
+    assert "identity" not in facts

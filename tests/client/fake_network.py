@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from aeron_async.driver.media.interfaces import InterfaceAddress
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -67,6 +69,14 @@ class FakeNetwork:
         self.transports.append(transport)
         return transport
 
-    async def resolve(self, host: str, port: int) -> SocketAddress:
+    async def resolve(
+        self, host: str, port: int, *, is_re_resolution: bool = False
+    ) -> SocketAddress:
         await self.names.wait()
         return host, port
+
+    async def interfaces(self) -> tuple[InterfaceAddress, ...]:
+        loopback = InterfaceAddress(
+            name="lo", index=1, address="127.0.0.1", prefix_length=8, is_loopback=True
+        )
+        return (loopback,)

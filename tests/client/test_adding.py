@@ -221,8 +221,6 @@ async def test_a_publication_may_choose_where_it_sends_from(
         ("aeron:ipc", "ipc"),
         ("aeron:udp?endpoint=127.0.0.1:40456|session-id=tag:5", "session-id=tag:5"),
         ("aeron:udp?endpoint=127.0.0.1:40456|channel-snd-ts-offset=reserved", "channel-snd"),
-        ("aeron:udp?endpoint=127.0.0.1:40456|interface=127.0.0.1/8", "interface="),
-        ("aeron:udp?endpoint=127.0.0.1:40456|interface={lo}", "interface="),
     ],
 )
 async def test_what_this_driver_has_not_is_refused_by_name(
@@ -242,7 +240,7 @@ async def test_what_cannot_be_had_is_refused_by_name(aeron: aa.Aeron, channel: s
         await aeron.add_publication("aeron:udp?endpoint=localhost:1|control=[::1]:2", STREAM_ID)
     with pytest.raises(aa.RegistrationError, match="cc=cubic"):
         await aeron.add_subscription(channel + "|cc=cubic", STREAM_ID)
-    with pytest.raises(aa.RegistrationError, match="control= is not supported"):
+    with pytest.raises(aa.RegistrationError, match="control=127.0.0.1:9 is not supported"):
         await aeron.add_subscription(channel + "|control=127.0.0.1:9", STREAM_ID)
     with pytest.raises(aa.RegistrationError, match="rcv-wnd"):
         await aeron.add_subscription(channel + "|rcv-wnd=512m", STREAM_ID)
@@ -258,9 +256,33 @@ async def test_what_cannot_be_had_is_refused_by_name(aeron: aa.Aeron, channel: s
     assert caught.value.code is aa.ErrorCode.CHANNEL_ENDPOINT_ERROR
 
 
+@pytest.mark.parametrize("interface", ["127.0.0.1", "127.0.0.0/8", "localhost/24", "{lo}"])
+async def test_a_publication_leaves_by_the_interface_it_names(
+    aeron: aa.Aeron, interface: str
+) -> None:
+    publication = await aeron.add_publication(
+        f"aeron:udp?endpoint=127.0.0.1:40456|interface={interface}", STREAM_ID
+    )
+    assert publication.local_address.startswith("127.0.0.1:")
+
+
+async def test_an_interface_that_is_not_there_is_refused_with_those_that_are(
+    aeron: aa.Aeron,
+) -> None:
+    with pytest.raises(
+        aa.RegistrationError, match=r"\{missing0\}|missing0.*there are: .*lo"
+    ) as caught:
+        await aeron.add_publication(
+            "aeron:udp?endpoint=127.0.0.1:40456|interface={missing0}", STREAM_ID
+        )
+    assert caught.value.code is aa.ErrorCode.INVALID_CHANNEL
+
+
 async def test_a_name_that_does_not_resolve_is_refused_by_name() -> None:
     class NamelessNetwork(SystemNetwork):
-        async def resolve(self, host: str, port: int) -> tuple[str, int]:
+        async def resolve(
+            self, host: str, port: int, *, is_re_resolution: bool = False
+        ) -> tuple[str, int]:
             message = f"{host}:{port} is unknown"
             raise aa.RegistrationError(message, code=aa.ErrorCode.UNKNOWN_HOST)
 

@@ -12,7 +12,7 @@ from aeron_async.clock import SystemClock
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.core.udp_channel import UdpChannel
+from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.driver.media.endpoint import SendChannelEndpoint
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.channel_uri import ChannelUri
@@ -45,7 +45,9 @@ class Rig:
         uri = ChannelUri.parse("aeron:udp?endpoint=127.0.0.1:40456")
         dispatcher = ControlPacketDispatcher(self.counts.system, lambda _: None, lambda *_: None)
         self.endpoint = SendChannelEndpoint(
-            UdpChannel.for_publication(uri, endpoint=REMOTE, local=LOCAL),
+            UdpChannel.for_publication(
+                uri, endpoint=REMOTE, interface=Interface(address=LOCAL[0], port=LOCAL[1])
+            ),
             SystemClock(),
             self.counts.system,
             dispatcher,

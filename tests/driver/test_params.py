@@ -13,7 +13,8 @@ from aeron_async.driver.core.publication_params import (
     check_can_share,
 )
 from aeron_async.driver.core.subscription_params import SubscriptionParams
-from aeron_async.driver.core.udp_channel import UdpChannel, check_is_unicast, format_address
+from aeron_async.driver.core.udp_channel import Interface, UdpChannel, format_address
+from aeron_async.driver.core.unsupported import check_is_unicast
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.driver.fakes import MS, SECOND
@@ -253,10 +254,18 @@ def test_subscriptions_of_different_sessions_need_not_agree() -> None:
 def test_the_channel_of_a_publication_has_aerons_canonical_form(
     channel: str, endpoint: tuple[str, int], local: tuple[str, int] | None, form: str
 ) -> None:
-    made = UdpChannel.for_publication(ChannelUri.parse(channel), endpoint=endpoint, local=local)
+    read = ChannelUri.parse(channel)
+    made = UdpChannel.for_publication(
+        read,
+        endpoint=endpoint,
+        control=local if read.control is not None else None,
+        interface=Interface(address=local[0], port=local[1])
+        if read.control is None and local
+        else None,
+    )
     assert made.canonical_form == form
-    assert made.remote == endpoint
-    assert made.local == (local or (("::", 0) if ":" in endpoint[0] else ("0.0.0.0", 0)))
+    assert made.remote_data == endpoint
+    assert made.local_data == (local or (("::", 0) if ":" in endpoint[0] else ("0.0.0.0", 0)))
 
 
 @pytest.mark.parametrize(
@@ -275,14 +284,14 @@ def test_the_channel_of_a_subscription_is_its_own_where_the_system_chooses_the_p
         ChannelUri.parse(channel), endpoint=("127.0.0.1", port), unique_suffix="3"
     )
     assert made.canonical_form == form
-    assert made.local == ("127.0.0.1", port)
-    assert made.remote is None
+    assert made.remote_data == ("127.0.0.1", port)
+    assert made.remote_control is None
 
 
 def test_names_stay_names() -> None:
-    by_name = UdpChannel.for_publication(uri(), endpoint=ENDPOINT, local=None)
+    by_name = UdpChannel.for_publication(uri(), endpoint=ENDPOINT)
     by_number = UdpChannel.for_publication(
-        ChannelUri.parse("aeron:udp?endpoint=127.0.0.1:40123"), endpoint=ENDPOINT, local=None
+        ChannelUri.parse("aeron:udp?endpoint=127.0.0.1:40123"), endpoint=ENDPOINT
     )
     assert by_name.canonical_form != by_number.canonical_form
 

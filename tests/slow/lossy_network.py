@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.socket_spec import SocketSpec
 
 
 class LossyProtocol(asyncio.DatagramProtocol):
@@ -54,6 +54,3 @@ class LossyNetwork(SystemNetwork):
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
     ) -> asyncio.DatagramTransport:
         return await super().open(lambda: LossyProtocol(self, protocol_factory()), spec)
-
-    async def resolve(self, host: str, port: int) -> SocketAddress:
-        return await super().resolve(host, port)

@@ -1,92 +1,214 @@
-"""A channel with its addresses resolved: what to bind, what to connect to, and its identity.
+"""A channel with its addresses resolved: what to bind, where to send, and its identity.
 
 Two channels of one canonical form share an endpoint. Names stay names in it, so that a name that
 resolves anew is still the same channel.
 
-Source: Aeron `UdpChannel`.
+Source: Aeron `UdpChannel`, `aeron_udp_channel_finish_parse`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.protocol.channel_uri import TagReference
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
+from aeron_async.protocol.address import Address as WrittenAddress
+from aeron_async.protocol.address import multicast_control_address
+from aeron_async.protocol.channel_uri import ControlMode
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["UdpChannel", "check_is_unicast", "format_address"]
+__all__ = ["Interface", "UdpChannel", "format_address", "needs_unique_suffix", "wildcard_like"]
 
-WILDCARDS = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - to bind to, as Aeron does when nothing is said
+WILDCARDS: Final = {4: "0.0.0.0", 6: "::"}  # noqa: S104 - to bind to, as Aeron does when nothing is said
+
+
+@attrs.frozen(kw_only=True)
+class Interface:
+    """A local interface, by one of its addresses.
+
+    Attributes:
+        address: Numeric, without a scope.
+        index: The system's number of it, which is also the scope of its IPv6 addresses; 0 leaves
+            the choice to the system.
+        name: Such as `eth0`; empty where it is not known.
+        port: Local source port of a unicast publication; 0 lets the system choose.
+    """
+
+    address: str
+    index: int = 0
+    name: str = ""
+    port: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class UdpChannel:
-    """One unicast channel, ready for a socket.
+    """One channel of any mode, ready for its sockets.
 
     Attributes:
         uri: As the client wrote it.
         canonical_form: Its identity; equal forms share an endpoint.
-        local: What to bind to.
-        remote: What a sender connects to; None for a receiver.
+        remote_data: Where a sender sends to; what a receiver binds, or the group that it joins. The
+            wildcard address and port 0 where the channel has no endpoint.
+        remote_control: Where receivers report to: the control address of a multicast group, or the
+            explicit control address of a subscription; else None, the source of a stream.
+        local_data: What a sender binds: its control address, its interface, or the wildcard
+            address and port 0.
+        interface: Where groups are joined and multicast leaves; None unless multicast, or given.
+        is_multicast: Whether data goes to a group.
+        has_explicit_endpoint: Whether the channel says where data goes.
+        has_explicit_control: Whether it has a control address; beside a group none counts.
+        control_mode: As given.
+        ttl: Hops of multicast datagrams; 0 leaves it to the settings of the driver.
     """
 
     uri: ChannelUri
     canonical_form: str
-    local: Address
-    remote: Address | None
+    remote_data: Address
+    remote_control: Address | None
+    local_data: Address
+    interface: Interface | None
+    is_multicast: bool
+    has_explicit_endpoint: bool
+    has_explicit_control: bool
+    control_mode: ControlMode | None
+    ttl: int
+
+    @property
+    def is_manual(self) -> bool:
+        """Return whether destinations are added by the application."""
+        return self.control_mode is ControlMode.MANUAL
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Return whether receivers become destinations by reporting."""
+        return self.control_mode is ControlMode.DYNAMIC
+
+    @property
+    def is_response(self) -> bool:
+        """Return whether it answers, or asks for answers."""
+        return self.control_mode is ControlMode.RESPONSE
+
+    @property
+    def is_multi_destination(self) -> bool:
+        """Return whether a sender copies every datagram to each of its destinations."""
+        return self.is_manual or self.is_dynamic
+
+    @property
+    def has_group_semantics(self) -> bool:
+        """Return whether a stream may have several receivers."""
+        return self.is_multicast or self.is_multi_destination
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Return whether it has no address of its own, so that only its tag can mean something."""
+        return all(
+            address == wildcard_like(address) for address in (self.remote_data, self.local_data)
+        )
 
     @classmethod
     def for_publication(
-        cls, uri: ChannelUri, *, endpoint: Address, local: Address | None
+        cls,
+        uri: ChannelUri,
+        *,
+        endpoint: Address | None = None,
+        control: Address | None = None,
+        interface: Interface | None = None,
+        unique_suffix: str = "",
     ) -> UdpChannel:
         """Return the channel of a sender.
 
         Args:
-            uri: With an endpoint.
-            endpoint: Its endpoint, resolved.
-            local: Its control or interface address, resolved; None to let the system choose.
+            uri: As the client wrote it.
+            endpoint: Its endpoint, resolved, where it has one.
+            control: Its control address, resolved, where it has one.
+            interface: What `interface=` found; a multicast channel always has one.
+            unique_suffix: Keeps two channels apart that both let the system choose.
+
+        Raises:
+            RegistrationError: INVALID_CHANNEL; two families, or a group that ends in an even byte.
         """
-        bound = local or wildcard_like(endpoint)
-        return cls(
-            uri=uri,
-            canonical_form=canonical_form(uri, endpoint=endpoint, local=bound),
-            local=bound,
-            remote=endpoint,
-        )
+        return _channel(uri, endpoint, control, interface, _suffix(uri, unique_suffix))
 
     @classmethod
     def for_subscription(
-        cls, uri: ChannelUri, *, endpoint: Address, unique_suffix: str
+        cls,
+        uri: ChannelUri,
+        *,
+        endpoint: Address | None = None,
+        control: Address | None = None,
+        interface: Interface | None = None,
+        unique_suffix: str = "",
     ) -> UdpChannel:
         """Return the channel of a receiver.
 
         Args:
-            uri: With an endpoint.
-            endpoint: Its endpoint, resolved; port 0 lets the system choose.
+            uri: As the client wrote it.
+            endpoint: Its endpoint, resolved, where it has one; port 0 lets the system choose.
+            control: Its control address, resolved, where it has one.
+            interface: What `interface=` found; a multicast channel always has one.
             unique_suffix: Keeps two channels apart that both let the system choose.
+
+        Raises:
+            RegistrationError: INVALID_CHANNEL; two families, or a group that ends in an even byte.
         """
-        form = canonical_form(uri, endpoint=endpoint, local=wildcard_like(endpoint))
-        if endpoint[1] == 0:
-            tag = uri.channel_tag
-            form += f"-{unique_suffix}" if tag is None else f"#{tag}"
-        return cls(uri=uri, canonical_form=form, local=endpoint, remote=None)
+        channel = _channel(uri, endpoint, control, interface, _suffix(uri, unique_suffix))
+        return _reporting(channel)
+
+    @classmethod
+    def for_send_destination(
+        cls, uri: ChannelUri, *, endpoint: Address, interface: Interface | None = None
+    ) -> UdpChannel:
+        """Return the channel of a destination of a publication; only `remote_data` is used of it.
+
+        Args:
+            uri: As the client wrote it.
+            endpoint: Where to send, resolved.
+            interface: What `interface=` found; a multicast channel always has one.
+
+        Raises:
+            RegistrationError: As for a publication.
+        """
+        return _channel(uri, endpoint, None, interface, "")
+
+    @classmethod
+    def for_receive_destination(
+        cls,
+        uri: ChannelUri,
+        *,
+        endpoint: Address | None = None,
+        control: Address | None = None,
+        interface: Interface | None = None,
+    ) -> UdpChannel:
+        """Return the channel of a destination of a subscription, which has a socket of its own.
+
+        Its canonical form has no suffix, so that the same text removes what it has added.
+
+        Args:
+            uri: As the client wrote it.
+            endpoint: What to bind or join, resolved, where it has one.
+            control: Where to report, resolved, where it has one.
+            interface: What `interface=` found; a multicast channel always has one.
+
+        Raises:
+            RegistrationError: As for a subscription.
+        """
+        return _reporting(_channel(uri, endpoint, control, interface, ""))
 
 
-def wildcard_like(address: Address) -> Address:
-    """Return the wildcard address, port 0, of the same family."""
-    return (WILDCARDS[6 if ":" in address[0] else 4], 0)
+def needs_unique_suffix(uri: ChannelUri) -> bool:
+    """Return whether two channels that are written alike are two: the system chooses a port."""
+    if uri.endpoint is None and uri.control is None:
+        return True
+    return any(each is not None and each.port == 0 for each in (uri.endpoint, uri.control))
 
 
-def canonical_form(uri: ChannelUri, *, endpoint: Address, local: Address) -> str:
-    """Return the identity of a channel: local and remote, as written where they were written."""
-    written_local = format_address(local) if uri.control is None else str(uri.control)
-    written_remote = format_address(endpoint) if uri.endpoint is None else str(uri.endpoint)
-    return f"UDP-{written_local}-{written_remote}"
+def wildcard_like(address: Address, port: int = 0) -> Address:
+    """Return the wildcard address of the same family, with port 0 unless another is given."""
+    return (WILDCARDS[6 if ":" in address[0] else 4], port)
 
 
 def format_address(address: Address) -> str:
@@ -95,41 +217,72 @@ def format_address(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def unsupported_parameter(uri: ChannelUri) -> str | None:
-    """Return the first parameter that would silently do nothing here, as a subject and verb."""
-    asked = (
-        ("ats=true", uri.ats is True),
-        ("tether=false", uri.is_tether is False),
-        (f"session-id={uri.session_id}", isinstance(uri.session_id, TagReference)),
-        ("response-correlation-id", uri.response_correlation_id is not None),
-        ("media-rcv-ts-offset", uri.media_receive_timestamp_offset is not None),
-        ("channel-rcv-ts-offset", uri.channel_receive_timestamp_offset is not None),
-        ("channel-snd-ts-offset", uri.channel_send_timestamp_offset is not None),
-    )
-    return next((f"{text} is" for text, is_asked in asked if is_asked), None)
-
-
-def check_is_unicast(uri: ChannelUri) -> None:
-    """Refuse a channel that this driver has no endpoint for.
+def control_address_of(group: Address) -> Address:
+    """Return where the receivers of a resolved multicast group report to.
 
     Raises:
-        RegistrationError: The channel is not plain UDP unicast.
+        RegistrationError: INVALID_CHANNEL; the group ends in an even byte.
     """
-    reason = None
-    if uri.is_spy:
-        reason = "spy subscriptions (aeron-spy:) are"
-    elif uri.media.value != "udp":
-        reason = f"{uri.media.value} channels are"
-    elif uri.control_mode is not None:
-        reason = f"control-mode={uri.control_mode.value} is"
-    elif uri.endpoint is None:
-        reason = "channels without an endpoint are"
-    elif uri.endpoint.is_multicast:
-        reason = "multicast endpoints are"
+    try:
+        control = multicast_control_address(WrittenAddress.of(*group))
+    except ConfigurationError as error:
+        raise RegistrationError(str(error), code=ErrorCode.INVALID_CHANNEL) from error
+    return control.host, control.port
+
+
+def _channel(
+    uri: ChannelUri,
+    endpoint: Address | None,
+    control: Address | None,
+    interface: Interface | None,
+    suffix: str,
+) -> UdpChannel:
+    assert (uri.endpoint is None) is (endpoint is None), "what is written is resolved"
+    remote = endpoint or wildcard_like(control or (WILDCARDS[4], 0))
+    is_multicast = endpoint is not None and WrittenAddress.of(*endpoint).is_multicast
+    assert interface is not None or not is_multicast, "multicast needs an interface"
+    # Beside a group, a control address is that of the group, and says nothing.
+    explicit_control = None if is_multicast else control
+    local = explicit_control or wildcard_like(remote)
+    if explicit_control is None and interface is not None:
+        local = (interface.address, interface.port)
+    _check_family(uri, local, remote)
+    if is_multicast:
+        written_local, written_remote, suffix = format_address(local), format_address(remote), ""
     else:
-        reason = unsupported_parameter(uri)
-    if reason is not None:
+        written_local = format_address(local) if explicit_control is None else str(uri.control)
+        written_remote = format_address(remote) if endpoint is None else str(uri.endpoint)
+    return UdpChannel(
+        uri=uri,
+        canonical_form=f"UDP-{written_local}-{written_remote}{suffix}",
+        remote_data=remote,
+        remote_control=control_address_of(remote) if is_multicast else None,
+        local_data=local,
+        interface=interface,
+        is_multicast=is_multicast,
+        has_explicit_endpoint=endpoint is not None,
+        has_explicit_control=explicit_control is not None,
+        control_mode=uri.control_mode,
+        ttl=uri.ttl or 0 if is_multicast else 0,
+    )
+
+
+def _reporting(channel: UdpChannel) -> UdpChannel:
+    if not channel.has_explicit_control:
+        return channel
+    return attrs.evolve(channel, remote_control=channel.local_data)
+
+
+def _suffix(uri: ChannelUri, unique_suffix: str) -> str:
+    if not needs_unique_suffix(uri):
+        return ""
+    tag = uri.channel_tag
+    return f"-{unique_suffix}" if tag is None else f"#{tag}"
+
+
+def _check_family(uri: ChannelUri, local: Address, remote: Address) -> None:
+    if (":" in local[0]) is not (":" in remote[0]):
         message = (
-            f"{reason} not supported by this driver: {uri}; docs/compatibility.md lists what is"
+            f"the local address {local[0]} and the endpoint {remote[0]} mix IPv4 and IPv6: {uri}"
         )
-        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)

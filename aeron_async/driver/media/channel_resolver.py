@@ -7,61 +7,139 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.driver.core.udp_channel import UdpChannel, check_is_unicast
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.driver.core.udp_channel import Interface, UdpChannel, wildcard_like
+from aeron_async.driver.media.interfaces import find_interface, find_named_interface
+from aeron_async.driver.media.socket_spec import is_group
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.media.network import Network
+    from aeron_async.protocol.address import Address as WrittenAddress
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["resolve_publication", "resolve_subscription"]
+__all__ = [
+    "resolve_address",
+    "resolve_publication",
+    "resolve_receive_destination",
+    "resolve_send_destination",
+    "resolve_subscription",
+]
 
 
-async def resolve_publication(network: Network, uri: ChannelUri) -> UdpChannel:
+async def resolve_publication(
+    network: Network, uri: ChannelUri, *, unique_suffix: str = ""
+) -> UdpChannel:
     """Return the channel of a sender with its addresses resolved.
 
+    Args:
+        network: Knows names and interfaces.
+        uri: Of UDP.
+        unique_suffix: Keeps two channels apart that both let the system choose a port.
+
     Raises:
-        RegistrationError: A name does not resolve, or the channel is of a kind we have not.
+        RegistrationError: A name does not resolve, no interface matches, or families mix.
     """
-    check_is_unicast(uri)
-    assert uri.endpoint is not None
-    endpoint = await network.resolve(uri.endpoint.host, uri.endpoint.port)
-    local: Address | None = None
-    if uri.control is not None:
-        local = await network.resolve(uri.control.host, uri.control.port)
-    elif uri.interface is not None:
-        local = await _resolve_interface(network, uri)
-    if local is not None and (":" in local[0]) != (":" in endpoint[0]):
-        message = f"the local address {local[0]} and the endpoint {endpoint[0]} mix IPv4 and IPv6"
-        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-    return UdpChannel.for_publication(uri, endpoint=endpoint, local=local)
+    endpoint, control = await _addresses(network, uri)
+    return UdpChannel.for_publication(
+        uri,
+        endpoint=endpoint,
+        control=control,
+        interface=await _interface(network, uri, endpoint, control),
+        unique_suffix=unique_suffix,
+    )
 
 
 async def resolve_subscription(
     network: Network, uri: ChannelUri, *, unique_suffix: str
 ) -> UdpChannel:
-    """Return the channel of a receiver with its endpoint resolved.
+    """Return the channel of a receiver with its addresses resolved.
+
+    Args:
+        network: Knows names and interfaces.
+        uri: Of UDP.
+        unique_suffix: Keeps two channels apart that both let the system choose a port.
 
     Raises:
-        RegistrationError: A name does not resolve, or the channel is of a kind we have not.
+        RegistrationError: A name does not resolve, no interface matches, or families mix.
     """
-    check_is_unicast(uri)
+    endpoint, control = await _addresses(network, uri)
+    return UdpChannel.for_subscription(
+        uri,
+        endpoint=endpoint,
+        control=control,
+        interface=await _interface(network, uri, endpoint, control),
+        unique_suffix=unique_suffix,
+    )
+
+
+async def resolve_send_destination(network: Network, uri: ChannelUri) -> UdpChannel:
+    """Return the channel of a destination of a publication with its endpoint resolved.
+
+    Raises:
+        RegistrationError: A name does not resolve, or no interface matches.
+    """
     assert uri.endpoint is not None
-    if uri.control is not None:
-        message = f"a subscription with control= is not supported by this driver: {uri}"
-        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-    endpoint = await network.resolve(uri.endpoint.host, uri.endpoint.port)
-    return UdpChannel.for_subscription(uri, endpoint=endpoint, unique_suffix=unique_suffix)
+    endpoint = await resolve_address(network, uri.endpoint)
+    return UdpChannel.for_send_destination(
+        uri, endpoint=endpoint, interface=await _interface(network, uri, endpoint, None)
+    )
 
 
-async def _resolve_interface(network: Network, uri: ChannelUri) -> Address:
-    interface = uri.interface
-    assert interface is not None
-    if interface.host is None or interface.prefix_length is not None:
-        message = (
-            f"interface={interface} is not supported by this driver for unicast: give the local "
-            "address itself, without a prefix length"
-        )
-        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
-    return await network.resolve(interface.host, interface.port)
+async def resolve_receive_destination(network: Network, uri: ChannelUri) -> UdpChannel:
+    """Return the channel of a destination of a subscription with its addresses resolved.
+
+    Raises:
+        RegistrationError: A name does not resolve, no interface matches, or families mix.
+    """
+    endpoint, control = await _addresses(network, uri)
+    return UdpChannel.for_receive_destination(
+        uri,
+        endpoint=endpoint,
+        control=control,
+        interface=await _interface(network, uri, endpoint, control),
+    )
+
+
+async def resolve_address(
+    network: Network, written: WrittenAddress, *, is_re_resolution: bool = False
+) -> Address:
+    """Return the address of a host and a port as they stand in a channel.
+
+    Args:
+        network: Knows names.
+        written: The endpoint or control address.
+        is_re_resolution: Whether it was resolved before, and may have changed since.
+
+    Raises:
+        RegistrationError: UNKNOWN_HOST.
+    """
+    return await network.resolve(written.host, written.port, is_re_resolution=is_re_resolution)
+
+
+async def _addresses(network: Network, uri: ChannelUri) -> tuple[Address | None, Address | None]:
+    control = None if uri.control is None else await resolve_address(network, uri.control)
+    endpoint = None if uri.endpoint is None else await resolve_address(network, uri.endpoint)
+    return endpoint, control
+
+
+async def _interface(
+    network: Network, uri: ChannelUri, endpoint: Address | None, control: Address | None
+) -> Interface | None:
+    spec = uri.interface
+    is_multicast = endpoint is not None and is_group(endpoint[0])
+    if spec is None and not is_multicast:
+        return None
+    any_address = wildcard_like(endpoint or control or ("0.0.0.0", 0))  # noqa: S104 - the family counts
+    if spec is None:
+        table = await network.interfaces()
+        return find_interface(table, any_address[0], prefix_length=0)
+    if spec.host is None:
+        assert spec.interface_name is not None
+        is_ipv6 = ":" in any_address[0]
+        table = await network.interfaces()
+        return find_named_interface(table, spec.interface_name, is_ipv6=is_ipv6, port=spec.port)
+    host, port = await network.resolve(spec.host, spec.port)
+    if not is_multicast and (host, 0) == wildcard_like((host, 0)):
+        return Interface(address=host, port=port)
+    table = await network.interfaces()
+    return find_interface(table, host, prefix_length=spec.prefix_length, port=port)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 import attrs
 
 from aeron_async.driver.media.buffers import BufferLengths, ShortageLog
+from aeron_async.driver.media.interfaces import system_interfaces
 from aeron_async.driver.media.loop_transport import open_loop_transport
 from aeron_async.driver.media.resolver import resolve_host
 from aeron_async.driver.media.socket_transport import SocketTransport
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from aeron_async.driver.media.interfaces import InterfaceAddress
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
 __all__ = ["Network", "SystemNetwork", "TransportKind"]
@@ -47,12 +49,23 @@ class Network(Protocol):
         """
         ...
 
-    async def resolve(self, host: str, port: int) -> SocketAddress:
+    async def resolve(
+        self, host: str, port: int, *, is_re_resolution: bool = False
+    ) -> SocketAddress:
         """Return the numeric address of a host: IPv4 where it has one, else IPv6.
+
+        Args:
+            host: A name, or already numeric.
+            port: Passed on.
+            is_re_resolution: Whether it was resolved before, and may have changed since.
 
         Raises:
             RegistrationError: UNKNOWN_HOST.
         """
+        ...
+
+    async def interfaces(self) -> tuple[InterfaceAddress, ...]:
+        """Return the addresses of this machine, in the order of its system."""
         ...
 
 
@@ -107,13 +120,20 @@ class SystemNetwork:
             raise
         return transport
 
-    async def resolve(self, host: str, port: int) -> SocketAddress:
+    async def resolve(
+        self, host: str, port: int, *, is_re_resolution: bool = False
+    ) -> SocketAddress:
         """Return the numeric address of a host: IPv4 where it has one, else IPv6.
 
         Raises:
             RegistrationError: UNKNOWN_HOST.
         """
+        del is_re_resolution
         return await resolve_host(host, port, loop=asyncio.get_running_loop())
+
+    async def interfaces(self) -> tuple[InterfaceAddress, ...]:
+        """Return the addresses of this machine, in the order of its system."""
+        return await asyncio.get_running_loop().run_in_executor(None, system_interfaces)
 
     def _describe(self, sock: socket.socket, spec: SocketSpec) -> dict[str, Any]:
         granted = BufferLengths.of(sock, spec)

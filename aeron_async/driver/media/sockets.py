@@ -1,12 +1,20 @@
-"""Makes a non-blocking UDP socket from its description, or says what to change."""
+"""Makes a non-blocking UDP socket from its description, or says what to change.
+
+Source: Aeron `aeron_udp_channel_transport_init`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+import struct
+import sys
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.media.socket_spec import is_group
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
@@ -14,7 +22,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
-__all__ = ["open_socket", "two_tuple"]
+__all__ = ["connect_socket", "open_socket", "two_tuple"]
 
 REMEDIES: Final[Mapping[int, str]] = {
     errno.EADDRINUSE: "another socket holds this port: choose another one, or stop its program",
@@ -22,8 +30,12 @@ REMEDIES: Final[Mapping[int, str]] = {
     errno.EACCES: "ports below 1024 and broadcast addresses need privileges: choose another",
     errno.EAFNOSUPPORT: "this machine has no such address family: use the other one",
     errno.EMFILE: "this process has too many open files: raise `ulimit -n`",
+    errno.ENODEV: "no interface can join the group: check interface= of the channel",
     errno.ENETUNREACH: "no route leads there: check the address and the interface",
 }
+# Of the Linux headers; the module `socket` has neither.
+IP_MULTICAST_ALL: Final = 49
+IPV6_MULTICAST_ALL: Final = 29
 OTHER_REMEDY: Final = "check the endpoint, control and interface of the channel"
 
 
@@ -37,19 +49,32 @@ def open_socket(spec: SocketSpec) -> socket.socket:
         sock = socket.socket(spec.family, socket.SOCK_DGRAM)
     except OSError as error:
         _refuse("open a socket for", spec.local, error)
+    deed, address = "bind", spec.local
     try:
         _set_options(sock, spec)
-        sock.bind(spec.local)
+        _bind(sock, spec)
+        if spec.group is not None:
+            deed, address = "join", (spec.group, spec.local[1])
+            _join(sock, spec.group, spec)
+        if spec.remote is not None:
+            deed, address = "connect to", spec.remote
+            sock.connect(_scoped(spec.remote, spec))
     except OSError as error:
         sock.close()
-        _refuse("bind", spec.local, error)
-    if spec.remote is not None:
-        try:
-            sock.connect(spec.remote)
-        except OSError as error:
-            sock.close()
-            _refuse("connect to", spec.remote, error)
+        _refuse(deed, address, error)
     return sock
+
+
+def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
+    """Connect a socket that is connected to somebody else; its local port stays.
+
+    Raises:
+        RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer is the old one.
+    """
+    try:
+        sock.connect(address)
+    except OSError as error:
+        _refuse("connect to", address, error)
 
 
 def two_tuple(address: tuple[str, int] | tuple[str, int, int, int]) -> SocketAddress:
@@ -69,6 +94,74 @@ def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, spec.socket_sndbuf_length)
     if spec.socket_rcvbuf_length:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, spec.socket_rcvbuf_length)
+    if spec.group is not None or (spec.remote is not None and is_group(spec.remote[0])):
+        _set_multicast_options(sock, spec)
+
+
+def _set_multicast_options(sock: socket.socket, spec: SocketSpec) -> None:
+    interface = spec.interface
+    if spec.family == socket.AF_INET6:
+        level, ttl_option = socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS
+        if interface is not None and interface.index:
+            sock.setsockopt(level, socket.IPV6_MULTICAST_IF, interface.index)
+    else:
+        level, ttl_option = socket.IPPROTO_IP, socket.IP_MULTICAST_TTL
+        if interface is not None:
+            sock.setsockopt(level, socket.IP_MULTICAST_IF, _ipv4_membership("0.0.0.0", spec))  # noqa: S104 - of no group
+    if spec.ttl:
+        sock.setsockopt(level, ttl_option, spec.ttl)
+    if spec.group is not None and sys.platform == "linux":
+        # By default Linux gives a socket whatever group any other socket of the machine has joined.
+        option = IPV6_MULTICAST_ALL if spec.family == socket.AF_INET6 else IP_MULTICAST_ALL
+        with contextlib.suppress(OSError):
+            sock.setsockopt(level, option, 0)
+
+
+def _bind(sock: socket.socket, spec: SocketSpec) -> None:
+    ports = spec.wildcard_ports
+    host, port = spec.local
+    if port or ports is None:
+        sock.bind(_scoped(spec.local, spec))
+        return
+    for candidate in ports.candidates():
+        try:
+            sock.bind(_scoped((host, candidate), spec))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            ports.take(candidate)
+            return
+    ports.refuse(host)
+
+
+def _join(sock: socket.socket, group: str, spec: SocketSpec) -> None:
+    if spec.family == socket.AF_INET6:
+        index = 0 if spec.interface is None else spec.interface.index
+        membership = ip_address(group).packed + struct.pack("@I", index)
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, membership)
+    else:
+        membership = _ipv4_membership(group, spec)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+
+
+def _ipv4_membership(group: str, spec: SocketSpec) -> bytes:
+    """Return a `struct ip_mreqn`: two interfaces may have one address, but no two one index."""
+    interface = spec.interface
+    address, index = ("0.0.0.0", 0) if interface is None else (interface.address, interface.index)  # noqa: S104 - the system's choice
+    return socket.inet_aton(group) + socket.inet_aton(address) + struct.pack("@i", index)
+
+
+def _scoped(
+    address: SocketAddress, spec: SocketSpec
+) -> tuple[str, int] | tuple[str, int, int, int]:
+    """Return what the system wants to be told: which link an address is of that many links have."""
+    interface = spec.interface
+    if spec.family == socket.AF_INET or interface is None or not interface.index:
+        return address
+    ip = ip_address(address[0])
+    is_scoped = ip.is_link_local or is_group(address[0])
+    return (*address, 0, interface.index) if is_scoped else address
 
 
 def _refuse(deed: str, address: SocketAddress, error: OSError) -> NoReturn:
