@@ -91,8 +91,10 @@ class Conductor(Agent):
             context, resources.clock, resources.system_counters, self._on_publication_done
         )
         self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
-        self._publications = Publications(resources, self.sender, self._check_drained)
         self._subscriptions = Subscriptions(resources, self.receiver)
+        self._publications = Publications(
+            resources, self.sender, self._subscriptions.images, self._check_drained
+        )
 
     @property
     def network_publications(self) -> tuple[NetworkPublication, ...]:
@@ -187,6 +189,10 @@ class Conductor(Agent):
     def remove_publication(self, registration_id: int) -> None:
         """Let a publication go; what is left to send is still sent."""
         self._publications.remove(registration_id)
+
+    def revoke_publication(self, registration_id: int) -> None:
+        """Let an exclusive publication go; what has not arrived yet is lost."""
+        self._publications.revoke(registration_id)
 
     def remove_subscription(self, registration_id: int) -> None:
         """Let a subscription go."""

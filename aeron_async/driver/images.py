@@ -157,12 +157,12 @@ class Images:
                 stream_id=setup.stream_id,
             )
 
-    def on_image_progress(self, image: PublicationImage) -> None:
+    def on_image_progress(self, source: Subscribable) -> None:
         """Tell the readers that there is more to read, or where the end is."""
-        for subscriber in image.subscribers:
+        for subscriber in source.subscribers:
             if subscriber.is_active:
                 link = self._links[subscriber.subscription_id]
-                link.listener.on_image_progress(image.registration_id)
+                link.listener.on_image_progress(source.registration_id)
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Take the image from the client of a subscription that was left behind."""

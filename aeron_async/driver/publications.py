@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
+    from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
@@ -62,14 +63,20 @@ class Publications:
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
+        readers: Tells the clients of subscriptions that read the log of a publication.
         on_done: Called whenever a publication is gone.
     """
 
     def __init__(
-        self, resources: DriverResources, sender: Sender, on_done: Callable[[], None]
+        self,
+        resources: DriverResources,
+        sender: Sender,
+        readers: SubscribableListener,
+        on_done: Callable[[], None],
     ) -> None:
         self._resources = resources
         self._sender = sender
+        self._readers = readers
         self._on_done = on_done
         self._endpoints: dict[str, SendChannelEndpoint] = {}
         self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
@@ -141,6 +148,13 @@ class Publications:
         if not self._holders[publication]:
             publication.release(self._resources.clock.now_ns())
             self._sender.on_activity(publication)
+
+    def revoke(self, registration_id: int) -> None:
+        """Let an exclusive publication go, and take back what has not arrived yet."""
+        link = self._links.get(registration_id)
+        if link is not None and link.publication.params.is_exclusive:
+            link.publication.revoke(self._resources.clock.now_ns())
+        self.remove(registration_id)
 
     def remove_client(self, client_id: int) -> None:
         """Let everything go that a client holds."""
@@ -261,6 +275,7 @@ class Publications:
             system_counters=resources.system_counters,
             outbox=endpoint,
             listener=self,
+            readers=self._readers,
             now_ns=resources.clock.now_ns(),
         )
         self._publications[publication] = endpoint

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import pytest
+
 from aeron_async.counters import Counter, CountersManager
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.publication_params import PublicationParams
@@ -29,6 +31,7 @@ from tests.logbuffer.logs import (
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.subscriber_positions import Subscribable, SubscriberPosition
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.header import Buffer
 
@@ -76,6 +79,19 @@ class Outbox:
             for frame in frames(datagram)
             if isinstance(frame, kind)
         ]
+
+
+class NoReaders:
+    """Hears of the images of subscriptions where there can be none."""
+
+    def on_image_progress(self, source: Subscribable) -> None:
+        pytest.fail(f"{source} has no subscribers")
+
+    def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        pytest.fail(f"{source} has no subscriber {subscriber}")
+
+    def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        pytest.fail(f"{source} has no subscriber {subscriber}")
 
 
 class Counts:

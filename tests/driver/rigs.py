@@ -86,8 +86,12 @@ class PublicationRig:
             system_counters=self.counts.system,
             outbox=self.outbox,
             listener=self,
+            readers=self,
             now_ns=now_ns,
         )
+        self.told: list[tuple[str, int]] = []
+        self.readers: list[tuple[TermReader, Counter]] = []
+        self.progress = 0
         self.appender = ExclusiveAppender(self.log) if is_exclusive else SharedAppender(self.log)
 
     def on_window_changed(self, publication: NetworkPublication) -> None:
@@ -97,6 +101,18 @@ class PublicationRig:
     def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
         assert publication is self.publication
         self.errors.append(error)
+
+    def on_image_progress(self, source: Subscribable) -> None:
+        assert source is self.publication
+        self.progress += 1
+
+    def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        assert source is self.publication
+        self.told.append(("unavailable", subscriber.subscription_id))
+
+    def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        assert source is self.publication
+        self.told.append(("available", subscriber.subscription_id))
 
     def offer(self, data: bytes) -> int:
         """Offer up to the publisher limit, once more after a rotation; return what came of it."""
@@ -184,8 +200,8 @@ class ImageRig:
         for _ in range(subscribers):
             self.subscribe()
 
-    def on_image_progress(self, image: PublicationImage) -> None:
-        assert image is self.image
+    def on_image_progress(self, source: Subscribable) -> None:
+        assert source is self.image
         self.progress += 1
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:

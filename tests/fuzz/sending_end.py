@@ -17,7 +17,15 @@ from aeron_async.logbuffer.rebuilder import is_hole
 from aeron_async.logbuffer.shared_appender import SharedAppender
 from aeron_async.protocol.data import DATA_HEADER
 from aeron_async.protocol.header import FrameType
-from tests.driver.fakes import HALF_TERM, MS, SECOND, Counts, make_params, position_of
+from tests.driver.fakes import (
+    HALF_TERM,
+    MS,
+    SECOND,
+    Counts,
+    NoReaders,
+    make_params,
+    position_of,
+)
 from tests.fuzz.wire import Watch, Wire
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,
@@ -98,6 +106,7 @@ class SendingEnd:
             system_counters=COUNTS.system,
             outbox=self,
             listener=self,
+            readers=NoReaders(),
             now_ns=0,
         )
         self.appender = APPENDERS[is_exclusive](self.log)

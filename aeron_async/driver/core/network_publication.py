@@ -14,30 +14,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.publication_params import StartPosition
-from aeron_async.driver.core.publication_state import (
-    PublicationEvent,
-    PublicationState,
-    next_state,
-)
-from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, PublisherWindow
+from aeron_async.driver.core.publication_connection import PublicationConnection
+from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.rtt_replier import RttReplier
 from aeron_async.driver.core.sender_pace import SenderPace
 from aeron_async.driver.core.stream_sender import StreamSender
+from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+from aeron_async.driver.core.subscriber_positions import release_subscribers
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.position import compute_position, term_id_at
-from aeron_async.logbuffer.producer import producer_position
-from aeron_async.logs import get_logger
+from aeron_async.logbuffer.position import compute_position
 
 if TYPE_CHECKING:
-    from aeron_async.counters import Counter
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
     from aeron_async.driver.core.outbox import DataOutbox
     from aeron_async.driver.core.publication_counters import PublicationCounters
     from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.error import ErrorFrame
@@ -46,8 +41,6 @@ if TYPE_CHECKING:
     from aeron_async.protocol.status_message import StatusMessage
 
 __all__ = ["NetworkPublication", "PublicationListener"]
-
-log = get_logger(__name__)
 
 
 class PublicationListener(Protocol):
@@ -62,8 +55,8 @@ class PublicationListener(Protocol):
         ...
 
 
-class NetworkPublication:
-    """One stream on its way out.
+class NetworkPublication(SubscribablePublication):
+    """One stream on its way out; its subscribers are spies.
 
     Args:
         registration_id: Names the publication within its driver.
@@ -76,11 +69,11 @@ class NetworkPublication:
         system_counters: The driver's.
         outbox: Takes the datagrams.
         listener: Hears of changes.
+        readers: Tells the clients of spies.
         now_ns: The time now.
 
     Attributes:
-        start: Where the stream began.
-        is_connected: Whether the required receivers are there.
+        is_end_of_stream: Whether receivers are told that nothing more comes.
     """
 
     def __init__(
@@ -96,18 +89,22 @@ class NetworkPublication:
         system_counters: SystemCounters,
         outbox: DataOutbox,
         listener: PublicationListener,
+        readers: SubscribableListener,
         now_ns: int,
     ) -> None:
-        self.registration_id = registration_id
-        self.channel = channel
-        self.log = log
-        self.params = params
-        self.session_id = log.session_id
-        self.stream_id = log.stream_id
+        super().__init__(
+            registration_id=registration_id,
+            channel=channel,
+            log=log,
+            params=params,
+            context=context,
+            system_counters=system_counters,
+            readers=readers,
+            linger_timeout_ns=params.linger_timeout_ns,
+            now_ns=now_ns,
+        )
         self.flow_control = flow_control
         self.counters = counters
-        self.state = PublicationState.ACTIVE
-        self.is_connected = False
         self.is_end_of_stream = False
         self._rejected_status_messages = system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self._listener = listener
@@ -126,43 +123,23 @@ class NetworkPublication:
         self._retransmit_handler = RetransmitHandler.of(
             self._sender.resend, context, params, system_counters, position=self._sender.position
         )
-        self._set_up_window(
-            system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],
-            context.publication_unblock_timeout_ns,
-            now_ns,
-        )
-        self._told_position = self._sender.position
-        self._has_initial_connection = False
-        self._is_setup_elicited = False
-        self._has_unicast_eos = False
-        self._is_hastened = False
-        self._linger_deadline_ns = NEVER_NS
-
-    def _set_up_window(self, unblocked: Counter, unblock_timeout_ns: int, now_ns: int) -> None:
-        log, start = self.log, self._sender.position
-        self.start = StartPosition(
-            initial_term_id=log.initial_term_id,
-            term_id=term_id_at(start, initial_term_id=log.initial_term_id, bits=log.position_bits),
-            term_offset=start & (log.term_length - 1),
-        )
-        self._window = PublisherWindow(
+        self._connection = PublicationConnection(
             log,
-            self.counters.publisher_limit,
-            window_length=self.params.publication_window_length,
-            position=start,
+            channel=channel,
+            params=params,
+            limit=counters.publisher_limit,
+            receivers=self._receivers,
+            spies=self.subscribers,
+            flow_control=flow_control,
+            position=self._sender.position,
         )
-        self._blocked_check = BlockedPublisherCheck(
-            log,
-            unblocked,
-            timeout_ns=unblock_timeout_ns,
-            position=start,
-            now_ns=now_ns,
-        )
+        self._has_initial_connection = self._has_unicast_eos = False
+        self._is_setup_elicited = self._is_hastened = False
 
     @property
-    def producer_position(self) -> int:
-        """Return the position up to which the publishers have claimed the log, in bytes."""
-        return producer_position(self.log)
+    def is_connected(self) -> bool:
+        """Return whether the required receivers are there, or spies that stand in for them."""
+        return self._connection.is_connected
 
     @property
     def sender_position(self) -> int:
@@ -177,12 +154,24 @@ class NetworkPublication:
     @property
     def publisher_limit(self) -> int:
         """Return the position below which an offer may begin, in bytes."""
-        return self._window.limit
+        return self._connection.publisher_limit
 
     @property
     def has_receivers(self) -> bool:
         """Return whether any receiver is alive."""
         return len(self._receivers) > 0
+
+    @property
+    def join_position(self) -> int:
+        """Return where a spy that comes now would start, in bytes."""
+        return self.sender_position
+
+    @property
+    def is_accepting_subscriptions(self) -> bool:
+        """Return whether a spy that comes now would still get something."""
+        if self.state is PublicationState.DRAINING:
+            return self.subscribers.has_working and self.producer_position > self.sender_position
+        return self.state is PublicationState.ACTIVE
 
     # What arrives on the control path.
 
@@ -260,24 +249,26 @@ class NetworkPublication:
             deadline_ns = self._check_setup(now_ns)
         before = sender.position
         deadline_ns = min(deadline_ns, sender.send_data(now_ns))
-        if sender.position == before:
+        is_idle = sender.position == before
+        if is_idle:
             if self._has_initial_connection and now_ns >= sender.heartbeat_deadline_ns:
                 sender.send_heartbeat(now_ns, is_end_of_stream=self.is_end_of_stream)
+            if self._connection.is_simulated:
+                # What the spies have read counts as sent, although nobody was there to send it to.
+                sender.skip_to(max(self.subscribers.consumed()))
             self._receivers.expire(now_ns)
-        deadline_ns = min(deadline_ns, self._pace.poll(now_ns, is_idle=sender.position == before))
+        deadline_ns = min(deadline_ns, self._pace.poll(now_ns, is_idle=is_idle))
         if self._has_initial_connection:
             deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
         self._update_window()
         deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns))
         return min(deadline_ns, self._advance(now_ns))
 
-    def release(self, now_ns: int) -> None:
-        """Let the last client go: no more offers, send what is left, then linger."""
-        producer_position = self.producer_position
-        self._window.close(producer_position)
-        self.log.metadata.end_of_stream_position = producer_position
-        self._set_state(PublicationEvent.RELEASED)
-        self._advance(now_ns)
+    def revoke(self, now_ns: int) -> None:
+        """Take the stream back: whatever has not arrived yet is lost, and the readers know why."""
+        if self._life.is_active:
+            self.is_end_of_stream = True
+            super().revoke(now_ns)
 
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
         """Let nothing time out for the time in which this driver was not running.
@@ -286,29 +277,33 @@ class NetworkPublication:
             late_ns: How long that was.
             now_ns: The time now; nothing is remembered as later than this.
         """
+        super().forgive_silence(late_ns, now_ns)
         self._receivers.forgive(late_ns, now_ns)
         self.flow_control.forgive_silence(late_ns, now_ns)
-        self._blocked_check.forgive(late_ns, now_ns)
-        if self._linger_deadline_ns != NEVER_NS:
-            latest_ns = now_ns + self.params.linger_timeout_ns
-            self._linger_deadline_ns = min(self._linger_deadline_ns + late_ns, latest_ns)
 
     def hasten(self) -> None:
         """Do not linger once nobody is left to linger for."""
         self._is_hastened = True
 
+    def _close_to_publishers(self, position: int) -> None:
+        self._connection.close(position)
+
+    def _disconnect(self) -> None:
+        self._connection.disconnect(self.sender_position)
+
+    @property
+    def _consumed_position(self) -> int:
+        return self._sender.position
+
     def _advance(self, now_ns: int) -> int:
-        """Move through the states as far as the time and the receivers allow."""
+        """Move through the states as far as the time, the receivers and the spies allow."""
         producer_position = self.producer_position
         self.counters.publisher_position.set(producer_position)
-        if self.state is PublicationState.ACTIVE:
-            if self.params.is_exclusive:
-                return NEVER_NS
-            return self._blocked_check.poll(
-                sender_position=self.sender_position,
-                producer_position=producer_position,
-                now_ns=now_ns,
-            )
+        if len(self.subscribers):
+            trigger = self._connection.consumption_trigger
+            self._tell_readers(producer_position, trigger=trigger)
+        if self._life.is_active:
+            return self._check_readers_and_publishers(producer_position, now_ns)
         if self.state is PublicationState.DRAINING:
             # A claim that nobody will ever commit must not hold what was committed after it.
             if producer_position > self.sender_position and self._blocked_check.unblock(
@@ -317,15 +312,14 @@ class NetworkPublication:
                 return now_ns
             if not self._is_drained(producer_position):
                 return NEVER_NS
-            self._set_state(PublicationEvent.DRAINED)
-            self._linger_deadline_ns = now_ns + self.params.linger_timeout_ns
+            if not self.subscribers.have_consumed(producer_position):
+                return NEVER_NS
+            release_subscribers(self, self._readers)
+            self._life.linger(PublicationEvent.DRAINED, self.sender_position, now_ns)
         # Differs: C takes any goodbye it ever heard for the last, and leaves a receiver that came
         # after it a second at most to hear of the end; we wait for the goodbye of that one too.
         is_over = (self._has_unicast_eos or self._is_hastened) and not self.has_receivers
-        if not is_over and now_ns < self._linger_deadline_ns:
-            return self._linger_deadline_ns
-        self._set_state(PublicationEvent.LINGERED)
-        return NEVER_NS
+        return self._life.leave(self.sender_position, now_ns, is_over=is_over)
 
     def _is_drained(self, producer_position: int) -> bool:
         if self.sender_position >= producer_position:
@@ -345,42 +339,8 @@ class NetworkPublication:
 
     def _update_window(self) -> None:
         """Follow the connection and the sender with the publisher limit, and tell who waits."""
-        if self.state is not PublicationState.ACTIVE:
-            return
-        is_connected = self.has_receivers and self.flow_control.has_required_receivers()
-        is_changed = is_connected != self.is_connected
-        if is_changed:
-            self.is_connected = is_connected
-            self.log.metadata.is_connected = is_connected
-            log.info(
-                "publication_connection_changed",
-                is_connected=is_connected,
-                channel=self.channel,
-                session_id=self.session_id,
-                stream_id=self.stream_id,
-                position=self.sender_position,
-            )
-        if self.sender_position != self._told_position:
-            self._told_position = self.sender_position
-            is_changed = True
-        if is_connected:
-            is_changed = self._window.advance(self.sender_position) or is_changed
-        else:
-            self._window.retract(self.sender_position)
-        if is_changed:
+        if self._life.is_active and self._connection.update(self.sender_position):
             self._listener.on_window_changed(self)
-
-    def _set_state(self, event: PublicationEvent) -> None:
-        before, self.state = self.state, next_state(self.state, event)
-        log.info(
-            "publication_state_changed",
-            before=before.name,
-            after=self.state.name,
-            channel=self.channel,
-            session_id=self.session_id,
-            stream_id=self.stream_id,
-            position=self.sender_position,
-        )
 
     def _position_of(self, term_id: int, term_offset: int) -> int:
         return compute_position(

@@ -11,7 +11,7 @@ Source: Aeron `PublicationImage`, `aeron_publication_image.c`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
 from aeron_async.driver.core.image_connection import ImageConnection
@@ -22,7 +22,7 @@ from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.nak_budget import NakBudget
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
-from aeron_async.driver.core.subscriber_positions import SubscribableListener, SubscriberPositions
+from aeron_async.driver.core.subscriber_positions import SubscriberPositions
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.untethered import UntetheredCheck
 from aeron_async.logbuffer.cleaner import clean_to
@@ -37,23 +37,18 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.image_counters import ImageCounters
     from aeron_async.driver.core.outbox import Address, ControlOutbox
-    from aeron_async.driver.core.subscriber_positions import SubscriberPosition
+    from aeron_async.driver.core.subscriber_positions import (
+        SubscribableListener,
+        SubscriberPosition,
+    )
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["EOS_FLAGS_OFFSET", "ImageListener", "PublicationImage"]
+__all__ = ["EOS_FLAGS_OFFSET", "PublicationImage"]
 
 EOS_FLAGS_OFFSET = 5
 OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
 """States in which neither the network nor the readers have to do with an image."""
-
-
-class ImageListener(SubscribableListener, Protocol):
-    """Who hears what an image has decided."""
-
-    def on_image_progress(self, image: PublicationImage) -> None:
-        """More of the stream can be read, or its end is known."""
-        ...
 
 
 class PublicationImage:
@@ -101,7 +96,7 @@ class PublicationImage:
         receiver_id: int,
         group_tag: int | None,
         outbox: ControlOutbox,
-        listener: ImageListener,
+        listener: SubscribableListener,
         now_ns: int,
     ) -> None:
         self.registration_id = registration_id

@@ -5,17 +5,23 @@ Source: Aeron `PublicationParams`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.logbuffer.position import term_id_at
+from aeron_async.protocol.channel_uri import ControlMode, Media
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["PublicationParams", "StartPosition", "check_can_share"]
+
+NULL_VALUE: Final = -1
+"""What a channel may say of a correlation id that there is none of."""
 
 
 @attrs.frozen(kw_only=True)
@@ -25,6 +31,16 @@ class StartPosition:
     initial_term_id: int
     term_id: int
     term_offset: int
+
+    @classmethod
+    def of(cls, log: LogBuffers, position: int) -> StartPosition:
+        """Return a position in bytes as the terms of `log` have it."""
+        initial_term_id = log.initial_term_id
+        return cls(
+            initial_term_id=initial_term_id,
+            term_id=term_id_at(position, initial_term_id=initial_term_id, bits=log.position_bits),
+            term_offset=position & (log.term_length - 1),
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -38,6 +54,11 @@ class PublicationParams:
         has_group_semantics: Whether there may be several receivers.
         is_unicast: Whether one receiver's goodbye ends the linger.
         ttl: As the channel says; 0 when it does not, whatever the context says.
+        response_correlation_id: The response subscription of a request, or the image that a
+            response answers; None where there is neither.
+        is_response: Whether this is the response.
+        send_timestamp_offset: Where in its payload each datagram's first message carries the time
+            it was sent; -8 puts it into the reserved value, None nowhere.
     """
 
     mtu_length: int
@@ -54,6 +75,14 @@ class PublicationParams:
     has_group_semantics: bool = False
     is_unicast: bool = True
     ttl: int = 0
+    response_correlation_id: int | None = None
+    is_response: bool = False
+    send_timestamp_offset: int | None = None
+
+    @property
+    def is_response_requested(self) -> bool:
+        """Return whether receivers are asked to answer on a stream of their own."""
+        return self.response_correlation_id not in {None, NULL_VALUE} and not self.is_response
 
     @classmethod
     def of(
@@ -68,8 +97,12 @@ class PublicationParams:
         def given(value: int | None, default: int) -> int:
             return default if value is None else value
 
-        term_length = given(uri.term_length, context.term_buffer_length)
-        mtu_length = given(uri.mtu_length, context.mtu_length)
+        is_ipc = uri.media is Media.IPC
+        term_length = given(
+            uri.term_length,
+            context.ipc_term_buffer_length if is_ipc else context.term_buffer_length,
+        )
+        mtu_length = given(uri.mtu_length, context.ipc_mtu_length if is_ipc else context.mtu_length)
         return cls(
             mtu_length=mtu_length,
             term_length=term_length,
@@ -77,7 +110,9 @@ class PublicationParams:
             start=start_position(uri),
             publication_window_length=publication_window_length(
                 uri.publication_window_length,
-                context.publication_term_window_length,
+                context.ipc_publication_term_window_length
+                if is_ipc
+                else context.publication_term_window_length,
                 mtu_length=mtu_length,
                 term_length=term_length,
             ),
@@ -90,6 +125,9 @@ class PublicationParams:
             ),
             is_exclusive=is_exclusive,
             ttl=given(uri.ttl, 0),
+            response_correlation_id=uri.response_correlation_id,
+            is_response=uri.control_mode is ControlMode.RESPONSE,
+            send_timestamp_offset=uri.channel_send_timestamp_offset,
         )
 
 

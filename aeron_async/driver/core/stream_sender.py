@@ -19,7 +19,7 @@ from aeron_async.logbuffer.position import compute_position, partition_index, te
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.protocol.data import encode_heartbeat
-from aeron_async.protocol.header import DataFlags, SetupFlags
+from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
 from aeron_async.protocol.setup import Setup
 
 if TYPE_CHECKING:
@@ -102,10 +102,28 @@ class StreamSender:
             self.limit = limit
             self._counters.sender_limit.set(limit)
 
+    def skip_to(self, position: int) -> None:
+        """Take what was read up to `position` without being sent for sent, if that is further.
+
+        Whoever joins later may still ask for it, so where its frames begin is kept in mind.
+        """
+        log, starts, start = self._log, self._frame_starts, self.position
+        while start < position:
+            if start >= starts.next_position:
+                starts.mark(start)
+            words = log.term_words[partition_index(start, bits=self._bits)]
+            start += max(FRAME_ALIGNMENT, align_frame(words[(start & self._mask) >> 2]))
+        self.position = max(self.position, position)
+        self._counters.sender_position.set(self.position)
+        self.set_limit(self.position)
+
     def send_setup(self, now_ns: int) -> None:
         """Send a SETUP that says where the stream is now."""
+        flags = SetupFlags.GROUP if self._params.has_group_semantics else SetupFlags(0)
+        if self._params.is_response_requested:
+            flags |= SetupFlags.SEND_RESPONSE
         setup = Setup(
-            flags=SetupFlags.GROUP if self._params.has_group_semantics else SetupFlags(0),
+            flags=flags,
             term_offset=self.position & self._mask,
             session_id=self._log.session_id,
             stream_id=self._log.stream_id,
@@ -159,7 +177,9 @@ class StreamSender:
     def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
         """Send a heartbeat at the sender position."""
         flags = DataFlags.UNFRAGMENTED
-        if is_end_of_stream and self._params.signal_eos:
+        if self._log.metadata.is_publication_revoked:
+            flags |= DataFlags.END_OF_STREAM | DataFlags.REVOKED
+        elif is_end_of_stream and self._params.signal_eos:
             flags |= DataFlags.END_OF_STREAM
         heartbeat = encode_heartbeat(
             session_id=self._log.session_id,

@@ -27,6 +27,7 @@ __all__ = [
     "SubscribableListener",
     "SubscriberPosition",
     "SubscriberPositions",
+    "release_subscribers",
 ]
 
 WORKING: Final = frozenset({TetherState.ACTIVE, TetherState.LINGER})
@@ -175,12 +176,25 @@ class Subscribable(Protocol):
 
 
 class SubscribableListener(Protocol):
-    """Who hears that the image of one subscription was taken away, or given back."""
+    """Who tells the clients of subscriptions what becomes of their images."""
+
+    def on_image_progress(self, source: Subscribable) -> None:
+        """More of the stream can be read, or its end is known."""
+        ...
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """The subscription was left behind: its client may read no more."""
+        """The subscription was left behind, or the stream is over: its client may read no more."""
         ...
 
     def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """The subscription has joined again, where its position now is."""
         ...
+
+
+def release_subscribers(source: Subscribable, listener: SubscribableListener) -> None:
+    """Let everybody go who reads a stream, and free their positions."""
+    for subscriber in source.subscribers:
+        if subscriber.is_active:
+            listener.on_unavailable_image(source, subscriber)
+        source.remove_subscriber(subscriber.subscription_id)
+        subscriber.position.close()

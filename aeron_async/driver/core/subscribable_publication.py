@@ -1,0 +1,212 @@
+"""What network and IPC publications share: publishers, a log, and whoever reads it where it lies.
+
+Readers of this kind, spies and subscribers of IPC, go as far as anything was claimed; what is not
+committed yet stops them by itself. They are told whenever there may be more.
+
+Source: Aeron `NetworkPublication`, `IpcPublication`, `Subscribable`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from aeron_async.driver.core.publication_life import PublicationLife
+from aeron_async.driver.core.publication_params import StartPosition
+from aeron_async.driver.core.publication_state import PublicationEvent
+from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
+from aeron_async.driver.core.subscriber_positions import SubscriberPositions, release_subscribers
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.untethered import UntetheredCheck
+from aeron_async.logbuffer.producer import producer_position
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.publication_state import PublicationState
+    from aeron_async.driver.core.subscriber_positions import (
+        SubscribableListener,
+        SubscriberPosition,
+    )
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["SubscribablePublication"]
+
+
+class SubscribablePublication(ABC):
+    """A stream that is written in this driver, and may be read in it.
+
+    Args:
+        registration_id: Names the publication within its driver.
+        channel: The channel as its first client wrote it.
+        log: The terms it is written to.
+        params: What the channel and the context say of it.
+        context: The driver's settings.
+        system_counters: The driver's.
+        readers: Tells the clients of those that read the log.
+        linger_timeout_ns: How long it lingers when it has drained.
+        now_ns: The time now.
+
+    Attributes:
+        start: Where the stream began.
+        subscribers: Subscriptions of this driver that read the log.
+        consumption_trigger: One that passes this position should let the publication be polled.
+    """
+
+    def __init__(
+        self,
+        *,
+        registration_id: int,
+        channel: str,
+        log: LogBuffers,
+        params: PublicationParams,
+        context: DriverContext,
+        system_counters: SystemCounters,
+        readers: SubscribableListener,
+        linger_timeout_ns: int,
+        now_ns: int,
+    ) -> None:
+        self.registration_id = registration_id
+        self.channel = channel
+        self.log = log
+        self.params = params
+        self.session_id = log.session_id
+        self.stream_id = log.stream_id
+        position = producer_position(log)
+        self.start = StartPosition.of(log, position)
+        self.subscribers = SubscriberPositions()
+        self.consumption_trigger = position
+        self._revoked = system_counters[SystemCounterId.PUBLICATIONS_REVOKED]
+        self._readers = readers
+        self._untethered = UntetheredCheck(self, readers)
+        self._life = PublicationLife(log, channel, linger_timeout_ns=linger_timeout_ns)
+        self._blocked_check = BlockedPublisherCheck(
+            log,
+            system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],
+            timeout_ns=context.publication_unblock_timeout_ns,
+            position=position,
+            now_ns=now_ns,
+        )
+
+    @property
+    def state(self) -> PublicationState:
+        """Return where the publication is in its life."""
+        return self._life.state
+
+    @property
+    def producer_position(self) -> int:
+        """Return the position up to which the publishers have claimed the log, in bytes."""
+        return producer_position(self.log)
+
+    @property
+    def rebuild_position(self) -> int:
+        """Return the position up to which its log may be read: as far as anything was claimed."""
+        return producer_position(self.log)
+
+    @property
+    @abstractmethod
+    def join_position(self) -> int:
+        """Return where a reader that comes now would start, in bytes."""
+
+    @property
+    @abstractmethod
+    def is_accepting_subscriptions(self) -> bool:
+        """Return whether a reader that comes now would still get something."""
+
+    @abstractmethod
+    def poll(self, now_ns: int) -> int:
+        """Do all that is due, and return the next deadline."""
+
+    @abstractmethod
+    def _close_to_publishers(self, position: int) -> None:
+        """Pull the publisher limit to `position`, for good."""
+
+    @abstractmethod
+    def _disconnect(self) -> None:
+        """Say that nobody is there."""
+
+    @abstractmethod
+    def _advance(self, now_ns: int) -> int:
+        """Move through the states as far as may be, and return the next deadline."""
+
+    @property
+    @abstractmethod
+    def _consumed_position(self) -> int:
+        """Up to where the stream has come on its way out: sent, or consumed."""
+
+    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
+        """Let one more subscription read; the publication wants to be polled then."""
+        self.subscribers.add(subscriber)
+
+    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
+        """Let a subscription go, and return the position it had; poll the publication then."""
+        return self.subscribers.remove(subscription_id)
+
+    def release(self, now_ns: int) -> None:
+        """Let the last client go: no more offers, let what is left be taken, then linger."""
+        if self._life.is_active:
+            self._end()
+            self._life.release(self._consumed_position)
+            if len(self.subscribers):
+                self._readers.on_image_progress(self)
+            self._advance(now_ns)
+
+    def revoke(self, now_ns: int) -> None:
+        """Take the stream back: whatever has not arrived yet is lost, and the readers know why.
+
+        Source: Aeron `NetworkPublication.revoke`, `IpcPublication.revoke`.
+        """
+        if self._life.is_active:
+            self.log.metadata.is_publication_revoked = True
+            self._end()
+            self._disconnect()
+            self._revoked.increment()
+            release_subscribers(self, self._readers)
+            self._life.linger(PublicationEvent.REVOKED, self._consumed_position, now_ns)
+            self._advance(now_ns)
+
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Let nothing time out for the time in which this driver was not running.
+
+        Args:
+            late_ns: How long that was.
+            now_ns: The time now; nothing is remembered as later than this.
+        """
+        self._blocked_check.forgive(late_ns, now_ns)
+        self._untethered.forgive(late_ns, now_ns)
+        self._life.forgive(late_ns, now_ns)
+
+    def _end(self) -> None:
+        """Let the stream end where its publishers are."""
+        position = self.producer_position
+        self._close_to_publishers(position)
+        self.log.metadata.end_of_stream_position = position
+
+    def _check_readers_and_publishers(self, producer_position: int, now_ns: int) -> int:
+        """Look after slow readers and stuck publishers, and return the next deadline."""
+        deadline_ns = self._untethered.poll(
+            now_ns,
+            position=self._consumed_position,
+            window_length=self.params.publication_window_length,
+        )
+        if self.params.is_exclusive:
+            return deadline_ns
+        blocked_ns = self._blocked_check.poll(
+            sender_position=self._consumed_position,
+            producer_position=producer_position,
+            now_ns=now_ns,
+        )
+        return min(deadline_ns, blocked_ns)
+
+    def _tell_readers(self, producer_position: int, *, trigger: int) -> None:
+        """Tell the readers if there may be more: claims show only when they are committed.
+
+        Args:
+            producer_position: Up to where the log is claimed, in bytes.
+            trigger: A reader that passes this position may let the limit rise.
+        """
+        if not self.subscribers.have_consumed(producer_position):
+            self._readers.on_image_progress(self)
+        # Whoever has read all there was may be what the publication waits for, too.
+        self.consumption_trigger = min(trigger, producer_position - 1)
