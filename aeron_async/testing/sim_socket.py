@@ -126,6 +126,9 @@ class SimTransport(BoundedTransport):
             self._finish()
         self.close()
 
+    def _connect(self, address: SocketAddress) -> None:
+        self.peer = address
+
     def _send_held(self) -> None:
         if self._held is None:
             return

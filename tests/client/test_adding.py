@@ -240,7 +240,7 @@ async def test_what_cannot_be_had_is_refused_by_name(aeron: aa.Aeron, channel: s
         await aeron.add_publication("aeron:udp?endpoint=localhost:1|control=[::1]:2", STREAM_ID)
     with pytest.raises(aa.RegistrationError, match="cc=cubic"):
         await aeron.add_subscription(channel + "|cc=cubic", STREAM_ID)
-    with pytest.raises(aa.RegistrationError, match="control=127.0.0.1:9 is not supported"):
+    with pytest.raises(aa.RegistrationError, match=r"control=127\.0\.0\.1:9 is not supported"):
         await aeron.add_subscription(channel + "|control=127.0.0.1:9", STREAM_ID)
     with pytest.raises(aa.RegistrationError, match="rcv-wnd"):
         await aeron.add_subscription(channel + "|rcv-wnd=512m", STREAM_ID)
@@ -270,7 +270,7 @@ async def test_an_interface_that_is_not_there_is_refused_with_those_that_are(
     aeron: aa.Aeron,
 ) -> None:
     with pytest.raises(
-        aa.RegistrationError, match=r"\{missing0\}|missing0.*there are: .*lo"
+        aa.RegistrationError, match=r"interface missing0.*there are: .*lo"
     ) as caught:
         await aeron.add_publication(
             "aeron:udp?endpoint=127.0.0.1:40456|interface={missing0}", STREAM_ID

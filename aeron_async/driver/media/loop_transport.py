@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aeron_async.driver.media.socket_transport import DATAGRAM_LENGTH_MAX
+from aeron_async.driver.media.sockets import connect_socket
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class LoopTransport(BoundedTransport):
 
     Args:
         loop: The loop that runs it.
+        sock: The socket that was handed to the loop.
         protocol: Who is told what happens.
         extra: Answers of `get_extra_info`.
 
@@ -63,10 +65,12 @@ class LoopTransport(BoundedTransport):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
         protocol: asyncio.DatagramProtocol,
         extra: Mapping[str, Any],
     ) -> None:
         super().__init__(loop, protocol, extra)
+        self._sock = sock
         self._is_attached = False
         self.failure: Exception | None = None
 
@@ -100,6 +104,10 @@ class LoopTransport(BoundedTransport):
         # asyncio's transport fails when it is aborted after the end.
         if self._is_attached:
             self._inner.abort()
+
+    def _connect(self, address: SocketAddress) -> None:
+        # Below the loop, which only remembers that its socket is connected, not to whom.
+        connect_socket(self._sock, address)
 
     def on_made(self, inner: InnerTransport) -> None:
         """Stand before the loop's transport, and meet the protocol."""
@@ -179,7 +187,7 @@ async def open_loop_transport(
     Raises:
         Exception: whatever `connection_made` raised; the socket is then closed.
     """
-    transport = LoopTransport(loop, protocol, extra)
+    transport = LoopTransport(loop, sock, protocol, extra)
     try:
         await loop.create_datagram_endpoint(lambda: _Adapter(transport), sock=sock)
     except BaseException:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from aeron_async.driver.media.sockets import connect_socket
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 
 if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable, Mapping
+
+    from aeron_async.driver.media.socket_spec import SocketAddress
 
 __all__ = ["DATAGRAM_LENGTH_MAX", "SocketTransport"]
 
@@ -104,6 +107,9 @@ class SocketTransport(BoundedTransport):
         if was_flushing:
             self._finish()
         self.close()
+
+    def _connect(self, address: SocketAddress) -> None:
+        connect_socket(self._sock, address)
 
     def _read_burst(self) -> None:
         receive = self._sock.recvfrom_into

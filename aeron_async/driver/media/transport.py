@@ -8,18 +8,23 @@ The contract towards the protocol, whichever transport stands below:
   `resume_writing`; until then `sendto` raises BufferError;
 - a datagram the system refused was not sent: `error_received` says so before `sendto` returns,
   unless it was the one that waited;
+- `reconnect(address)` gives a connected transport another peer: the local port stays, what waits to
+  leave goes to the new peer, and from then on nobody else is heard;
 - an exception of the protocol goes to the loop's exception handler, and the transport goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from aeron_async.driver.media.socket_spec import SocketAddress
 
 __all__ = ["BoundedTransport", "Datagram", "Destination"]
 
@@ -43,7 +48,8 @@ class BoundedTransport(asyncio.DatagramTransport):
         protocol: asyncio.DatagramProtocol,
         extra: Mapping[str, Any],
     ) -> None:
-        super().__init__(dict(extra))
+        self._extra = dict(extra)
+        super().__init__(self._extra)
         self._loop = loop
         self._protocol = protocol
         self._is_connected = extra.get("peername") is not None
@@ -61,6 +67,36 @@ class BoundedTransport(asyncio.DatagramTransport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Change nothing: a queue of datagrams would grow stale beside the log that can resend."""
+
+    def reconnect(self, address: SocketAddress) -> None:
+        """Send to another peer from now on, and hear no other; the local port stays.
+
+        Args:
+            address: Numeric, of the same family.
+
+        Raises:
+            ClosedError: The transport is closed.
+            ValueError: The transport is not connected, or the address is of the other family.
+            RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer stays.
+
+        Source: Aeron `UdpChannelTransport.reconnect`.
+        """
+        if self._is_closing:
+            message = f"the transport is closed; it cannot be connected to {address}"
+            raise ClosedError(message)
+        peer: SocketAddress | None = self.get_extra_info("peername")
+        if peer is None:
+            message = f"only a connected socket can change its peer to {address}; this one is not"
+            raise ValueError(message)
+        if (":" in peer[0]) is not (":" in address[0]):
+            message = f"the peer {peer} cannot become {address}: both must be IPv4, or both IPv6"
+            raise ValueError(message)
+        self._connect(address)
+        self._extra["peername"] = address
+
+    @abstractmethod
+    def _connect(self, address: SocketAddress) -> None:
+        """Change the peer of the socket below."""
 
     def _refuse(self, data: Datagram, addr: Destination) -> NoReturn:
         if self._is_closing:
