@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.buffer_claim import BufferClaim
+from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind
 from aeron_async.client.message import FragmentHeader, Message
 from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication import ExclusivePublication, Publication
+from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.clock import Clock, SystemClock
 from aeron_async.driver.core.context import DriverContext

@@ -18,7 +18,7 @@ from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_TYPE_ID, Syst
 
 if TYPE_CHECKING:
     from aeron_async.cli.demo_child import Configuration, Parent
-    from aeron_async.client.publication import ExclusivePublication
+    from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.subscription import Subscription
     from aeron_async.counters import CountersManager
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aeron_async.cli.demo_child import Parent
+    from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.message import Message
-    from aeron_async.client.publication import ExclusivePublication
     from aeron_async.client.subscription import Subscription
     from aeron_async.counters import CountersManager
 

@@ -27,7 +27,7 @@ from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
 
 if TYPE_CHECKING:
-    from aeron_async.client.publication import ExclusivePublication
+    from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.subscription import Subscription
 
 __all__ = ["PING_CHANNEL", "PING_STREAM_ID", "PONG_CHANNEL", "PONG_STREAM_ID", "Pinger", "ping"]

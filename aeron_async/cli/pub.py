@@ -29,7 +29,7 @@ from aeron_async.errors import AeronError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aeron_async.client.publication import ExclusivePublication
+    from aeron_async.client.exclusive_publication import ExclusivePublication
 
 __all__ = ["Pace", "pub"]
 

@@ -11,7 +11,8 @@ import asyncio
 from typing import TYPE_CHECKING, Self, final
 
 from aeron_async.client.arguments import check_stream_id, publication_uri, subscription_uri
-from aeron_async.client.publication import ExclusivePublication, Publication
+from aeron_async.client.exclusive_publication import ExclusivePublication
+from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
@@ -234,6 +235,12 @@ class Aeron:
         self._publications.pop(publication, None)
         if not self.driver.is_closed:
             self.driver.conductor.remove_publication(registration_id)
+
+    def revoke_publication(self, publication: PublicationBase, registration_id: int) -> None:
+        """Let the driver take back what has not arrived of an exclusive publication."""
+        self._publications.pop(publication, None)
+        if not self.driver.is_closed:
+            self.driver.conductor.revoke_publication(registration_id)
 
     def release_subscription(self, subscription: SubscriptionBase, registration_id: int) -> None:
         """Let the driver forget a subscription that was closed."""

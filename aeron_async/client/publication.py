@@ -1,24 +1,23 @@
-"""Publications: what an application offers its messages to.
+"""Shared publications: what an application offers its messages to.
 
 An offer that finds room appends and returns without waiting. One that finds none waits for the
 window to open and costs nothing meanwhile. A cancelled offer has either been appended, or not at
 all: between finding room and appending there is no `await`.
 
-Source: Aeron `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
+Source: Aeron `Publication`, `ConcurrentPublication`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
 from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.shared_appender import SharedAppender
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.header import Buffer
 
-__all__ = ["ExclusivePublication", "Publication"]
+__all__ = ["Publication"]
 
 BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
 """Why an offer does not even try while others wait: what is full for them is full for it."""
@@ -207,16 +206,3 @@ class Publication(PublicationBase):
             )
             raise MaxPositionExceededError(message)
         return result
-
-
-@final
-class ExclusivePublication(Publication):
-    """A publication of one's own: its own session, and a cheaper append.
-
-    Differs: Aeron's is a class beside `Publication`; here it is one, and can do more.
-    """
-
-    _appender: ExclusiveAppender
-
-    def _make_appender(self) -> ExclusiveAppender:
-        return ExclusiveAppender(self._ready.log)

@@ -174,6 +174,12 @@ class PublicationBase(ABC):
         self.close()
         await asyncio.sleep(0)
 
+    def _revoke(self) -> None:
+        if not self._is_closed:
+            self._check_loop()
+            self._mark_closed(None)
+            self._aeron.revoke_publication(self, self._ready.registration_id)
+
     def wake_sender(self) -> None:
         """Let the driver look at what was appended; for claims."""
         if not self._is_closed:

@@ -19,7 +19,7 @@ from aeron_async.errors import AeronTimeoutError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from aeron_async.client.publication import ExclusivePublication
+    from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.subscription import Subscription
     from tests.cli.conftest import Running
 

@@ -162,8 +162,8 @@ class SubscribablePublication(ABC):
             self._end()
             self._disconnect()
             self._revoked.increment()
-            release_subscribers(self, self._readers)
             self._life.linger(PublicationEvent.REVOKED, self._consumed_position, now_ns)
+            release_subscribers(self, self._readers)
             self._advance(now_ns)
 
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
