@@ -62,6 +62,9 @@ def open_socket(spec: SocketSpec) -> socket.socket:
     except OSError as error:
         sock.close()
         _refuse(deed, address, error)
+    except RegistrationError:
+        sock.close()
+        raise
     return sock
 
 
