@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from aeron_async.driver.core.congestion_control import check_congestion_control
+from aeron_async.driver.core.congestion_control import congestion_control_supplier
 from aeron_async.driver.core.publication_params import PublicationParams
 from aeron_async.driver.core.subscription_params import SubscriptionParams
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.driver.core.unsupported import check_has_no_control, check_is_unicast
-from aeron_async.errors import ConfigurationError, RegistrationError
+from aeron_async.errors import AeronError, ConfigurationError, RegistrationError
 from aeron_async.protocol.address import Address, multicast_control_address
 from aeron_async.protocol.channel_uri import ControlMode, Media
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -81,14 +82,16 @@ def lacking_for_publication(uri: ChannelUri) -> str | None:
     return lacking(uri)
 
 
-def lacking_for_subscription(uri: ChannelUri, congestion_control: str | None) -> str | None:
+def lacking_for_subscription(
+    uri: ChannelUri, congestion_control: str | CongestionControlSupplier
+) -> str | None:
     """Return what this version lacks, or None."""
     reason = lacking(uri)
     if reason is None:
         try:
             check_has_no_control(uri)
-            check_congestion_control(congestion_control)
-        except RegistrationError as error:
+            congestion_control_supplier(congestion_control)
+        except AeronError as error:
             reason = str(error)
     return reason
 

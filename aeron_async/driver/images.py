@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.commands import ImageReady
-from aeron_async.driver.core.congestion_control import congestion_control
+from aeron_async.driver.core.congestion_control import (
+    CongestionControlParams,
+    congestion_control,
+)
 from aeron_async.driver.core.delay import choose_delay
 from aeron_async.driver.core.image_counters import ImageCounters
 from aeron_async.driver.core.publication_image import PublicationImage
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aeron_async.driver.commands import SubscriptionListener
+    from aeron_async.driver.core.congestion_control import CongestionControl
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscriber_positions import Subscribable
@@ -289,11 +293,7 @@ class Images:
         is_group = params.is_group
         if is_group is None:
             is_group = bool(setup.flags & SetupFlags.GROUP)
-        control = congestion_control(
-            params.congestion_control,
-            configured_window_length=params.receiver_window_length,
-            term_length=setup.term_length,
-        )
+        control = self._congestion_control(params, setup)
         spec = log_spec(
             setup,
             params,
@@ -309,7 +309,9 @@ class Images:
             stream_id=setup.stream_id,
             channel=link.channel,
             client_id=link.client_id,
+            congestion_control_types=control.counter_types,
         )
+        control.bind(counters.congestion_control)
         try:
             image_log = create_log(spec)
         except BaseException:
@@ -332,6 +334,18 @@ class Images:
             outbox=endpoint,
             listener=self,
             now_ns=resources.clock.now_ns(),
+        )
+
+    def _congestion_control(self, params: SubscriptionParams, setup: Setup) -> CongestionControl:
+        return congestion_control(
+            params.congestion_control,
+            CongestionControlParams(
+                context=self._resources.context,
+                configured_window_length=params.receiver_window_length,
+                term_length=setup.term_length,
+                mtu_length=setup.mtu_length,
+                now_ns=self._resources.clock.now_ns(),
+            ),
         )
 
     def _delay(self, params: SubscriptionParams, *, is_group: bool) -> FeedbackDelay:

@@ -11,7 +11,7 @@ import attrs
 
 from aeron_async.driver.commands import PublicationReady
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
-from aeron_async.driver.core.flow_control import unicast_flow_control
+from aeron_async.driver.core.flow_control import flow_control, flow_control_supplier
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_counters import PublicationCounters
 from aeron_async.driver.core.publication_params import (
@@ -113,6 +113,7 @@ class Publications:
         """
         uri, context = channel.uri, self._resources.context
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
+        flow_control_supplier(uri, context, is_group=params.has_group_semantics)
         endpoint = await self._endpoint(channel)
         try:
             publication = None if is_exclusive else self._find_shared(endpoint, stream_id)
@@ -251,6 +252,7 @@ class Publications:
         registration_id = resources.next_id()
         session_id = self._session_id(endpoint, params, stream_id)
         self._check_sndbuf(endpoint, params)
+        control = flow_control(uri, resources.context, is_group=params.has_group_semantics)
         spec = self._log_spec(params, registration_id, session_id, stream_id)
         if uri.entity_tag is not None:
             spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
@@ -263,6 +265,7 @@ class Publications:
             channel=channel,
             client_id=client_id,
             is_exclusive=params.is_exclusive,
+            is_tracking_receivers=control.receiver_count() is not None,
         )
         publication = NetworkPublication(
             registration_id=registration_id,
@@ -270,7 +273,7 @@ class Publications:
             log=log,
             params=params,
             context=resources.context,
-            flow_control=unicast_flow_control(resources.context),
+            flow_control=control,
             counters=counters,
             system_counters=resources.system_counters,
             outbox=endpoint,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.commands import SubscriptionReady
-from aeron_async.driver.core.congestion_control import check_congestion_control
+from aeron_async.driver.core.congestion_control import congestion_control_supplier
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
 from aeron_async.driver.core.stream_counters import ChannelCounterType, LocalAddressType
 from aeron_async.driver.core.subscription_params import SubscriptionParams
@@ -88,7 +88,7 @@ class Subscriptions:
         """
         uri = channel.uri
         params = SubscriptionParams.of(uri, self._resources.context)
-        check_congestion_control(params.congestion_control)
+        congestion_control_supplier(params.congestion_control)
         self._check_same_stream(channel, params, stream_id)
         endpoint = await self._endpoint(channel, params)
         link = SubscriptionLink(

@@ -103,7 +103,7 @@ class ChannelUri:
     receiver_window_length: int | None = None
     socket_sndbuf_length: int | None = None
     socket_rcvbuf_length: int | None = None
-    congestion_control: CongestionControlStrategy | None = None
+    congestion_control: CongestionControlStrategy | str | None = None
     flow_control: FlowControlOptions | None = None
     group_tag: int | None = None
     nak_delay_ns: int | None = None

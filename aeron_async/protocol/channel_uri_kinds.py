@@ -9,10 +9,12 @@ import attrs
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.address import Address, InterfaceSpec
 from aeron_async.protocol.channel_uri_values import (
+    CongestionControlStrategy,
     FlowControlOptions,
     TagReference,
     Tags,
     parse_integer,
+    parse_name,
 )
 from aeron_async.protocol.units import (
     INT64_MAX,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADDRESS",
     "BOOLEAN",
+    "CONGESTION_CONTROL",
     "DURATION",
     "FLOW_CONTROL",
     "INT32",
@@ -133,6 +136,12 @@ def _read_session(text: str) -> int | TagReference:
     return parse_integer(text, INT32_MIN, INT32_MAX)
 
 
+def _read_congestion_control(text: str) -> CongestionControlStrategy | str:
+    if text in list(CongestionControlStrategy):
+        return CongestionControlStrategy(text)
+    return parse_name(text)
+
+
 ADDRESS: Final = Kind("host:port or [ipv6]:port", (Address,), Address.parse)
 INTERFACE: Final = Kind(
     "host[:port][/prefix] or {name}[:port]", (InterfaceSpec,), InterfaceSpec.parse
@@ -144,8 +153,13 @@ INT64: Final = integer(-INT64_MAX - 1, INT64_MAX)
 SESSION: Final = Kind("a 32-bit number or tag:N", (int, TagReference), _read_session)
 TAGS: Final = Kind("C, C,E or ,E", (Tags,), Tags.parse)
 FLOW_CONTROL: Final = Kind(
-    "max, min or tagged, with options such as t:5s,g:101/2,rrwm:4",
+    "max, min, tagged or a registered name, with options such as t:5s,g:101/2,rrwm:4",
     (FlowControlOptions,),
     FlowControlOptions.parse,
+)
+CONGESTION_CONTROL: Final = Kind(
+    "static, cubic or a registered name",
+    (CongestionControlStrategy, str),
+    _read_congestion_control,
 )
 TEXT: Final = Kind("any text without '|'", (str,), str)

@@ -23,6 +23,7 @@ __all__ = [
     "TagReference",
     "Tags",
     "parse_integer",
+    "parse_name",
 ]
 
 RESERVED_TIMESTAMP_OFFSET: Final = -8
@@ -31,8 +32,11 @@ RESERVED_TIMESTAMP_OFFSET: Final = -8
 PROTOTYPE_CORRELATION_ID: Final = -2
 """A response publication made in advance, before any image asked for it."""
 
+PREFERRED: Final = "preferred"
+
 INT32_MAX: Final = 2**31 - 1
 
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -64,7 +68,7 @@ class Group(StrEnum):
 
 @final
 class CongestionControlStrategy(StrEnum):
-    """How a receiver chooses its window."""
+    """How a receiver chooses its window; drivers may know further names."""
 
     STATIC = "static"
     CUBIC = "cubic"
@@ -72,7 +76,7 @@ class CongestionControlStrategy(StrEnum):
 
 @final
 class FlowControlStrategy(StrEnum):
-    """Which receivers of a group set the pace of the publication."""
+    """Which receivers of a group set the pace of a publication; drivers may know other names."""
 
     MAX = "max"
     MIN = "min"
@@ -139,36 +143,45 @@ class Tags:
 class FlowControlOptions:
     """How a publication to a group paces itself: `max`, `min,t:5s,g:/2` or `tagged,g:101/1`.
 
+    A strategy that Aeron has not is a name with options of its own, such as `majority,p:50`; only a
+    driver can say whether there is one of that name.
+
     Attributes:
-        strategy: Which receivers count.
+        strategy: Which receivers count; a plain text is the name of another strategy.
         receiver_timeout_ns: How long a silent receiver still counts; min and tagged only.
         group_tag: The tag a receiver must carry to count; read but without effect on min.
         group_min_size: How many receivers must be there to be connected; min and tagged only.
         retransmit_receiver_window_multiple: Most receiver windows repaired by one NAK.
+        raw_options: The options of another strategy, as they were written.
     """
 
-    strategy: FlowControlStrategy
+    strategy: FlowControlStrategy | str
     receiver_timeout_ns: int | None = None
     group_tag: int | None = None
     group_min_size: int | None = None
     retransmit_receiver_window_multiple: int | None = None
+    raw_options: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> FlowControlOptions:
         """Read a strategy's name and its options `t:DURATION`, `g:[TAG][/SIZE]`, `rrwm:N`.
 
+        Differs: `preferred`, the old name of Aeron's class, stands for `tagged`; Aeron's drivers
+        never took it.
+
         Differs: an option given twice is refused; the C driver takes the last. The Java driver
         ignores unknown options, and `t:` and `g:` on `max`; both are refused, as in the C driver.
 
         Raises:
-            ConfigurationError: an unknown strategy or option, or a value out of range.
+            ConfigurationError: no name of a strategy, an unknown option, or a value out of range.
 
         Source: Aeron `aeron_flow_control_parse_tagged_options`.
         """
         name, *items = text.split(",")
+        if name == PREFERRED:
+            name = str(FlowControlStrategy.TAGGED)
         if name not in list(FlowControlStrategy):
-            message = f"unknown flow control strategy {name!r}; it must be max, min or tagged"
-            raise ConfigurationError(message)
+            return cls(strategy=parse_name(name), raw_options=_parse_raw_options(items))
         strategy = FlowControlStrategy(name)
         options: dict[str, str] = {}
         for item in items:
@@ -201,7 +214,7 @@ class FlowControlOptions:
         )
 
     def __str__(self) -> str:
-        parts = [str(self.strategy)]
+        parts = [str(self.strategy), *self.raw_options]
         if self.receiver_timeout_ns is not None:
             parts.append(f"t:{format_duration(self.receiver_timeout_ns)}")
         tag = "" if self.group_tag is None else str(self.group_tag)
@@ -226,6 +239,25 @@ def parse_integer(text: str, low: int, high: int) -> int:
         message = f"{text!r} is not a whole decimal number between {low} and {high}"
         raise ConfigurationError(message)
     return value
+
+
+def parse_name(text: str) -> str:
+    """Read the name of a strategy that another package may have registered.
+
+    Raises:
+        ConfigurationError: not 1 to 64 letters, digits and `_.-`, or no letter or `_` first.
+    """
+    if _NAME.fullmatch(text) is None:
+        message = f"{text!r} is no name of a strategy: letters, digits and _.- make one"
+        raise ConfigurationError(message)
+    return text
+
+
+def _parse_raw_options(items: list[str]) -> tuple[str, ...]:
+    if "" in items:
+        message = "an option is empty: nothing follows a comma"
+        raise ConfigurationError(message)
+    return tuple(items)
 
 
 def _parse_group(text: str | None) -> tuple[int | None, int | None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.protocol.channel_uri_kinds import (
     ADDRESS,
     BOOLEAN,
+    CONGESTION_CONTROL,
     DURATION,
     FLOW_CONTROL,
     INT32,
@@ -28,7 +29,6 @@ from aeron_async.protocol.channel_uri_kinds import (
 from aeron_async.protocol.channel_uri_values import (
     PROTOTYPE_CORRELATION_ID,
     RESERVED_TIMESTAMP_OFFSET,
-    CongestionControlStrategy,
     ControlMode,
     Group,
 )
@@ -260,7 +260,7 @@ TABLE: Final = (
     _parameter(
         "cc",
         "congestion_control",
-        choice(CongestionControlStrategy),
+        CONGESTION_CONTROL,
         "S",
         "static",
         "How the receiver window is chosen: fixed, or by the CUBIC algorithm.",

@@ -165,7 +165,7 @@ def test_a_spy_is_a_subscription_only(explained: Explainer) -> None:
     ("channel", "role", "part"),
     [
         ("aeron:udp?endpoint=10.0.0.5:1|control=10.0.0.1:2", "subscription", "control=10.0.0.1:2"),
-        ("aeron:udp?endpoint=10.0.0.5:1|cc=cubic", "subscription", "cc=cubic"),
+        ("aeron:udp?endpoint=10.0.0.5:1|cc=reno", "subscription", "no congestion control 'reno'"),
     ],
 )
 def test_what_one_role_lacks_is_said_of_that_role(

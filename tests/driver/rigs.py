@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aeron_async.driver.core.congestion_control import congestion_control
+from aeron_async.driver.core.congestion_control import (
+    CongestionControlParams,
+    congestion_control,
+)
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
 from aeron_async.driver.core.delay import choose_delay
@@ -159,12 +162,23 @@ class ImageRig:
         outbox: Outbox | None = None,
         window_length: int = WINDOW,
         source: Any = SOURCE,
+        chosen_control: str | None = None,
     ) -> None:
         self.log = make_log(log_type=LogType.IMAGE, **(spec or {}))
         self.counts = Counts(context) if counts is None else counts
         self.outbox = Outbox() if outbox is None else outbox
         self.progress = 0
         self.told: list[tuple[str, int]] = []
+        control = congestion_control(
+            chosen_control,
+            CongestionControlParams(
+                context=context,
+                configured_window_length=window_length,
+                term_length=self.log.term_length,
+                mtu_length=self.log.mtu_length,
+                now_ns=now_ns,
+            ),
+        )
         self.counters = ImageCounters.allocate(
             self.counts.manager,
             registration_id=2,
@@ -172,7 +186,9 @@ class ImageRig:
             stream_id=STREAM_ID,
             channel="aeron:udp?endpoint=localhost:40123",
             client_id=1,
+            congestion_control_types=control.counter_types,
         )
+        control.bind(self.counters.congestion_control)
         delay = choose_delay(
             context, is_reliable=is_reliable, is_group=False, nak_delay_ns=None, random=float
         )
@@ -183,9 +199,7 @@ class ImageRig:
             source=source,
             control_address=source,
             context=context,
-            congestion_control=congestion_control(
-                None, configured_window_length=window_length, term_length=self.log.term_length
-            ),
+            congestion_control=control,
             feedback_delay=delay if feedback_delay is None else feedback_delay,
             is_reliable=is_reliable,
             counters=self.counters,

@@ -108,12 +108,13 @@ max_image_term_length aeron_async.max.image.term.length 64m -
 image_log_budget_length aeron_async.image.log.budget.length 1g -
 max_naks_per_second aeron_async.max.naks.per.second 1000 -
 max_rtt_replies_per_second aeron_async.max.rtt.replies.per.second 100 -
-max_rtt_replies_per_source aeron_async.max.rtt.replies.per.source 10 -
+max_rtt_replies_per_source aeron_async.max.rtt.replies.per.source 50 -
 max_retransmit_burst_length aeron_async.max.retransmit.burst.length 2m -
 max_retransmit_base_count aeron_async.max.retransmit.base.count 128 -
 max_retransmit_percent aeron_async.max.retransmit.percent 50 -
 max_retransmit_linger_length aeron_async.max.retransmit.linger.length 16m -
 max_lingering_ranges aeron_async.max.lingering.ranges 16 -
+max_flow_control_receivers aeron_async.max.flow.control.receivers 1024 -
 max_error_frames_per_second aeron_async.max.error.frames.per.second 10 -
 """  # noqa: E501  a table reads by its lines
 
@@ -335,6 +336,9 @@ def limits(setting: Setting) -> str:
     """What the reference page says in its column of limits."""
     if setting.kind is Kind.CHOICE:
         return ", ".join(f"`{name}`" for name in setting.choices)
+    if setting.kind is Kind.SUPPLIER:
+        names = ", ".join(f"`{name}`" for name in setting.choices)
+        return f"{names}, a registered name, or a factory"
     if setting.kind is Kind.PORT_RANGE:
         return "two ports, low and high"
     if setting.kind in {Kind.FLAG, Kind.INFERABLE}:

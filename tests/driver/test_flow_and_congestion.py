@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
-from aeron_async.driver.core.congestion_control import congestion_control
-from aeron_async.driver.core.congestion_control.base import TrackRebuild, receiver_window_length
+from aeron_async.driver.core.congestion_control import (
+    CongestionControlParams,
+    TrackRebuild,
+    congestion_control,
+)
+from aeron_async.driver.core.congestion_control.base import receiver_window_length
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.flow_control import UnicastFlowControl, unicast_flow_control
 from aeron_async.driver.core.flow_control.base import max_retransmission_length
@@ -103,9 +107,18 @@ def test_a_window_is_what_was_configured_and_half_a_term_at_most(
     assert receiver_window_length(configured_length=configured, term_length=term_length) == window
 
 
-@pytest.mark.parametrize("name", [None, "static"])
+PARAMS = CongestionControlParams(
+    context=DriverContext(),
+    configured_window_length=128 * KIB,
+    term_length=64 * KIB,
+    mtu_length=1_408,
+    now_ns=0,
+)
+
+
+@pytest.mark.parametrize("name", [None, "default", "static"])
 def test_the_static_window_never_changes_and_forces_nothing(name: str | None) -> None:
-    control = congestion_control(name, configured_window_length=128 * KIB, term_length=64 * KIB)
+    control = congestion_control(name, PARAMS)
     assert control.initial_window_length() == control.max_window_length() == 32 * KIB
     track = TrackRebuild(
         consumption_position=64,
@@ -116,6 +129,8 @@ def test_the_static_window_never_changes_and_forces_nothing(name: str | None) ->
         loss_found=True,
     )
     assert control.on_track_rebuild(track, now_ns=0) == (32 * KIB, False)
+    assert control.counter_types == ()
+    control.bind(())
     control.on_rttm_sent(0)
     control.on_rttm(rtt_ns=1, now_ns=1)
     assert not control.should_measure_rtt(2**62)
@@ -124,6 +139,6 @@ def test_the_static_window_never_changes_and_forces_nothing(name: str | None) ->
 
 
 def test_a_congestion_control_that_nobody_has_is_refused_with_the_way_out() -> None:
-    with pytest.raises(RegistrationError, match=r"cc=reno .* cc=static") as raised:
-        congestion_control("reno", configured_window_length=1, term_length=64 * KIB)
+    with pytest.raises(RegistrationError, match=r"'reno': cc must be .*static, cubic") as raised:
+        congestion_control("reno", PARAMS)
     assert raised.value.code is ErrorCode.NOT_SUPPORTED

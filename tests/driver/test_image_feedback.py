@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aeron_async.driver.core.congestion_control import CongestionControl
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.rtt import RttMeasurement
@@ -207,7 +208,7 @@ def test_a_long_stream_finds_its_terms_clean_when_they_come_round_again() -> Non
     assert rig[SystemCounterId.FLOW_CONTROL_OVER_RUNS] == 0
 
 
-class MeasuringControl:
+class MeasuringControl(CongestionControl):
     """A congestion control that changes its window and measures round trips."""
 
     def __init__(self) -> None:

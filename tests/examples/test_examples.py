@@ -49,6 +49,16 @@ PRINTED = {
     ],
     "several_subscribers": ["audit took 3 orders", "billing took 3 orders"],
     "request_reply": ["one -> ONE", "two -> TWO", "three -> THREE"],
+    "majority_flow_control": [
+        "hello",
+        "1",
+        "receiver 1 at 0: send up to 1000",
+        "receiver 2 at 0: send up to 1000",
+        "receiver 3 at 0: send up to 1000",
+        "receiver 1 at 5000: send up to 1000",
+        "receiver 2 at 3000: send up to 4000",
+        "receiver 1 at 9000: send up to 4000",
+    ],
     "read_counters": [
         r" *\d+  Bytes sent",
         r" *\d+  Bytes received",

@@ -114,7 +114,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "rcv-wnd": ("0", "255", "2g"),
     "so-sndbuf": ("-1", "2g"),
     "so-rcvbuf": ("1.5m",),
-    "cc": ("reno", "cubicX"),
+    "cc": ("7reno", "cubic,x", "n" * 65),
     "fc": ("",),
     "gtag": ("9223372036854775808", "tag"),
     "nak-delay": ("-1",),
@@ -214,6 +214,31 @@ def test_flow_control_is_a_strategy_with_options(text: str, options: FlowControl
     assert str(options) == text
 
 
+def test_the_old_name_of_tagged_stands_for_it() -> None:
+    assert FlowControlOptions.parse("preferred,g:101") == FlowControlOptions.parse("tagged,g:101")
+
+
+@pytest.mark.parametrize("text", ["majority", "majority,p:50,x", "MAX", "minute,t:5s", "my.own-1"])
+def test_a_strategy_that_is_not_aerons_keeps_its_options_as_they_were_written(text: str) -> None:
+    options = PARAMETERS["fc"].read(text)
+    name, *items = text.split(",")
+    assert (options.strategy, options.raw_options) == (name, tuple(items))
+    assert not isinstance(options.strategy, FlowControlStrategy)
+    assert PARAMETERS["fc"].write(options) == text
+
+
+def test_a_congestion_control_that_is_not_aerons_is_a_name() -> None:
+    assert PARAMETERS["cc"].read("reno") == "reno"
+    assert PARAMETERS["cc"].write("reno") == "reno"
+    assert PARAMETERS["cc"].read("cubic") is CongestionControlStrategy.CUBIC
+
+
+def test_options_of_another_strategy_are_its_own_business() -> None:
+    odd = FlowControlOptions(strategy="majority", group_min_size=1)
+    with pytest.raises(ChannelUriError, match="reads back"):
+        PARAMETERS["fc"].write(odd)
+
+
 def test_flow_control_options_come_in_any_order_and_plain_times_are_nanoseconds() -> None:
     options = FlowControlOptions.parse("tagged,rrwm:4,g:101/1,t:100")
     assert str(options) == "tagged,t:100ns,g:101/1,rrwm:4"
@@ -223,9 +248,10 @@ def test_flow_control_options_come_in_any_order_and_plain_times_are_nanoseconds(
     ("text", "reason"),
     [
         ("", "nothing follows"),
-        (",t:5s", "unknown flow control strategy ''"),
-        ("minute", "unknown flow control strategy 'minute'"),
-        ("MAX", "unknown flow control strategy 'MAX'"),
+        (",t:5s", "'' is no name of a strategy"),
+        ("7up", "'7up' is no name of a strategy"),
+        ("majority,", "an option is empty"),
+        ("majority,a:1,,b:2", "an option is empty"),
         ("max,t:5s", "use min or tagged, not max"),
         ("max,g:1", "use min or tagged, not max"),
         ("min,tc:5s", "unknown flow control option 'tc:5s'"),

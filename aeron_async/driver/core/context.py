@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
 
+from aeron_async.driver.core.context_legacy import legacy_value
 from aeron_async.driver.core.context_limits import DriverSettings
 from aeron_async.driver.core.context_settings import MS, SECOND
 from aeron_async.driver.core.environment import INT32_MAX, setting_of
@@ -105,7 +106,8 @@ class DriverContext(DriverSettings):
     def from_environment(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
         """Take what is given, else what the environment says, else the defaults.
 
-        An empty variable counts as absent, and one that is overridden is not read at all.
+        An empty variable counts as absent, and one that is overridden is not read at all. Old names
+        of a setting count where its own is absent.
 
         Args:
             environ: Variables by name; those of this process unless given.
@@ -118,8 +120,11 @@ class DriverContext(DriverSettings):
         found: dict[str, Any] = {}
         for field_name, setting in cls.settings().items():
             text = variables.get(setting.env_name)
-            if text and field_name not in overrides:
-                found[field_name] = setting.parse(text)
+            if field_name in overrides:
+                continue
+            value = setting.parse(text) if text else legacy_value(field_name, variables)
+            if value is not None or text:
+                found[field_name] = value
         return cls(**found, **overrides)
 
     @classmethod

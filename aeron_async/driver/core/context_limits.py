@@ -5,7 +5,7 @@ Source: Aeron `Configuration`, `aeron_driver_context.c`; names beginning `aeron_
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -28,8 +28,14 @@ from aeron_async.driver.core.environment import (
     integer,
     port_range,
     size,
+    supplier,
 )
+from aeron_async.driver.core.registered import CONGESTION_CONTROL_GROUP, FLOW_CONTROL_GROUP
 from aeron_async.protocol.units import INT64_MAX
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
+    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
 
 __all__ = ["DriverSettings"]
 
@@ -105,17 +111,19 @@ class DriverSettings(StreamSettings):
     )
 
     # Flow and congestion control.
-    unicast_flow_control_supplier: str = choice(
+    unicast_flow_control_supplier: str | FlowControlSupplier = supplier(
         "aeron.unicast.FlowControl.supplier",
         "unicast_max",
         "Flow control of unicast publications.",
         choices=FLOW_CONTROLS,
+        group=FLOW_CONTROL_GROUP,
     )
-    multicast_flow_control_supplier: str = choice(
+    multicast_flow_control_supplier: str | FlowControlSupplier = supplier(
         "aeron.multicast.FlowControl.supplier",
         "multicast_max",
         "Flow control of multicast and multi-destination publications.",
         choices=FLOW_CONTROLS,
+        group=FLOW_CONTROL_GROUP,
         uri_key="fc",
     )
     flow_control_receiver_timeout_ns: int = duration(
@@ -144,11 +152,12 @@ class DriverSettings(StreamSettings):
         "Group that our receivers name in their status messages; none unless set.",
         uri_key="gtag",
     )
-    congestion_control_supplier: str = choice(
+    congestion_control_supplier: str | CongestionControlSupplier = supplier(
         "aeron.CongestionControl.supplier",
         "default",
         "Congestion control of images; default is static unless the channel says otherwise.",
         choices=CONGESTION_CONTROLS,
+        group=CONGESTION_CONTROL_GROUP,
         uri_key="cc",
     )
     cubic_congestion_control_measure_rtt: bool = flag(
@@ -324,7 +333,7 @@ class DriverSettings(StreamSettings):
     )
     max_rtt_replies_per_source: int = integer(
         "aeron_async.max.rtt.replies.per.source",
-        10,
+        50,
         "Most of these for one source, or one receiver id.",
         minimum=0,
         maximum=INT32_MAX,
@@ -361,6 +370,13 @@ class DriverSettings(StreamSettings):
         "Most ranges resent on unicast that are remembered, to ignore further NAKs for them.",
         minimum=1,
         maximum=256,
+    )
+    max_flow_control_receivers: int = integer(
+        "aeron_async.max.flow.control.receivers",
+        1_024,
+        "Most receivers that one min or tagged publication tracks; one more is not waited for.",
+        minimum=1,
+        maximum=INT32_MAX,
     )
     max_error_frames_per_second: int = integer(
         "aeron_async.max.error.frames.per.second",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import attrs
 
+from aeron_async.driver.core.registered import find_registered, known_names
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import (
     INT64_MAX,
@@ -42,6 +43,7 @@ __all__ = [
     "port_range",
     "setting_of",
     "size",
+    "supplier",
 ]
 
 INT32_MIN: Final = -(2**31)
@@ -66,6 +68,7 @@ class Kind(Enum):
     FLAG = "true or false"
     INFERABLE = "true, false or infer"
     CHOICE = "text"
+    SUPPLIER = "a name or a factory"
     PORT_RANGE = "two ports"
 
 
@@ -79,6 +82,7 @@ class Setting:
         default: In the unit of the field: bytes, nanoseconds, or what the field's name ends in.
         multiple: What a number must be a multiple of.
         uri_key: The parameter of a channel URI that beats this setting for one channel.
+        entry_point_group: Where further names are registered.
         doc: One sentence.
     """
 
@@ -93,6 +97,7 @@ class Setting:
     power_of_two: bool = False
     choices: tuple[str, ...] = ()
     uri_key: str | None = None
+    entry_point_group: str = ""
 
     def parse(self, text: str) -> object:
         """Read the setting's value as the environment spells it; the limits are not checked here.
@@ -126,6 +131,8 @@ class Setting:
             case Kind.CHOICE:
                 if value not in self.choices:
                     self._refuse(f"must be one of {', '.join(self.choices)}, got {value!r}")
+            case Kind.SUPPLIER:
+                self._check_supplier(value)
             case _:  # Kind.PORT_RANGE
                 self._check_ports(value)
 
@@ -143,7 +150,8 @@ class Setting:
             case (low, high):
                 return f"{low} {high}"
             case _:
-                return str(value)
+                # A factory reads best by its own name.
+                return str(getattr(value, "__qualname__", value))
 
     def __str__(self) -> str:
         return f"{self.name} ({self.env_name})"
@@ -159,6 +167,13 @@ class Setting:
             self._refuse(f"must be a multiple of {self.multiple}, got {value}")
         if self.power_of_two and value.bit_count() != 1:
             self._refuse(f"must be a power of two, got {value}")
+
+    def _check_supplier(self, value: object) -> None:
+        if callable(value) or value in self.choices:
+            return
+        if not isinstance(value, str) or find_registered(self.entry_point_group, value) is None:
+            names = known_names(self.entry_point_group, self.choices)
+            self._refuse(f"must be one of {names}, or a factory, got {value!r}")
 
     def _check_ports(self, value: object) -> None:
         match value:
@@ -207,6 +222,14 @@ def inferable(name: str, doc: str, **more: Any) -> Any:
 def choice(name: str, default: str, doc: str, *, choices: tuple[str, ...], **more: Any) -> Any:
     """Declare one of a few names."""
     return _field(Kind.CHOICE, name, default, doc, choices=choices, **more)
+
+
+def supplier(
+    name: str, default: str, doc: str, *, choices: tuple[str, ...], group: str, **more: Any
+) -> Any:
+    """Declare a strategy: one of our names, one registered in an entry point group, a factory."""
+    more |= {"choices": choices, "entry_point_group": group}
+    return _field(Kind.SUPPLIER, name, default, doc, **more)
 
 
 def port_range(name: str, doc: str) -> Any:
@@ -260,5 +283,6 @@ _PARSERS: Final[Mapping[Kind, Callable[[str], object]]] = {
     Kind.FLAG: _one_of(_FLAGS),
     Kind.INFERABLE: _one_of(_INFERABLES),
     Kind.CHOICE: str,
+    Kind.SUPPLIER: str,
     Kind.PORT_RANGE: _parse_port_range,
 }

@@ -1,6 +1,6 @@
 """The counters of one image.
 
-Source: Aeron counter types 3, 4, 5 and 20.
+Source: Aeron counter types 3, 5, 10 and 20.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ __all__ = ["ImageCounters"]
 
 @attrs.frozen(kw_only=True)
 class ImageCounters:
-    """What an image shows of itself; positions in bytes."""
+    """What an image shows of itself; positions in bytes.
+
+    Attributes:
+        congestion_control: Those that its congestion control asked for.
+    """
 
     receiver_hwm: Counter
     receiver_position: Counter
     naks_sent: Counter
+    congestion_control: tuple[Counter, ...] = ()
 
     @classmethod
     def allocate(
@@ -36,6 +41,7 @@ class ImageCounters:
         stream_id: int,
         channel: str,
         client_id: int,
+        congestion_control_types: tuple[StreamCounterType, ...] = (),
     ) -> ImageCounters:
         """Allocate every counter of an image, owned by the client of its oldest subscription.
 
@@ -54,10 +60,21 @@ class ImageCounters:
             stream_id=stream_id,
             channel=channel,
             owner_id=client_id,
+            driver_types=congestion_control_types,
         )
-        return cls(receiver_hwm=counters[0], receiver_position=counters[1], naks_sent=counters[2])
+        return cls(
+            receiver_hwm=counters[0],
+            receiver_position=counters[1],
+            naks_sent=counters[2],
+            congestion_control=tuple(counters[3:]),
+        )
 
     def close(self) -> None:
         """Free every counter."""
-        for counter in (self.receiver_hwm, self.receiver_position, self.naks_sent):
+        for counter in (
+            self.receiver_hwm,
+            self.receiver_position,
+            self.naks_sent,
+            *self.congestion_control,
+        ):
             counter.close()

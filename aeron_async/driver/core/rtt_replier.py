@@ -48,8 +48,10 @@ class RttReplier:
     def on_rttm(self, rttm: RttMeasurement, now_ns: int) -> None:
         """Answer a request; replies to ours never come this way.
 
-        Differs: Aeron answers every one. CUBIC with its measurements switched on may ask more often
-        than is answered; it takes what comes, and asks again.
+        Differs: Aeron answers every one. CUBIC with its measurements switched on asks again after
+        four round trips: fifty answers a second are one to each request where a round trip takes 5
+        ms or more. Where it takes less, the measurement is up to a second old, and only TCP mode
+        makes any use of it.
         """
         if not rttm.is_reply_requested:
             return

@@ -13,6 +13,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import Group
 
 if TYPE_CHECKING:
+    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -27,7 +28,8 @@ class SubscriptionParams:
         session_id: The one session wanted, or None for all.
         receiver_window_length: What the first image may use, before half a term caps it.
         is_group: Whether to back off before asking for lost data; None lets the sender say.
-        congestion_control: Name of the strategy; "default" is the static window.
+        congestion_control: Name of the strategy, or whatever makes one; "default" is the static
+            window.
     """
 
     session_id: int | None
@@ -39,11 +41,23 @@ class SubscriptionParams:
     nak_delay_ns: int | None
     is_group: bool | None
     group_tag: int | None
-    congestion_control: str
+    congestion_control: str | CongestionControlSupplier
 
     @classmethod
-    def of(cls, uri: ChannelUri, context: DriverContext) -> SubscriptionParams:
-        """Return what `uri` says, and the context where it is silent."""
+    def of(
+        cls,
+        uri: ChannelUri,
+        context: DriverContext,
+        *,
+        congestion_control: CongestionControlSupplier | None = None,
+    ) -> SubscriptionParams:
+        """Return what `uri` says, and the context where it is silent.
+
+        Args:
+            uri: The channel.
+            context: The driver's settings.
+            congestion_control: For this subscription, whatever the others say.
+        """
 
         def given(value: bool | None, default: bool) -> bool:  # noqa: FBT001 - both are data
             return default if value is None else value
@@ -65,7 +79,7 @@ class SubscriptionParams:
             nak_delay_ns=uri.nak_delay_ns,
             is_group=is_group,
             group_tag=context.receiver_group_tag if tag is None else tag,
-            congestion_control=congestion_control_name(uri, context),
+            congestion_control=congestion_control or chosen_congestion_control(uri, context),
         )
 
     def check_same_stream(self, other: SubscriptionParams, *, stream_id: int) -> None:
@@ -89,9 +103,11 @@ class SubscriptionParams:
                 raise ConfigurationError(message)
 
 
-def congestion_control_name(uri: ChannelUri, context: DriverContext) -> str:
+def chosen_congestion_control(
+    uri: ChannelUri, context: DriverContext
+) -> str | CongestionControlSupplier:
     """Return which strategy an image gets: the context's, unless that leaves it to the channel."""
     supplier = context.congestion_control_supplier
     if supplier == "default" and uri.congestion_control is not None:
-        return uri.congestion_control.value
+        return str(uri.congestion_control)
     return supplier

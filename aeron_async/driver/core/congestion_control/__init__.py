@@ -2,48 +2,85 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from aeron_async.driver.core.congestion_control.base import (
     CongestionControl,
-    receiver_window_length,
+    CongestionControlParams,
+    TrackRebuild,
 )
+from aeron_async.driver.core.congestion_control.cubic import CubicCongestionControl
 from aeron_async.driver.core.congestion_control.static import StaticWindowCongestionControl
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.driver.core.registered import (
+    CONGESTION_CONTROL_GROUP,
+    find_registered,
+    known_names,
+)
+from aeron_async.errors import AeronError, ErrorCode, RegistrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
 
 __all__ = [
     "CongestionControl",
+    "CongestionControlParams",
+    "CubicCongestionControl",
     "StaticWindowCongestionControl",
-    "check_congestion_control",
+    "TrackRebuild",
     "congestion_control",
+    "congestion_control_supplier",
 ]
 
+_OURS: Final[Mapping[str, CongestionControlSupplier]] = {
+    "static": StaticWindowCongestionControl.of,
+    "cubic": CubicCongestionControl.of,
+}
 
-def check_congestion_control(name: str | None) -> None:
-    """Refuse a strategy that this driver has not.
+
+def congestion_control_supplier(
+    chosen: str | CongestionControlSupplier | None,
+) -> CongestionControlSupplier:
+    """Return what makes the congestion control of an image.
+
+    Args:
+        chosen: A name, of ours or registered in `aeron_async.congestion_control`; whatever makes
+            one; or None for the default, the static window.
 
     Raises:
         RegistrationError: No strategy has that name.
+        ConfigurationError: The one that has it cannot be used.
     """
-    if name not in {None, "default", "static"}:
-        message = f"cc={name} is not supported by this driver: leave it out, or use cc=static"
+    if callable(chosen):
+        return chosen
+    name = "static" if chosen in {None, "default"} else str(chosen)
+    supplier = _OURS.get(name) or find_registered(CONGESTION_CONTROL_GROUP, name)
+    if supplier is None:
+        names = known_names(CONGESTION_CONTROL_GROUP, _OURS)
+        message = (
+            f"there is no congestion control {name!r}: cc must be one of {names}, or registered "
+            f"as an entry point of the group {CONGESTION_CONTROL_GROUP}"
+        )
         raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
+    return supplier
 
 
 def congestion_control(
-    name: str | None, *, configured_window_length: int, term_length: int
+    chosen: str | CongestionControlSupplier | None, params: CongestionControlParams
 ) -> CongestionControl:
     """Return the congestion control of a new image.
 
-    Args:
-        name: As the channel or the context says; None for the default.
-        configured_window_length: What the channel or the context allows, in bytes.
-        term_length: Of the stream, in bytes; a window is at most half of it.
-
     Raises:
-        RegistrationError: No strategy has that name.
+        RegistrationError: No strategy has that name, or it could not be made.
+        ConfigurationError: The one that has it cannot be used.
     """
-    check_congestion_control(name)
-    return StaticWindowCongestionControl(
-        window_length=receiver_window_length(
-            configured_length=configured_window_length, term_length=term_length
-        )
-    )
+    supplier = congestion_control_supplier(chosen)
+    try:
+        return supplier(params)
+    except AeronError:
+        raise
+    except Exception as error:
+        # Somebody else's code, called for somebody else's SETUP: no image, but no harm either.
+        message = f"congestion control {supplier!r} could not be made: {error!r}"
+        raise RegistrationError(message, code=ErrorCode.GENERIC) from error

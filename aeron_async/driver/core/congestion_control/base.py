@@ -8,9 +8,31 @@ Source: Aeron `CongestionControl`.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
-__all__ = ["CongestionControl", "TrackRebuild", "receiver_window_length"]
+import attrs
+
+from aeron_async.driver.core.loss_detector import NEVER_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    from aeron_async.counters import Counter
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.stream_counters import StreamCounterType
+
+    CongestionControlSupplier: TypeAlias = Callable[
+        ["CongestionControlParams"], "CongestionControl"
+    ]
+
+__all__ = [
+    "CongestionControl",
+    "CongestionControlParams",
+    "TrackRebuild",
+    "receiver_window_length",
+]
 
 
 class TrackRebuild(NamedTuple):
@@ -24,36 +46,77 @@ class TrackRebuild(NamedTuple):
     loss_found: bool
 
 
-class CongestionControl(Protocol):
-    """The window of one image, in bytes."""
+@attrs.frozen(kw_only=True)
+class CongestionControlParams:
+    """What is known of an image when its congestion control is chosen; lengths in bytes.
 
+    Attributes:
+        context: The driver's settings.
+        configured_window_length: What the channel or the context allows.
+        term_length: Of the stream.
+        mtu_length: Of its sender: the longest datagram.
+        now_ns: The time now.
+    """
+
+    context: DriverContext
+    configured_window_length: int
+    term_length: int
+    mtu_length: int
+    now_ns: int
+
+    @property
+    def window_length(self) -> int:
+        """Return the largest window that may be advertised."""
+        return receiver_window_length(
+            configured_length=self.configured_window_length, term_length=self.term_length
+        )
+
+
+class CongestionControl(Protocol):
+    """The window of one image, in bytes.
+
+    A strategy inherits from this class and says what the window is; it measures no round trips and
+    shows no counters unless it says that too.
+    """
+
+    counter_types: ClassVar[tuple[StreamCounterType, ...]] = ()
+    """Counters that the image allocates for its strategy, beside its own."""
+
+    @abstractmethod
     def initial_window_length(self) -> int:
         """Return the window to advertise first."""
         ...
 
+    @abstractmethod
     def max_window_length(self) -> int:
         """Return the largest window this strategy will ever advertise."""
         ...
 
+    @abstractmethod
     def on_track_rebuild(self, track: TrackRebuild, *, now_ns: int) -> tuple[int, bool]:
         """Return the window now, and whether a status message must leave at once."""
         ...
 
+    def bind(self, counters: Sequence[Counter]) -> None:
+        """Take the counters that were allocated, in the order of `counter_types`."""
+        del counters
+
     def should_measure_rtt(self, now_ns: int) -> bool:
         """Return whether a round-trip measurement should be sent now."""
-        ...
+        del now_ns
+        return False
 
     def on_rttm_sent(self, now_ns: int) -> None:
         """Take note that a round-trip measurement was sent."""
-        ...
+        del now_ns
 
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
         """Take the result of a round-trip measurement."""
-        ...
+        del rtt_ns, now_ns
 
     def rtt_deadline_ns(self) -> int:
         """Return when `should_measure_rtt` wants to be asked again."""
-        ...
+        return NEVER_NS
 
 
 def receiver_window_length(*, configured_length: int, term_length: int) -> int:

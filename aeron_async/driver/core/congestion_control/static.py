@@ -5,17 +5,20 @@ Source: Aeron `StaticWindowCongestionControl`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.congestion_control.base import CongestionControl
 
 if TYPE_CHECKING:
-    from aeron_async.driver.core.congestion_control.base import TrackRebuild
+    from aeron_async.driver.core.congestion_control.base import (
+        CongestionControlParams,
+        TrackRebuild,
+    )
 
 __all__ = ["StaticWindowCongestionControl"]
 
 
-class StaticWindowCongestionControl:
+class StaticWindowCongestionControl(CongestionControl):
     """A window that neither loss nor delay can change.
 
     Args:
@@ -24,6 +27,11 @@ class StaticWindowCongestionControl:
 
     def __init__(self, *, window_length: int) -> None:
         self._window_length = window_length
+
+    @classmethod
+    def of(cls, params: CongestionControlParams) -> Self:
+        """Return the strategy of a new image."""
+        return cls(window_length=params.window_length)
 
     def initial_window_length(self) -> int:
         """Return the window."""
@@ -37,18 +45,3 @@ class StaticWindowCongestionControl:
         """Return the window; a status message is never forced."""
         del track, now_ns
         return self._window_length, False
-
-    def should_measure_rtt(self, now_ns: int) -> bool:
-        """Return False: the round trip does not matter here."""
-        del now_ns
-        return False
-
-    def on_rttm_sent(self, now_ns: int) -> None:
-        """Do nothing: none is ever sent."""
-
-    def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
-        """Do nothing: the round trip does not matter here."""
-
-    def rtt_deadline_ns(self) -> int:
-        """Return the end of time."""
-        return NEVER_NS

@@ -5,14 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.flow_control.base import FlowControl
+from aeron_async.driver.core.flow_control.group import GroupFlowControl
+from aeron_async.driver.core.flow_control.max_multicast import MaxMulticastFlowControl
+from aeron_async.driver.core.flow_control.min_multicast import MinMulticastFlowControl
+from aeron_async.driver.core.flow_control.supplier import (
+    FlowControlParams,
+    flow_control,
+    flow_control_supplier,
+)
+from aeron_async.driver.core.flow_control.tagged_multicast import (
+    PreferredMulticastFlowControl,
+    TaggedMulticastFlowControl,
+)
 from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
 
-__all__ = ["FlowControl", "UnicastFlowControl", "unicast_flow_control"]
+__all__ = [
+    "FlowControl",
+    "FlowControlParams",
+    "GroupFlowControl",
+    "MaxMulticastFlowControl",
+    "MinMulticastFlowControl",
+    "PreferredMulticastFlowControl",
+    "TaggedMulticastFlowControl",
+    "UnicastFlowControl",
+    "flow_control",
+    "flow_control_supplier",
+    "unicast_flow_control",
+]
 
 
 def unicast_flow_control(context: DriverContext) -> FlowControl:
-    """Return the flow control of a new unicast publication."""
+    """Return the flow control that Aeron has for unicast, whatever the context chooses."""
     return UnicastFlowControl(retransmit_receiver_window_multiple=context.unicast_flow_control_rrwm)

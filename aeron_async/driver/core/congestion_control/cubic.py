@@ -1,0 +1,180 @@
+"""CUBIC congestion control: a window that shrinks by a fifth on loss, and finds its way back.
+
+Between losses the window follows a cubic curve of the time since the last one: fast at first, flat
+where the loss was, then searching beyond.
+
+    w(t) = C * (t - k)^3 + w_max        k = cbrt(w_max * B / C)
+
+Windows are counted in MTUs of the sender. The curve starts when the image is made as if the largest
+window had just met a loss; the first window is ten MTUs at most.
+
+Source: Aeron `CubicCongestionControl`, `aeron_congestion_control.c`; RFC 8312.
+"""
+
+from __future__ import annotations
+
+from math import cbrt
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from aeron_async.driver.core.congestion_control.base import CongestionControl
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.stream_counters import StreamCounterType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aeron_async.counters import Counter
+    from aeron_async.driver.core.congestion_control.base import (
+        CongestionControlParams,
+        TrackRebuild,
+    )
+
+__all__ = ["MIN_RTT_WAKE_UP_NS", "CubicCongestionControl"]
+
+SCALE: Final = 0.4
+DECREASE: Final = 0.2
+INITIAL_CWND: Final = 10
+RTT_TIMEOUT_MULTIPLE: Final = 4
+MIN_RTT_WAKE_UP_NS: Final = 20_000_000
+"""An image that rests is not woken more often than this to measure a round trip."""
+
+_SECOND_NS: Final = 1_000_000_000
+
+
+class CubicCongestionControl(CongestionControl):
+    """The window of one image, by loss and time.
+
+    Differs: Aeron looks at the window every 100 us; here whatever has the image polled does, which
+    is data, a reader, and at the latest the next status message. No wake-up is needed for a window
+    to open: it is a function of the time since the loss, so that nothing is missed by looking late,
+    and it is never shut: a sender has at least one MTU of it, and a reader who takes that makes a
+    status message leave.
+
+    Args:
+        max_window_length: What the image may advertise at most, in bytes; an MTU at least.
+        mtu_length: Of the sender, in bytes.
+        initial_rtt_ns: The round trip until one is measured, and the time between two updates.
+        is_measuring_rtt: Whether round trips are measured.
+        is_tcp_mode: Whether the window never falls behind what TCP would have.
+        now_ns: The time now.
+    """
+
+    counter_types: ClassVar = (StreamCounterType.CUBIC_RTT, StreamCounterType.CUBIC_WINDOW)
+
+    def __init__(
+        self,
+        *,
+        max_window_length: int,
+        mtu_length: int,
+        initial_rtt_ns: int,
+        is_measuring_rtt: bool = False,
+        is_tcp_mode: bool = False,
+        now_ns: int,
+    ) -> None:
+        self._max_window_length = max_window_length
+        self._mtu_length = mtu_length
+        self._initial_rtt_ns = initial_rtt_ns
+        self._is_measuring_rtt = is_measuring_rtt
+        self._is_tcp_mode = is_tcp_mode
+        self._max_cwnd = max_window_length // mtu_length
+        self._cwnd = min(INITIAL_CWND, self._max_cwnd)
+        self._initial_window_length = self._cwnd * mtu_length
+        self._w_max = self._max_cwnd
+        self._k = cbrt(self._w_max * DECREASE / SCALE)
+        self._rtt_ns = initial_rtt_ns
+        self._rtt_timeout_ns = initial_rtt_ns * RTT_TIMEOUT_MULTIPLE
+        self._last_loss_ns = self._last_update_ns = now_ns
+        # The first measurement is due at once.
+        self._last_rtt_ns = now_ns - self._rtt_timeout_ns - 1
+        self._rtt_counter: Counter | None = None
+        self._window_counter: Counter | None = None
+
+    @classmethod
+    def of(cls, params: CongestionControlParams) -> Self:
+        """Return the strategy of a new image."""
+        context = params.context
+        return cls(
+            max_window_length=params.window_length,
+            mtu_length=params.mtu_length,
+            initial_rtt_ns=context.cubic_congestion_control_initial_rtt_ns,
+            is_measuring_rtt=context.cubic_congestion_control_measure_rtt,
+            is_tcp_mode=context.cubic_congestion_control_tcp_mode,
+            now_ns=params.now_ns,
+        )
+
+    def bind(self, counters: Sequence[Counter]) -> None:
+        """Show the round trip in nanoseconds, 0 until it is measured, and the window in bytes."""
+        self._rtt_counter, self._window_counter = counters
+        self._window_counter.set(self._initial_window_length)
+
+    def initial_window_length(self) -> int:
+        """Return the first window: ten MTUs, or the largest window where that is less."""
+        return self._initial_window_length
+
+    def max_window_length(self) -> int:
+        """Return what the image may advertise at most, whole MTUs or not."""
+        return self._max_window_length
+
+    def on_track_rebuild(self, track: TrackRebuild, *, now_ns: int) -> tuple[int, bool]:
+        """Return the window now, and whether a status message must leave at once."""
+        is_forced = False
+        if track.loss_found:
+            is_forced = True
+            self._w_max = self._cwnd
+            self._k = cbrt(self._w_max * DECREASE / SCALE)
+            self._set_cwnd(max(1, int(self._cwnd * (1.0 - DECREASE))))
+            self._last_loss_ns = now_ns
+        elif self._cwnd < self._max_cwnd and now_ns - self._last_update_ns > self._initial_rtt_ns:
+            self._set_cwnd(self._grown_cwnd((now_ns - self._last_loss_ns) / _SECOND_NS))
+            self._last_update_ns = now_ns
+        elif self._cwnd == 1 and track.consumption_position > track.last_sm_position:
+            # The sender can go no further before it hears of this.
+            is_forced = True
+        return self._cwnd * self._mtu_length, is_forced
+
+    def should_measure_rtt(self, now_ns: int) -> bool:
+        """Return whether the last measurement, sent or answered, is four round trips ago."""
+        return self._is_measuring_rtt and now_ns - self._last_rtt_ns > self._rtt_timeout_ns
+
+    def on_rttm_sent(self, now_ns: int) -> None:
+        """Take note that a measurement was sent; it may never be answered."""
+        self._last_rtt_ns = now_ns
+
+    def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
+        """Take the result of a measurement."""
+        self._last_rtt_ns = now_ns
+        self._rtt_ns = rtt_ns
+        self._rtt_timeout_ns = max(rtt_ns, self._initial_rtt_ns) * RTT_TIMEOUT_MULTIPLE
+        if self._rtt_counter is not None:
+            self._rtt_counter.set(rtt_ns)
+
+    def rtt_deadline_ns(self) -> int:
+        """Return when a measurement is due, where that is worth a wake-up.
+
+        Differs: Aeron measures every 400 us where round trips are short. An image that is busy does
+        as well; one that rests is woken every 20 ms at most.
+        """
+        if not self._is_measuring_rtt:
+            return NEVER_NS
+        return self._last_rtt_ns + max(self._rtt_timeout_ns + 1, MIN_RTT_WAKE_UP_NS)
+
+    def _grown_cwnd(self, elapsed_s: float) -> int:
+        """Return where the curve is so long after the last loss.
+
+        Differs: in TCP mode Aeron lets short round trips carry the window beyond its maximum, and
+        no sender accepts a window of more than half a term.
+        """
+        behind_s = elapsed_s - self._k
+        cwnd = self._w_max + int(SCALE * behind_s * behind_s * behind_s)
+        if self._is_tcp_mode and cwnd < self._w_max:
+            # A round trip can be measured as nothing, on one host.
+            round_trips = elapsed_s * _SECOND_NS / max(1, self._rtt_ns)
+            gain = 3.0 * DECREASE / (2.0 - DECREASE)
+            cwnd = max(cwnd, int(self._w_max * (1.0 - DECREASE) + gain * round_trips))
+        return min(self._max_cwnd, cwnd)
+
+    def _set_cwnd(self, cwnd: int) -> None:
+        if cwnd != self._cwnd:
+            self._cwnd = cwnd
+            if self._window_counter is not None:
+                self._window_counter.set(cwnd * self._mtu_length)
