@@ -1,4 +1,4 @@
-"""The counters of one network publication, allocated and freed together.
+"""The counters of one publication, allocated and freed together.
 
 Source: Aeron counter types 1, 2, 9, 12, 13, 17 and 19.
 """
@@ -15,7 +15,7 @@ from aeron_async.driver.core.stream_counters import StreamCounterType
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
 
-__all__ = ["PublicationCounters"]
+__all__ = ["IpcPublicationCounters", "PublicationCounters"]
 
 
 @attrs.frozen(kw_only=True)
@@ -52,15 +52,10 @@ class PublicationCounters:
         Raises:
             RegistrationError: The counter table is full.
         """
-        position_type = (
-            StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
-            if is_exclusive
-            else StreamCounterType.PUBLISHER_POSITION_CONCURRENT
-        )
         counters = allocate_counter_group(
             manager,
             (
-                position_type,
+                position_type(is_exclusive=is_exclusive),
                 StreamCounterType.PUBLISHER_LIMIT,
                 StreamCounterType.SENDER_POSITION,
                 StreamCounterType.SENDER_LIMIT,
@@ -99,3 +94,51 @@ class PublicationCounters:
         ):
             if counter is not None:
                 counter.close()
+
+
+@attrs.frozen(kw_only=True)
+class IpcPublicationCounters:
+    """What an IPC publication shows of itself; positions in bytes."""
+
+    publisher_limit: Counter
+    publisher_position: Counter
+
+    @classmethod
+    def allocate(
+        cls,
+        manager: CountersManager,
+        *,
+        registration_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+        client_id: int,
+        is_exclusive: bool,
+    ) -> IpcPublicationCounters:
+        """Allocate every counter of a publication.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+        counters = allocate_counter_group(
+            manager,
+            (position_type(is_exclusive=is_exclusive), StreamCounterType.PUBLISHER_LIMIT),
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+            owner_id=client_id,
+        )
+        return cls(publisher_position=counters[0], publisher_limit=counters[1])
+
+    def close(self) -> None:
+        """Free every counter."""
+        self.publisher_limit.close()
+        self.publisher_position.close()
+
+
+def position_type(*, is_exclusive: bool) -> StreamCounterType:
+    """Return the counter that says how far the publishers have come."""
+    if is_exclusive:
+        return StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
+    return StreamCounterType.PUBLISHER_POSITION_CONCURRENT

@@ -1,0 +1,247 @@
+"""A stream within one driver: its subscribers read the log that its publishers write, uncopied.
+
+Invariant: the slowest subscriber that counts is never lapped. The consumer position, up to where
+the fastest has come, only grows: those who come late join there, or at the slowest, so that they
+never miss what others still have before them.
+
+Source: Aeron `IpcPublication`, `aeron_ipc_publication.c`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from aeron_async.driver.core.ipc_window import IpcWindow
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
+from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+from aeron_async.driver.core.subscriber_positions import release_subscribers
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.publication_counters import IpcPublicationCounters
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.subscriber_positions import (
+        SubscribableListener,
+        SubscriberPosition,
+    )
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["IpcPublication", "IpcPublicationListener"]
+
+
+class IpcPublicationListener(Protocol):
+    """Who hears what an IPC publication has decided."""
+
+    def on_window_changed(self, publication: IpcPublication) -> None:
+        """The publisher limit rose, something was offered, or the connection came or went."""
+        ...
+
+    def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
+        """A subscriber rejected the stream; its publishers should know."""
+        ...
+
+    def on_accepting_subscriptions(self, publication: IpcPublication) -> None:
+        """The cool-down after a rejection is over: whoever matches may join again."""
+        ...
+
+
+class IpcPublication(SubscribablePublication):
+    """One stream that never leaves its driver.
+
+    Args:
+        registration_id: Names the publication within its driver.
+        channel: The channel as its first client wrote it.
+        log: The terms it is written to.
+        params: What the channel and the context say of it.
+        context: The driver's settings.
+        counters: Its own counters.
+        system_counters: The driver's.
+        listener: Hears of changes.
+        readers: Tells the clients of subscribers.
+        now_ns: The time now.
+
+    Attributes:
+        is_connected: Whether anybody subscribes.
+    """
+
+    def __init__(
+        self,
+        *,
+        registration_id: int,
+        channel: str,
+        log: LogBuffers,
+        params: PublicationParams,
+        context: DriverContext,
+        counters: IpcPublicationCounters,
+        system_counters: SystemCounters,
+        listener: IpcPublicationListener,
+        readers: SubscribableListener,
+        now_ns: int,
+    ) -> None:
+        # A reader is told before its log goes, and touches it no more: nobody to linger for.
+        super().__init__(
+            registration_id=registration_id,
+            channel=channel,
+            log=log,
+            params=params,
+            context=context,
+            system_counters=system_counters,
+            readers=readers,
+            linger_timeout_ns=0,
+            now_ns=now_ns,
+        )
+        self.counters = counters
+        self.is_connected = False
+        self._listener = listener
+        self._image_liveness_timeout_ns = context.image_liveness_timeout_ns
+        self._cool_down_deadline_ns = NEVER_NS
+        self._consumer_position = self._told_position = self.producer_position
+        self._window = IpcWindow(
+            log,
+            counters.publisher_limit,
+            window_length=params.publication_window_length,
+            position=self._consumer_position,
+        )
+
+    @property
+    def publisher_limit(self) -> int:
+        """Return the position below which an offer may begin, in bytes."""
+        return self._window.limit
+
+    @property
+    def consumer_position(self) -> int:
+        """Return up to where any subscriber has ever come, in bytes."""
+        return max([self._consumer_position, *self.subscribers.consumed()])
+
+    @property
+    def join_position(self) -> int:
+        """Return where a subscriber that comes now would start, in bytes."""
+        return self.subscribers.join_position(self.consumer_position)
+
+    @property
+    def is_cooling_down(self) -> bool:
+        """Return whether the stream was rejected a short while ago."""
+        return self._cool_down_deadline_ns != NEVER_NS
+
+    @property
+    def is_accepting_subscriptions(self) -> bool:
+        """Return whether a subscriber that comes now would still get something."""
+        if self.is_cooling_down:
+            return False
+        if self.state is PublicationState.DRAINING:
+            return not self.subscribers.have_consumed(self.producer_position)
+        return self.state is PublicationState.ACTIVE
+
+    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
+        """Let one more subscription read, and let the publishers know that somebody does."""
+        super().add_subscriber(subscriber)
+        self._update_window()
+
+    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
+        """Let a subscription go, and return the position it had; poll the publication then."""
+        # How far it came is remembered, and with it where the next one joins.
+        self._consumer_position = self.consumer_position
+        subscriber = super().remove_subscriber(subscription_id)
+        self._update_window()
+        return subscriber
+
+    def reject(self, reason: str, now_ns: int) -> None:
+        """Send everybody away who reads the stream, and let nobody come back for a while.
+
+        Args:
+            reason: What the publishers are told.
+            now_ns: The time now; the cool-down lasts for the image liveness timeout from here.
+        """
+        self._listener.on_image_rejected(self, reason)
+        if self._life.is_active:
+            self._cool_down_deadline_ns = now_ns + self._image_liveness_timeout_ns
+        release_subscribers(self, self._readers)
+
+    def poll(self, now_ns: int) -> int:
+        """Follow the subscribers with the limit, tell them what there is; return the next deadline.
+
+        To be called whenever something was appended, and whenever a subscriber has passed the
+        consumption trigger.
+        """
+        if self.state is PublicationState.DONE:
+            return NEVER_NS
+        self._update_window()
+        return self._advance(now_ns)
+
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Let nothing time out for the time in which this driver was not running.
+
+        Args:
+            late_ns: How long that was.
+            now_ns: The time now; nothing is remembered as later than this.
+        """
+        super().forgive_silence(late_ns, now_ns)
+        if self.is_cooling_down:
+            latest_ns = now_ns + self._image_liveness_timeout_ns
+            self._cool_down_deadline_ns = min(self._cool_down_deadline_ns + late_ns, latest_ns)
+
+    def hasten(self) -> None:
+        """Do not linger; it never does."""
+
+    def _close_to_publishers(self, position: int) -> None:
+        self._window.close(position)
+
+    def _disconnect(self) -> None:
+        self._set_connected(is_connected=False)
+
+    @property
+    def _consumed_position(self) -> int:
+        return self._consumer_position
+
+    def _update_window(self) -> None:
+        """Follow the subscribers with the limit, and tell publishers who wait."""
+        consumed = self.subscribers.consumed()
+        self._consumer_position = max([self._consumer_position, *consumed])
+        if not self._life.is_active:
+            return
+        is_changed = self._set_connected(is_connected=bool(consumed))
+        if consumed:
+            is_changed = self._window.advance(min(consumed)) or is_changed
+        else:
+            self._window.retract(self._consumer_position)
+        producer_position = self.producer_position
+        if producer_position != self._told_position:
+            self._told_position = producer_position
+            self.counters.publisher_position.set(producer_position)
+            is_changed = True
+        if is_changed:
+            self._listener.on_window_changed(self)
+
+    def _set_connected(self, *, is_connected: bool) -> bool:
+        if is_connected == self.is_connected:
+            return False
+        self.is_connected = is_connected
+        self.log.metadata.is_connected = is_connected
+        return True
+
+    def _advance(self, now_ns: int) -> int:
+        """Move through the states as far as the time and the subscribers allow."""
+        producer_position = self.producer_position
+        self.counters.publisher_position.set(producer_position)
+        if len(self.subscribers):
+            self._tell_readers(producer_position, trigger=self._window.consumption_trigger)
+        if self._life.is_active:
+            deadline_ns = self._check_readers_and_publishers(producer_position, now_ns)
+            return min(deadline_ns, self._check_cool_down(now_ns))
+        if self.state is PublicationState.DRAINING:
+            if not self.subscribers.have_consumed(producer_position):
+                # A claim that nobody will ever commit must not hold what was committed after it.
+                is_unblocked = self._blocked_check.unblock(self._consumer_position)
+                return now_ns if is_unblocked else NEVER_NS
+            release_subscribers(self, self._readers)
+            self._life.linger(PublicationEvent.DRAINED, self._consumer_position, now_ns)
+        return self._life.leave(self._consumer_position, now_ns, is_over=True)
+
+    def _check_cool_down(self, now_ns: int) -> int:
+        if now_ns < self._cool_down_deadline_ns:
+            return self._cool_down_deadline_ns
+        self._cool_down_deadline_ns = NEVER_NS
+        self._listener.on_accepting_subscriptions(self)
+        return now_ns
