@@ -93,7 +93,11 @@ class Conductor(Agent):
         self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
         self._subscriptions = Subscriptions(resources, self.receiver)
         self._publications = Publications(
-            resources, self.sender, self._subscriptions.images, self._check_drained
+            resources,
+            self.sender,
+            self._subscriptions.images,
+            self._check_drained,
+            self._subscriptions.on_response_setup,
         )
 
     @property

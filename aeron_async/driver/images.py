@@ -7,74 +7,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from aeron_async.driver.commands import ImageReady
-from aeron_async.driver.core.congestion_control import (
-    CongestionControlParams,
-    congestion_control,
-)
-from aeron_async.driver.core.delay import choose_delay
-from aeron_async.driver.core.image_counters import ImageCounters
-from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
 from aeron_async.driver.core.subscriber_positions import SubscriberPosition
-from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.image_budget import ImageBudget, start_position, window_refusal
-from aeron_async.driver.log_creation import create_log, with_channel_settings
+from aeron_async.driver.image_budget import ImageBudget, window_refusal
+from aeron_async.driver.image_factory import ImageFactory
 from aeron_async.driver.log_limiter import LogLimiter
-from aeron_async.errors import AeronError, RegistrationError
-from aeron_async.logbuffer.log_spec import LogSpec
-from aeron_async.logbuffer.metadata import LogType
+from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
-from aeron_async.protocol.header import SetupFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from aeron_async.driver.commands import SubscriptionListener
-    from aeron_async.driver.core.congestion_control import CongestionControl
-    from aeron_async.driver.core.delay import FeedbackDelay
-    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.subscriber_positions import Subscribable
-    from aeron_async.driver.core.subscription_params import SubscriptionParams
     from aeron_async.driver.image_budget import Refusal
-    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
-    from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.driver.subscription_link import SubscriptionLink
     from aeron_async.protocol.setup import Setup
 
-__all__ = ["Images", "SubscriptionLink"]
+__all__ = ["Images"]
 
 log = get_logger(__name__)
-
-
-@attrs.define(kw_only=True, eq=False)
-class SubscriptionLink:
-    """One client's subscription, and where it receives."""
-
-    registration_id: int
-    client_id: int
-    endpoint: ReceiveChannelEndpoint
-    uri: ChannelUri
-    stream_id: int
-    params: SubscriptionParams
-    listener: SubscriptionListener
-
-    @property
-    def channel(self) -> str:
-        """Return the channel as counters name it."""
-        return str(self.uri)
-
-    def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
-        """Return whether this subscription wants that session."""
-        return (
-            self.endpoint is endpoint
-            and self.stream_id == stream_id
-            and self.params.session_id in {None, session_id}
-        )
 
 
 class Images:
@@ -101,6 +60,7 @@ class Images:
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._log_limiter = LogLimiter()
         self._budget = ImageBudget(resources.context)
+        self._factory = ImageFactory(resources, self)
 
     def __iter__(self) -> Iterator[PublicationImage]:
         return iter(tuple(self._images))
@@ -112,7 +72,11 @@ class Images:
     # What the dispatcher and the receiver say.
 
     def on_create_image(
-        self, endpoint: ReceiveChannelEndpoint, setup: Setup, source: Address
+        self,
+        endpoint: ReceiveChannelEndpoint,
+        setup: Setup,
+        source: Address,
+        destination: ReceiveDestination,
     ) -> None:
         """Make the image of a stream that begins, if what the SETUP asks for can be granted."""
         # First what needs no look at the subscriptions: there may be many, and floods of SETUPs.
@@ -131,7 +95,7 @@ class Images:
             self._refuse(refusal, setup, source)
             return
         try:
-            image = self._create(endpoint, setup, source, links[0])
+            image = self._factory.make(endpoint, setup, source, destination, links[0])
         except AeronError as error:
             self._refuse((str(error), ()), setup, source)
             return
@@ -202,7 +166,34 @@ class Images:
         image.log.close()
         self._on_endpoint_released(endpoint)
 
+    def on_destination_removed(
+        self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination
+    ) -> None:
+        """Let the images of an endpoint forget one way in."""
+        for image, its_endpoint in self._images.items():
+            if its_endpoint is endpoint:
+                image.remove_destination(destination)
+                self._receiver.on_activity(image)
+
     # What subscriptions do.
+
+    def reject(self, image_id: int, reason: str) -> None:
+        """Let an image take nothing more, and tell its sources why.
+
+        Raises:
+            RegistrationError: No image has this id.
+        """
+        image = self.find(image_id)
+        if image is None:
+            message = f"image {image_id} is not there: it has gone"
+            raise RegistrationError(message, code=ErrorCode.GENERIC)
+        self._resources.system_counters[SystemCounterId.IMAGES_REJECTED].increment()
+        image.reject(reason)
+        self._receiver.on_activity(image)
+
+    def find(self, image_id: int) -> PublicationImage | None:
+        """Return the image with that id, if there is one."""
+        return next((each for each in self._images if each.registration_id == image_id), None)
 
     def join_existing(self, link: SubscriptionLink) -> None:
         """Let a new subscription join the images it wants that still have something to give."""
@@ -278,107 +269,3 @@ class Images:
                 wake_receiver=lambda: self._receiver.on_activity(image),
             )
         )
-
-    # How they are made.
-
-    def _create(
-        self,
-        endpoint: ReceiveChannelEndpoint,
-        setup: Setup,
-        source: Address,
-        link: SubscriptionLink,
-    ) -> PublicationImage:
-        resources, params = self._resources, link.params
-        registration_id = resources.next_id()
-        is_group = params.is_group
-        if is_group is None:
-            is_group = bool(setup.flags & SetupFlags.GROUP)
-        control = self._congestion_control(params, setup)
-        spec = log_spec(
-            setup,
-            params,
-            correlation_id=registration_id,
-            receiver_window_length=control.max_window_length(),
-            is_group=is_group,
-        )
-        spec = with_channel_settings(spec, link.uri, endpoint, resources.context)
-        counters = ImageCounters.allocate(
-            resources.counters_manager,
-            registration_id=registration_id,
-            session_id=setup.session_id,
-            stream_id=setup.stream_id,
-            channel=link.channel,
-            client_id=link.client_id,
-            congestion_control_types=control.counter_types,
-        )
-        control.bind(counters.congestion_control)
-        try:
-            image_log = create_log(spec)
-        except BaseException:
-            counters.close()
-            raise
-        return PublicationImage(
-            registration_id=registration_id,
-            log=image_log,
-            join_position=start_position(setup),
-            source=source,
-            control_address=source,
-            context=resources.context,
-            congestion_control=control,
-            feedback_delay=self._delay(params, is_group=is_group),
-            is_reliable=params.is_reliable,
-            counters=counters,
-            system_counters=resources.system_counters,
-            receiver_id=endpoint.receiver_id,
-            group_tag=endpoint.group_tag,
-            outbox=endpoint,
-            listener=self,
-            now_ns=resources.clock.now_ns(),
-        )
-
-    def _congestion_control(self, params: SubscriptionParams, setup: Setup) -> CongestionControl:
-        return congestion_control(
-            params.congestion_control,
-            CongestionControlParams(
-                context=self._resources.context,
-                configured_window_length=params.receiver_window_length,
-                term_length=setup.term_length,
-                mtu_length=setup.mtu_length,
-                now_ns=self._resources.clock.now_ns(),
-            ),
-        )
-
-    def _delay(self, params: SubscriptionParams, *, is_group: bool) -> FeedbackDelay:
-        return choose_delay(
-            self._resources.context,
-            is_reliable=params.is_reliable,
-            is_group=is_group,
-            nak_delay_ns=params.nak_delay_ns,
-            random=self._resources.random.random,
-        )
-
-
-def log_spec(
-    setup: Setup,
-    params: SubscriptionParams,
-    *,
-    correlation_id: int,
-    receiver_window_length: int,
-    is_group: bool,
-) -> LogSpec:
-    """Return the log of an image as its SETUP and its oldest subscription want it."""
-    return LogSpec(
-        session_id=setup.session_id,
-        stream_id=setup.stream_id,
-        initial_term_id=setup.initial_term_id,
-        term_length=setup.term_length,
-        mtu_length=setup.mtu_length,
-        log_type=LogType.IMAGE,
-        correlation_id=correlation_id,
-        receiver_window_length=receiver_window_length,
-        is_group=is_group,
-        rejoin=params.is_rejoin,
-        reliable=params.is_reliable,
-        sparse=params.is_sparse,
-        tether=params.is_tether,
-    )

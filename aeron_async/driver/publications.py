@@ -1,4 +1,4 @@
-"""The conductor's hand on publications: add, share, release, and let go of endpoints.
+"""The conductor's hand on publications: add, share, give destinations, release.
 
 Source: Aeron `DriverConductor.onAddNetworkPublication` and its neighbours.
 """
@@ -10,35 +10,23 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.commands import PublicationReady
-from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
-from aeron_async.driver.core.flow_control import flow_control, flow_control_supplier
-from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_counters import PublicationCounters
-from aeron_async.driver.core.publication_params import (
-    PublicationParams,
-    StartPosition,
-    check_can_share,
-)
+from aeron_async.driver.core.flow_control import flow_control_supplier
+from aeron_async.driver.core.publication_params import PublicationParams, check_can_share
 from aeron_async.driver.core.publication_state import PublicationState
-from aeron_async.driver.core.session_ids import SessionIds
-from aeron_async.driver.core.stream_counters import (
-    ChannelCounterType,
-    LocalAddressType,
-)
-from aeron_async.driver.endpoint_opening import check_can_share_socket, open_endpoint
-from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
-from aeron_async.driver.log_creation import create_log, with_channel_settings
-from aeron_async.driver.media.endpoint import SendChannelEndpoint
+from aeron_async.driver.publication_factory import PublicationFactory
+from aeron_async.driver.send_endpoints import SendEndpoints
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_spec import LogSpec
-from aeron_async.logbuffer.metadata import LogType
+from aeron_async.protocol.channel_uri import TagReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
+    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -65,6 +53,10 @@ class Publications:
         sender: Polls the publications.
         readers: Tells the clients of subscriptions that read the log of a publication.
         on_done: Called whenever a publication is gone.
+        on_response_setup: Told which subscription gets its responses with which session id.
+
+    Attributes:
+        endpoints: Where they send from.
     """
 
     def __init__(
@@ -73,22 +65,17 @@ class Publications:
         sender: Sender,
         readers: SubscribableListener,
         on_done: Callable[[], None],
+        on_response_setup: Callable[[int, int], None],
     ) -> None:
         self._resources = resources
         self._sender = sender
-        self._readers = readers
         self._on_done = on_done
-        self._endpoints: dict[str, SendChannelEndpoint] = {}
+        self._on_response_setup = on_response_setup
+        self.endpoints = SendEndpoints(resources, sender, self._on_response_setup_heard)
+        self._factory = PublicationFactory(resources, self, readers)
         self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
         self._links: dict[int, PublicationLink] = {}
         self._holders: dict[NetworkPublication, list[PublicationLink]] = {}
-        self._invalid_datagrams = InvalidDatagramLog()
-        context = resources.context
-        self._session_ids = SessionIds(
-            resources.random_int32(),
-            reserved_low=context.publication_reserved_session_id_low,
-            reserved_high=context.publication_reserved_session_id_high,
-        )
 
     def __iter__(self) -> Iterator[NetworkPublication]:
         return iter(tuple(self._publications))
@@ -111,14 +98,26 @@ class Publications:
             RegistrationError: The session is taken, or the socket cannot be had.
             ConfigurationError: The channel contradicts the publication or socket it would share.
         """
-        uri, context = channel.uri, self._resources.context
+        uri, context = self._with_tagged_session(channel.uri), self._resources.context
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
-        flow_control_supplier(uri, context, is_group=params.has_group_semantics)
-        endpoint = await self._endpoint(channel)
+        # Before any socket: a strategy that nobody has is refused at no cost.
+        flow_control_supplier(uri, context, is_group=channel.has_group_semantics)
+        endpoint = await self.endpoints.get(channel)
+        params = attrs.evolve(
+            params,
+            # A channel that is only a tag is of the kind of the one that it names.
+            has_group_semantics=endpoint.channel.has_group_semantics,
+            is_unicast=not endpoint.channel.has_group_semantics,
+        )
         try:
-            publication = None if is_exclusive else self._find_shared(endpoint, stream_id)
+            publication = None if is_exclusive else self._find_shared(endpoint, stream_id, params)
             if publication is None:
-                publication = self._create(endpoint, uri, params, stream_id, client_id)
+                publication = self._factory.make(
+                    endpoint, uri, params, stream_id=stream_id, client_id=client_id
+                )
+                self._publications[publication] = endpoint
+                self._holders[publication] = []
+                self._sender.on_activity(publication)
             else:
                 check_can_share(
                     uri,
@@ -127,7 +126,7 @@ class Publications:
                     start=publication.start,
                 )
         except BaseException:
-            self._close_if_unused(endpoint)
+            self.endpoints.close_if_unused(endpoint)
             raise
         link = PublicationLink(
             registration_id=self._resources.next_id(),
@@ -138,6 +137,30 @@ class Publications:
         self._links[link.registration_id] = link
         self._holders[publication].append(link)
         return self._ready(link, channel, endpoint)
+
+    def add_destination(self, registration_id: int, uri: ChannelUri, address: Address) -> int:
+        """Let a publication send to one more receiver; return the request's id, which removes it.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION, or its channel takes no more destinations.
+        """
+        endpoint = self._publications[self._link(registration_id).publication]
+        destination_id = self._resources.next_id()
+        self.endpoints.add_destination(endpoint, uri, address, destination_id)
+        return destination_id
+
+    def remove_destination(
+        self, registration_id: int, *, address: Address | None = None, destination_id: int = 0
+    ) -> bool:
+        """Let a publication send to a receiver no more; False where it did not.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION, or its channel has no such destinations.
+        """
+        endpoint = self._publications[self._link(registration_id).publication]
+        return self.endpoints.remove_destination(
+            endpoint, address=address, registration_id=destination_id
+        )
 
     def remove(self, registration_id: int) -> None:
         """Let one client's hold go; the last one lets the publication drain."""
@@ -176,7 +199,7 @@ class Publications:
         endpoint.dispatcher.remove(publication)
         publication.counters.close()
         publication.log.close()
-        self._close_if_unused(endpoint)
+        self.endpoints.close_if_unused(endpoint)
         self._on_done()
 
     def close(self) -> None:
@@ -199,147 +222,54 @@ class Publications:
         for link in list(self._holders[publication]):
             link.listener.on_publication_error(error.error_code, message)
 
-    def _on_writable(self, endpoint: SendChannelEndpoint) -> None:
-        for publication in endpoint.dispatcher.publications:
-            self._sender.on_activity(publication)
+    def _link(self, registration_id: int) -> PublicationLink:
+        link = self._links.get(registration_id)
+        if link is None:
+            message = f"publication {registration_id} is not there: it was closed"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+        return link
 
-    # How they are made.
+    def _on_response_setup_heard(
+        self, publication: NetworkPublication, response_session_id: int
+    ) -> None:
+        subscription_id = publication.params.response_correlation_id
+        if subscription_id is not None:
+            self._on_response_setup(subscription_id, response_session_id)
 
-    async def _endpoint(self, channel: UdpChannel) -> SendChannelEndpoint:
-        endpoint = self._endpoints.get(channel.canonical_form)
-        if endpoint is not None:
-            check_can_share_socket(channel.uri, endpoint)
-            return endpoint
-        resources = self._resources
-        endpoint = SendChannelEndpoint(
-            channel,
-            resources.clock,
-            resources.system_counters,
-            ControlPacketDispatcher(
-                resources.system_counters,
-                self._sender.on_activity,
-                self._invalid_datagrams.on_invalid_datagram,
-            ),
-            self._on_writable,
-        )
-        await open_endpoint(
-            resources, endpoint, ChannelCounterType.SEND_CHANNEL_STATUS, LocalAddressType.SEND
-        )
-        self._endpoints[channel.canonical_form] = endpoint
-        return endpoint
+    # How they are found.
 
     def _find_shared(
-        self, endpoint: SendChannelEndpoint, stream_id: int
+        self, endpoint: SendChannelEndpoint, stream_id: int, params: PublicationParams
     ) -> NetworkPublication | None:
         for publication in endpoint.dispatcher.publications:
+            theirs = publication.params
             if (
                 publication.stream_id == stream_id
-                and not publication.params.is_exclusive
+                and not theirs.is_exclusive
                 and publication.state is PublicationState.ACTIVE
+                and theirs.response_correlation_id == params.response_correlation_id
             ):
                 return publication
         return None
 
-    def _create(
-        self,
-        endpoint: SendChannelEndpoint,
-        uri: ChannelUri,
-        params: PublicationParams,
-        stream_id: int,
-        client_id: int,
-    ) -> NetworkPublication:
-        resources, channel = self._resources, str(endpoint.channel.uri)
-        registration_id = resources.next_id()
-        session_id = self._session_id(endpoint, params, stream_id)
-        self._check_sndbuf(endpoint, params)
-        control = flow_control(uri, resources.context, is_group=params.has_group_semantics)
-        spec = self._log_spec(params, registration_id, session_id, stream_id)
-        if uri.entity_tag is not None:
-            spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
-        log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
-        counters = PublicationCounters.allocate(
-            resources.counters_manager,
-            registration_id=registration_id,
-            session_id=session_id,
-            stream_id=stream_id,
-            channel=channel,
-            client_id=client_id,
-            is_exclusive=params.is_exclusive,
-            is_tracking_receivers=control.receiver_count() is not None,
+    def _with_tagged_session(self, uri: ChannelUri) -> ChannelUri:
+        """Return the channel with the session, MTU and terms of the publication its tag names."""
+        reference = uri.session_id
+        if not isinstance(reference, TagReference):
+            return uri
+        for publication in self._publications:
+            log = publication.log
+            if log.metadata.entity_tag == reference.tag:
+                return uri.replace(
+                    session_id=publication.session_id,
+                    mtu_length=log.mtu_length,
+                    term_length=log.term_length,
+                )
+        message = (
+            f"session-id={reference} names no publication of this driver: add the one with "
+            f"tags=,{reference.tag} first"
         )
-        publication = NetworkPublication(
-            registration_id=registration_id,
-            channel=channel,
-            log=log,
-            params=params,
-            context=resources.context,
-            flow_control=control,
-            counters=counters,
-            system_counters=resources.system_counters,
-            outbox=endpoint,
-            listener=self,
-            readers=self._readers,
-            now_ns=resources.clock.now_ns(),
-        )
-        self._publications[publication] = endpoint
-        self._holders[publication] = []
-        endpoint.dispatcher.add(publication)
-        self._sender.on_activity(publication)
-        return publication
-
-    def _session_id(
-        self, endpoint: SendChannelEndpoint, params: PublicationParams, stream_id: int
-    ) -> int:
-        def is_in_use(session_id: int) -> bool:
-            return endpoint.dispatcher.is_session_in_use(session_id, stream_id)
-
-        if params.session_id is None:
-            return self._session_ids.take(is_in_use)
-        if is_in_use(params.session_id):
-            message = (
-                f"session-id={params.session_id} is in use by another publication of stream "
-                f"{stream_id} on {endpoint.channel.uri}: choose another, or leave session-id out"
-            )
-            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-        return params.session_id
-
-    def _check_sndbuf(self, endpoint: SendChannelEndpoint, params: PublicationParams) -> None:
-        granted_length = endpoint.granted_sndbuf_length
-        if 0 < granted_length < params.mtu_length:
-            message = (
-                f"mtu of {params.mtu_length} bytes exceeds the socket's send buffer of "
-                f"{granted_length}: raise so-sndbuf or net.core.wmem_max, or lower mtu"
-            )
-            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-
-    def _log_spec(
-        self, params: PublicationParams, registration_id: int, session_id: int, stream_id: int
-    ) -> LogSpec:
-        start = params.start
-        if start is None:
-            term_id = self._resources.random_int32()
-            start = StartPosition(initial_term_id=term_id, term_id=term_id, term_offset=0)
-        return LogSpec(
-            session_id=session_id,
-            stream_id=stream_id,
-            initial_term_id=start.initial_term_id,
-            start_term_id=start.term_id,
-            start_term_offset=start.term_offset,
-            term_length=params.term_length,
-            mtu_length=params.mtu_length,
-            log_type=(
-                LogType.EXCLUSIVE_PUBLICATION
-                if params.is_exclusive
-                else LogType.CONCURRENT_PUBLICATION
-            ),
-            correlation_id=registration_id,
-            publication_window_length=params.publication_window_length,
-            max_resend=params.max_resend,
-            linger_timeout_ns=params.linger_timeout_ns,
-            sparse=params.is_sparse,
-            signal_eos=params.signal_eos,
-            spies_simulate_connection=params.spies_simulate_connection,
-        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
     def _ready(
         self, link: PublicationLink, channel: UdpChannel, endpoint: SendChannelEndpoint
@@ -354,14 +284,9 @@ class Publications:
             log=publication.log,
             publisher_limit=publication.counters.publisher_limit,
             sender_position=publication.counters.sender_position,
-            channel_status=endpoint.counters[0],
+            channel_status=endpoint.status,
             local_address=endpoint.local_address,
             is_exclusive=publication.params.is_exclusive,
             wake_sender=lambda: self._sender.on_activity(publication),
             slowest_receiver=publication.flow_control.slowest_receiver,
         )
-
-    def _close_if_unused(self, endpoint: SendChannelEndpoint) -> None:
-        if len(endpoint.dispatcher) == 0:
-            self._endpoints.pop(endpoint.channel.canonical_form, None)
-            endpoint.close()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.setup_elicitor import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["ImageLifecycle", "Receiver"]
@@ -67,6 +68,7 @@ class Receiver(Agent):
             lag_threshold_ns=context.loop_lag_threshold_ns,
         )
         self._schedule: Schedule[PublicationImage] = Schedule()
+        self._elicitors: Schedule[SetupElicitor] = Schedule()
         self._lifecycle = lifecycle
         self._received_length = 0
 
@@ -78,6 +80,15 @@ class Receiver(Agent):
     def remove(self, image: PublicationImage) -> None:
         """Poll an image no more."""
         self._schedule.remove(image)
+
+    def on_eliciting(self, elicitor: SetupElicitor) -> None:
+        """Let SETUPs be asked for."""
+        self._elicitors.ready(elicitor)
+        self.wake()
+
+    def remove_elicitor(self, elicitor: SetupElicitor) -> None:
+        """Let SETUPs be asked for no more."""
+        self._elicitors.remove(elicitor)
 
     def on_received(self, length: int) -> None:
         """Count bytes off a socket; shown when the batch is over."""
@@ -95,7 +106,9 @@ class Receiver(Agent):
             self._received_length = 0
         for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
             self._poll(image, now_ns)
-        return self._schedule.next_deadline_ns()
+        for elicitor in self._elicitors.due(now_ns):
+            self._elicitors.at(elicitor, elicitor.poll(now_ns))
+        return min(self._schedule.next_deadline_ns(), self._elicitors.next_deadline_ns())
 
     def _poll(self, image: PublicationImage, now_ns: int) -> None:
         was_lingering = image.state is ImageState.LINGER

@@ -7,51 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from aeron_async.driver.commands import SubscriptionReady
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
-from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
-from aeron_async.driver.core.stream_counters import ChannelCounterType, LocalAddressType
 from aeron_async.driver.core.subscription_params import SubscriptionParams
-from aeron_async.driver.endpoint_opening import check_can_share_socket, open_endpoint
-from aeron_async.driver.images import Images, SubscriptionLink
-from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
-from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.driver.images import Images
+from aeron_async.driver.receive_endpoints import ReceiveEndpoints
+from aeron_async.driver.subscription_link import SubscriptionLink
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import SubscriptionListener
-    from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
-    from aeron_async.protocol.setup import Setup
 
 __all__ = ["Subscriptions"]
-
-
-@attrs.frozen(eq=False)
-class EndpointListener:
-    """Says which endpoint a dispatcher speaks of."""
-
-    endpoint: ReceiveChannelEndpoint
-    receiver: Receiver
-    images: Images
-    invalid_datagrams: InvalidDatagramLog
-
-    def on_image_activity(self, image: PublicationImage) -> None:
-        """Let the receiver poll the image."""
-        self.receiver.on_activity(image)
-
-    def on_create_image(self, setup: Setup, source: Address) -> None:
-        """Let the image be made."""
-        self.images.on_create_image(self.endpoint, setup, source)
-
-    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Let it be logged."""
-        self.invalid_datagrams.on_invalid_datagram(datagram, source, now_ns)
 
 
 class Subscriptions:
@@ -60,16 +31,18 @@ class Subscriptions:
     Args:
         resources: What the driver's parts share.
         receiver: Polls the images.
+
+    Attributes:
+        images: What they have joined.
+        endpoints: Where they receive.
     """
 
     def __init__(self, resources: DriverResources, receiver: Receiver) -> None:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
-        self._endpoints: dict[str, ReceiveChannelEndpoint] = {}
-        self._next_receiver_id = resources.random_int64()
-        self._invalid_datagrams = InvalidDatagramLog()
         self.images = Images(resources, receiver, self._links, self._close_if_unused)
+        self.endpoints = ReceiveEndpoints(resources, receiver, self.images)
 
     async def add(
         self,
@@ -90,7 +63,7 @@ class Subscriptions:
         params = SubscriptionParams.of(uri, self._resources.context)
         congestion_control_supplier(params.congestion_control)
         self._check_same_stream(channel, params, stream_id)
-        endpoint = await self._endpoint(channel, params)
+        endpoint = await self.endpoints.get(channel, params.group_tag)
         link = SubscriptionLink(
             registration_id=self._resources.next_id(),
             client_id=client_id,
@@ -99,6 +72,8 @@ class Subscriptions:
             stream_id=stream_id,
             params=params,
             listener=listener,
+            session_id=params.session_id,
+            is_response=endpoint.channel.is_response and params.session_id is None,
         )
         try:
             self._check_window(endpoint, params)
@@ -106,7 +81,8 @@ class Subscriptions:
             self._close_if_unused(endpoint)
             raise
         self._links[link.registration_id] = link
-        endpoint.dispatcher.add_subscription(stream_id, params.session_id)
+        if not link.is_response:
+            self._take_interest(link)
         try:
             self.images.join_existing(link)
         except RegistrationError:
@@ -116,7 +92,7 @@ class Subscriptions:
             registration_id=link.registration_id,
             uri=uri,
             stream_id=stream_id,
-            channel_status=endpoint.counters[0],
+            channel_status=endpoint.status,
             local_address=endpoint.local_address,
         )
 
@@ -126,16 +102,63 @@ class Subscriptions:
         if link is None:
             return
         self.images.leave(link)
-        session_id = link.params.session_id
         is_still_wanted = any(
             other.endpoint is link.endpoint
             and other.stream_id == link.stream_id
-            and other.params.session_id == session_id
+            and other.session_id == link.session_id
+            and not other.is_response
             for other in self._links.values()
         )
-        if not is_still_wanted:
-            link.endpoint.dispatcher.remove_subscription(link.stream_id, session_id)
+        if not is_still_wanted and not link.is_response:
+            link.endpoint.dispatcher.remove_subscription(link.stream_id, link.session_id)
         self._close_if_unused(link.endpoint)
+
+    async def add_destination(self, registration_id: int, channel: UdpChannel) -> int:
+        """Let a subscription receive at one more socket; return the request's id.
+
+        Raises:
+            RegistrationError: UNKNOWN_SUBSCRIPTION, or its channel takes no more destinations.
+        """
+        link = self._link(registration_id)
+        destination_id = self._resources.next_id()
+        await self.endpoints.add_destination(link.endpoint, channel, destination_id)
+        return destination_id
+
+    def remove_destination(
+        self, registration_id: int, *, canonical_form: str | None = None, destination_id: int = 0
+    ) -> bool:
+        """Let a subscription receive at a socket no more; False where it did not.
+
+        Raises:
+            RegistrationError: UNKNOWN_SUBSCRIPTION.
+        """
+        link = self._link(registration_id)
+        return self.endpoints.remove_destination(
+            link.endpoint, canonical_form=canonical_form, registration_id=destination_id
+        )
+
+    def on_response_setup(self, registration_id: int, session_id: int) -> None:
+        """Let a subscription for responses take the session that they have.
+
+        Source: Aeron `aeron_driver_conductor_on_response_setup`.
+        """
+        link = self._links.get(registration_id)
+        if link is None or not link.endpoint.channel.is_response:
+            return
+        if link.is_response:
+            link.is_response = False
+            link.session_id = session_id
+            self._take_interest(link)
+        elif link.session_id is not None:
+            self.endpoints.on_interest(link.endpoint, link.stream_id, link.session_id)
+
+    def reject_image(self, image_id: int, reason: str) -> None:
+        """Let an image take nothing more, and tell its sources why.
+
+        Raises:
+            RegistrationError: No image has this id.
+        """
+        self.images.reject(image_id, reason)
 
     def remove_client(self, client_id: int) -> None:
         """Let everything go that a client holds."""
@@ -147,42 +170,18 @@ class Subscriptions:
         """Free everything at once, consumed or not."""
         self._links.clear()
         self.images.close()
-        for endpoint in self._endpoints.values():
-            endpoint.close()
-        self._endpoints.clear()
+        self.endpoints.close_all()
 
-    async def _endpoint(
-        self, channel: UdpChannel, params: SubscriptionParams
-    ) -> ReceiveChannelEndpoint:
-        endpoint = self._endpoints.get(channel.canonical_form)
-        if endpoint is not None:
-            check_can_share_socket(channel.uri, endpoint)
-            return endpoint
-        resources = self._resources
-        self._next_receiver_id = (self._next_receiver_id + 1 + 2**63) % 2**64 - 2**63
-        endpoint = ReceiveChannelEndpoint(
-            channel,
-            resources.clock,
-            resources.system_counters,
-            receiver_id=self._next_receiver_id,
-            on_received=self._receiver.on_received,
-        )
-        endpoint.dispatcher = DataPacketDispatcher(
-            context=resources.context,
-            system_counters=resources.system_counters,
-            receiver_id=endpoint.receiver_id,
-            group_tag=params.group_tag,
-            outbox=endpoint,
-            listener=EndpointListener(
-                endpoint, self._receiver, self.images, self._invalid_datagrams
-            ),
-        )
-        endpoint.group_tag = params.group_tag
-        await open_endpoint(
-            resources, endpoint, ChannelCounterType.RECEIVE_CHANNEL_STATUS, LocalAddressType.RECEIVE
-        )
-        self._endpoints[channel.canonical_form] = endpoint
-        return endpoint
+    def _take_interest(self, link: SubscriptionLink) -> None:
+        link.endpoint.dispatcher.add_subscription(link.stream_id, link.session_id)
+        self.endpoints.on_interest(link.endpoint, link.stream_id, link.session_id)
+
+    def _link(self, registration_id: int) -> SubscriptionLink:
+        link = self._links.get(registration_id)
+        if link is None:
+            message = f"subscription {registration_id} is not there: it was closed"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_SUBSCRIPTION)
+        return link
 
     def _check_same_stream(
         self, channel: UdpChannel, params: SubscriptionParams, stream_id: int
@@ -193,6 +192,7 @@ class Subscriptions:
                 and link.endpoint.channel.canonical_form == channel.canonical_form
             ):
                 params.check_same_stream(link.params, stream_id=stream_id)
+                _check_same_role(channel, link)
 
     def _check_window(self, endpoint: ReceiveChannelEndpoint, params: SubscriptionParams) -> None:
         granted_length = endpoint.granted_rcvbuf_length
@@ -207,5 +207,13 @@ class Subscriptions:
     def _close_if_unused(self, endpoint: ReceiveChannelEndpoint) -> None:
         is_used = any(link.endpoint is endpoint for link in self._links.values())
         if not is_used and not self.images.are_at(endpoint):
-            self._endpoints.pop(endpoint.channel.canonical_form, None)
-            endpoint.close()
+            self.endpoints.close(endpoint)
+
+
+def _check_same_role(channel: UdpChannel, link: SubscriptionLink) -> None:
+    if channel.is_response != link.endpoint.channel.is_response:
+        message = (
+            f"control-mode of {channel.uri} differs from that of {link.uri}, a subscription of the "
+            "same stream: use another endpoint for responses"
+        )
+        raise ConfigurationError(message)

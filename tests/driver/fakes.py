@@ -50,9 +50,13 @@ T = TypeVar("T", bound=Frame)
 
 
 class Outbox:
-    """Keeps what is sent; refuses everything while `is_full`."""
+    """Keeps what is sent; refuses everything while `is_full`. It is a destination, too."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, is_multicast: bool = False, control_address: Address | None = None
+    ) -> None:
+        self.is_multicast = is_multicast
+        self.control_address = control_address
         self.is_full = False
         self.sent: list[bytes] = []
         self.addresses: list[Address] = []

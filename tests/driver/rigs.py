@@ -40,6 +40,7 @@ from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.image_connection import ImageConnection
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_state import PublicationState
@@ -197,7 +198,7 @@ class ImageRig:
             log=self.log,
             join_position=join_position,
             source=source,
-            control_address=source,
+            destination=self.outbox,
             context=context,
             congestion_control=control,
             feedback_delay=delay if feedback_delay is None else feedback_delay,
@@ -206,7 +207,6 @@ class ImageRig:
             system_counters=self.counts.system,
             receiver_id=RECEIVER_ID,
             group_tag=group_tag,
-            outbox=self.outbox,
             listener=self,
             now_ns=now_ns,
         )
@@ -265,10 +265,18 @@ class ImageRig:
         header = DataHeader.decode(datagram)
         self.image.on_data(
             memoryview(datagram),
+            self.connection(),
             term_id=header.term_id,
             term_offset=header.term_offset,
             now_ns=now_ns,
         )
+
+    def connection(self, destination: Outbox | None = None) -> ImageConnection:
+        """Return what the image knows of its source, or of that of another destination."""
+        destination = self.outbox if destination is None else destination
+        connection = self.image.connections.connect(destination, self.image.source, 0)
+        assert connection is not None
+        return connection
 
     def status_messages(self) -> list[StatusMessage]:
         return self.outbox.take_frames(StatusMessage)
@@ -303,20 +311,19 @@ class DispatcherRig:
             system_counters=self.counts.system,
             receiver_id=RECEIVER_ID,
             group_tag=group_tag,
-            outbox=self.outbox,
             listener=self,
         )
 
     def on_image_activity(self, image: PublicationImage) -> None:
         self.activity.append(image)
 
-    def on_create_image(self, setup: Setup, source: Any) -> None:
+    def on_create_image(self, setup: Setup, source: Any, destination: Any) -> None:
         self.setups.append((setup, source))
         if not self.is_refusing:
             rig = ImageRig(
                 context=self.context,
                 counts=self.counts,
-                outbox=self.outbox,
+                outbox=destination,
                 spec={"session_id": setup.session_id, "initial_term_id": setup.initial_term_id},
                 source=source,
             )
@@ -326,8 +333,19 @@ class DispatcherRig:
     def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         self.invalid.append((bytes(datagram), source, now_ns))
 
-    def feed(self, datagram: bytes, now_ns: int = 0, source: Any = SOURCE) -> None:
-        self.dispatcher.on_datagram(memoryview(datagram), source, now_ns)
+    def feed(
+        self,
+        datagram: bytes,
+        now_ns: int = 0,
+        source: Any = SOURCE,
+        destination: Outbox | None = None,
+    ) -> None:
+        self.dispatcher.on_datagram(
+            memoryview(datagram),
+            source,
+            now_ns,
+            self.outbox if destination is None else destination,
+        )
 
     def elicited(self) -> list[StatusMessage]:
         return self.outbox.take_frames(StatusMessage)

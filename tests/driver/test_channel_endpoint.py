@@ -13,7 +13,7 @@ from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispa
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
-from aeron_async.driver.media.endpoint import SendChannelEndpoint
+from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import RttFlags
@@ -54,8 +54,9 @@ class Rig:
             lambda _: None,
         )
         self.endpoint.counters = [self.counts.new(1), self.counts.new(1)]
+        self.endpoint.status = self.endpoint.counters[0]
         self.transport = Transport()
-        self.endpoint.connection_made(self.transport)
+        self.endpoint.data.connection_made(self.transport)
 
 
 @pytest.fixture
@@ -67,14 +68,14 @@ def test_a_send_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
     rig.transport.failure = ClosedError("closed under us")
     with pytest.raises(ClosedError):
         rig.endpoint.send(b"x")
-    rig.endpoint.error_received(ConnectionRefusedError())
+    rig.endpoint.data.error_received(ConnectionRefusedError())
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
 
 
 def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) -> None:
     assert rig.endpoint.send(b"x")
     with capture_logs() as lines:
-        rig.endpoint.connection_lost(OSError("the interface is gone"))
+        rig.endpoint.data.connection_lost(OSError("the interface is gone"))
     assert [(line["event"], line["channel"]) for line in lines] == [
         ("endpoint_lost", "aeron:udp?endpoint=127.0.0.1:40456")
     ]
@@ -88,7 +89,7 @@ def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) ->
 
 def test_a_socket_that_we_closed_is_no_failure(rig: Rig) -> None:
     with capture_logs() as lines:
-        rig.endpoint.connection_lost(None)
+        rig.endpoint.data.connection_lost(None)
     assert lines == []
     assert rig.counts[SystemCounterId.ERRORS] == 0
 
@@ -102,7 +103,7 @@ def test_a_datagram_of_any_length_that_means_nothing_is_counted_and_no_more(
     rig: Rig, datagram: bytes
 ) -> None:
     before = [record.value for record in rig.counts.manager]
-    rig.endpoint.datagram_received(datagram, REMOTE)
+    rig.endpoint.data.datagram_received(datagram, REMOTE)
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
     rig.counts.system[SystemCounterId.INVALID_PACKETS].set(0)
     assert [record.value for record in rig.counts.manager] == before
@@ -122,6 +123,6 @@ def test_the_longest_frame_there_can_be_is_heard_and_answered_with_a_short_one(r
         flags=RttFlags.REPLY,
         trailing=bytes(65_507 - 40),
     )
-    rig.endpoint.datagram_received(request.encode(), REMOTE)
+    rig.endpoint.data.datagram_received(request.encode(), REMOTE)
     assert [len(datagram) for datagram in outbox.take()] == [40]
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 0

@@ -100,6 +100,7 @@ transport aeron_async.transport auto -
 datagram_burst_limit aeron_async.datagram.burst.limit 64 -
 loop_lag_threshold_ns aeron_async.loop.lag.threshold 100ms -
 close_linger_timeout_ns aeron_async.close.linger.timeout 5s -
+max_destinations aeron_async.max.destinations 256 -
 max_pending_setups aeron_async.max.pending.setups 256 -
 max_elicited_setups_per_second aeron_async.max.elicited.setups.per.second 256 -
 max_session_states aeron_async.max.session.states 4096 -

@@ -154,7 +154,7 @@ def test_a_setup_for_an_image_only_keeps_its_connection(rig: DispatcherRig) -> N
     rig.feed(SETUP)
     rig.feed(SETUP, 3 * SECOND)
     assert len(rig.setups) == 1
-    assert rig.images[0].image._connections[0].last_activity_ns == 3 * SECOND
+    assert rig.images[0].connection().last_activity_ns == 3 * SECOND
 
 
 def test_sessions_of_one_stream_do_not_meet(rig: DispatcherRig) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aeron_async.driver.core.image_connection import ImageConnection
-from aeron_async.driver.core.outbox import ControlOutbox, DataOutbox
+from aeron_async.driver.core.outbox import DataOutbox, ReceiveDestination
 from aeron_async.driver.core.stream_counters import StreamCounterType
 from aeron_async.errors import ClosedError
 from tests.driver.fakes import EOS, OTHER_SOURCE, SECOND, SOURCE, Outbox, heartbeat
@@ -13,15 +13,15 @@ from tests.driver.rigs import ImageRig, PublicationRig
 
 
 def test_a_source_is_alive_for_five_seconds_after_it_was_heard() -> None:
-    connection = ImageConnection(SOURCE, now_ns=100)
+    connection = ImageConnection(Outbox(), SOURCE, now_ns=100)
     assert connection.is_alive(100 + 5 * SECOND - 1)
     assert not connection.is_alive(100 + 5 * SECOND)
 
 
 def test_a_stream_of_two_sources_has_ended_when_both_say_so() -> None:
     rig = ImageRig()
-    second = ImageConnection(OTHER_SOURCE, now_ns=0)
-    rig.image._connections[1] = second
+    second = rig.image.connections.connect(Outbox(), OTHER_SOURCE, 0)
+    assert second is not None
     rig.feed(heartbeat(640, EOS), 1)
     assert rig.log.metadata.end_of_stream_position == 2**63 - 1
     second.is_end_of_stream = True
@@ -33,14 +33,16 @@ def test_a_stream_of_two_sources_has_ended_when_both_say_so() -> None:
 
 def test_both_sources_are_told_and_asked_while_they_live() -> None:
     rig = ImageRig()
-    rig.image._connections[1] = ImageConnection(OTHER_SOURCE, now_ns=0)
+    other = Outbox()
+    rig.image.connections.connect(other, OTHER_SOURCE, 0)
     rig.image.poll(0)
-    assert rig.outbox.addresses == [SOURCE, OTHER_SOURCE]
+    assert rig.outbox.addresses == [SOURCE]
+    assert other.addresses == [OTHER_SOURCE]
     assert rig.log.metadata.active_transport_count == 2
     rig.feed(heartbeat(640), 4 * SECOND)
-    rig.outbox.addresses.clear()
     rig.image.poll(5 * SECOND)
-    assert rig.outbox.addresses == [SOURCE]
+    assert rig.outbox.addresses == [SOURCE, SOURCE]
+    assert other.addresses == [OTHER_SOURCE]
     assert rig.log.metadata.active_transport_count == 1
     assert rig.counters.naks_sent.get() == 0
     rig.image.poll(6 * SECOND)
@@ -84,9 +86,9 @@ def test_an_image_has_aerons_three_counters() -> None:
 def test_the_outbox_of_these_tests_has_what_cores_ask_for() -> None:
     wanted = {
         name
-        for protocol in (DataOutbox, ControlOutbox)
+        for protocol in (DataOutbox, ReceiveDestination)
         for name in vars(protocol)
         if not name.startswith("_")
     }
-    assert wanted == {"send", "send_to"}
-    assert wanted <= vars(Outbox).keys()
+    assert wanted == {"send", "send_to", "is_multicast", "control_address"}
+    assert all(hasattr(Outbox(), name) for name in wanted)

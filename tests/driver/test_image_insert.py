@@ -27,9 +27,9 @@ START = 2 * TERM_LENGTH
 
 def liveness_after(rig: ImageRig, datagram: bytes, now_ns: int) -> tuple[bool, bool]:
     """Return whether a datagram refreshed the image, and whether its connection."""
-    before = rig.image._last_packet_ns, rig.image._connections[0].last_activity_ns
+    before = rig.image._intake.last_packet_ns, rig.connection().last_activity_ns
     rig.feed(datagram, now_ns)
-    after = rig.image._last_packet_ns, rig.image._connections[0].last_activity_ns
+    after = rig.image._intake.last_packet_ns, rig.connection().last_activity_ns
     return after[0] != before[0], after[1] != before[1]
 
 
@@ -286,9 +286,14 @@ def test_term_ids_that_wrap_are_placed_like_others() -> None:
 
 
 def test_a_setup_keeps_the_connection_but_not_the_image_alive(rig: ImageRig) -> None:
-    assert rig.image.on_setup(INITIAL_TERM_ID, TERM_LENGTH, MTU_LENGTH, now_ns=4 * SECOND)
-    assert rig.image._connections[0].last_activity_ns == 4 * SECOND
-    assert rig.image._last_packet_ns == 0
+    assert rig.image.on_setup(
+        (INITIAL_TERM_ID, TERM_LENGTH, MTU_LENGTH),
+        destination=rig.outbox,
+        source=rig.image.source,
+        now_ns=4 * SECOND,
+    )
+    assert rig.connection().last_activity_ns == 4 * SECOND
+    assert rig.image._intake.last_packet_ns == 0
 
 
 @pytest.mark.parametrize(
@@ -303,8 +308,10 @@ def test_a_setup_keeps_the_connection_but_not_the_image_alive(rig: ImageRig) -> 
 def test_a_setup_of_another_stream_under_the_same_ids_keeps_nothing(
     rig: ImageRig, terms: tuple[int, int, int]
 ) -> None:
-    assert not rig.image.on_setup(*terms, now_ns=4 * SECOND)
-    assert rig.image._connections[0].last_activity_ns == 0
+    assert not rig.image.on_setup(
+        terms, destination=rig.outbox, source=rig.image.source, now_ns=4 * SECOND
+    )
+    assert rig.connection().last_activity_ns == 0
 
 
 def test_an_end_of_stream_says_where_the_stream_ends(rig: ImageRig) -> None:

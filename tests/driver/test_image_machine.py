@@ -80,7 +80,13 @@ class ImageMachine(RuleBasedStateMachine):
         if frame_type(view) not in {FrameType.DATA, FrameType.PAD}:
             return
         fields = DATA_HEADER.unpack_from(view)
-        self.image.on_data(view, term_id=fields[7], term_offset=fields[4], now_ns=self.now_ns)
+        self.image.on_data(
+            view,
+            self.rig.connection(),
+            term_id=fields[7],
+            term_offset=fields[4],
+            now_ns=self.now_ns,
+        )
 
     @rule(count=st.integers(1, 60))
     def feed_in_order(self, count: int) -> None:
@@ -126,7 +132,7 @@ class ImageMachine(RuleBasedStateMachine):
         # A forgery that was placed is taken back, so that what is read stays the stream.
         for term, old in zip(self.rig.log.terms, before, strict=True):
             term[:] = old
-        self.image.hwm_position = hwm
+        self.image._intake.hwm_position = hwm
 
     @rule(offset=st.integers(-2 * TERM_LENGTH // 32, TERM_LENGTH // 32))
     def feed_heartbeat(self, offset: int) -> None:

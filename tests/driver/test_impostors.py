@@ -33,7 +33,7 @@ def test_what_another_address_says_for_a_session_changes_nothing(rig: Dispatcher
     image.poll(5)
     assert image.rebuild_position == image.hwm_position == 64
     assert not image.is_end_of_stream
-    assert image._connections[0].last_activity_ns == 1
+    assert rig.images[0].connection().last_activity_ns == 1
     assert rig.counts[DriverCounterId.FOREIGN_PACKETS] == 2
     assert rig.counts[DriverCounterId.SETUPS_REJECTED] == 1
     assert set(rig.outbox.addresses) == {SOURCE}
@@ -52,12 +52,11 @@ def test_what_another_address_says_for_a_session_changes_nothing(rig: Dispatcher
 def test_the_setup_of_another_publisher_makes_nothing_and_keeps_nothing_alive(
     rig: DispatcherRig, changes: dict[str, Any]
 ) -> None:
-    image = rig.images[0].image
     for ms in range(0, 6_000, 100):
         rig.feed(setup(**changes).encode(), ms * MS, OTHER_SOURCE)
     assert len(rig.setups) == 1
     assert rig.counts[DriverCounterId.SETUPS_REJECTED] == 60
-    assert not image._connections[0].is_alive(5 * SECOND)
+    assert not rig.images[0].connection().is_alive(5 * SECOND)
 
 
 @pytest.mark.parametrize("step", [-(2**30), -1_000, -1, 3, 1_000, 2**30])

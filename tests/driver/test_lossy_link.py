@@ -52,12 +52,12 @@ class Link:
         self.received: list[bytes] = []
         self.sender_ns = self.receiver_ns = 0
 
-    def on_create_image(self, setup: Any, source: Any) -> None:
+    def on_create_image(self, setup: Any, source: Any, destination: Any) -> None:
         self.image = ImageRig(
             now_ns=self.now_ns,
             join_position=start_position(setup),
             spec=self.spec,
-            outbox=self.receiver.outbox,
+            outbox=destination,
         )
         self.receiver.dispatcher.add_image(self.image.image)
 
@@ -81,7 +81,7 @@ class Link:
         while self.events and self.events[0][0] <= self.now_ns:
             _, _, is_data, datagram = heappop(self.events)
             if is_data:
-                self.receiver.dispatcher.on_datagram(memoryview(datagram), SOURCE, self.now_ns)
+                self.receiver.feed(datagram, self.now_ns)
                 self.receiver_ns = self.now_ns
             else:
                 self.control.on_datagram(memoryview(datagram), SOURCE, self.now_ns)

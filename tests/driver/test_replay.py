@@ -86,7 +86,7 @@ class Replay(DispatcherRig):
             self.work(packet.timestamp_ns)
         self.run_until(packets[-1].timestamp_ns + 3 * SECOND)
 
-    def on_create_image(self, setup: Setup, source: Address) -> None:
+    def on_create_image(self, setup: Setup, source: Address, destination: Any) -> None:
         self.setups.append((setup, source))
         spec = {
             key: getattr(setup, key)
@@ -98,15 +98,21 @@ class Replay(DispatcherRig):
             join_position=start_position(setup),
             spec=spec,
             counts=self.counts,
-            outbox=self.outbox,
+            outbox=destination,
             window_length=self._window_length,
             source=source,
         )
         self.dispatcher.add_image(self.rig.image)
 
-    def feed(self, datagram: bytes, now_ns: int = 0, source: Any = None) -> None:
+    def feed(
+        self,
+        datagram: bytes,
+        now_ns: int = 0,
+        source: Any = None,
+        destination: Any = None,
+    ) -> None:
         self.now_ns = now_ns
-        super().feed(datagram, now_ns, source)
+        super().feed(datagram, now_ns, source, destination)
 
     def run_until(self, end_ns: int) -> None:
         """Do what is due at its time, up to the next datagram."""

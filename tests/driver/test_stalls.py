@@ -78,8 +78,8 @@ def test_silence_beyond_the_stall_still_ends_an_image() -> None:
 def test_nothing_is_remembered_as_later_than_now() -> None:
     rig = talking_image()
     rig.image.forgive_silence(HOUR, 3 * SECOND)
-    assert rig.image._last_packet_ns == 3 * SECOND
-    assert rig.image._connections[0].last_activity_ns == 3 * SECOND
+    assert rig.image._intake.last_packet_ns == 3 * SECOND
+    assert rig.connection().last_activity_ns == 3 * SECOND
     rig.image.poll(13 * SECOND + 1)
     assert rig.state() is ImageState.DRAINING
 

@@ -19,6 +19,7 @@ PUBLICATION = {
 }
 IMAGE = {
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.REVOKED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,

@@ -82,7 +82,6 @@ class Receiver:
             system_counters=COUNTS.system,
             receiver_id=RECEIVER_ID,
             group_tag=None,
-            outbox=self.wire,
             listener=self,
         )
         self.dispatcher.add_subscription(STREAM_ID, None)
@@ -95,7 +94,7 @@ class Receiver:
     def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         assert now_ns == self.now_ns
 
-    def on_create_image(self, setup: Setup, source: Any) -> None:
+    def on_create_image(self, setup: Setup, source: Any, destination: Any) -> None:
         if (
             len(self.rigs) >= IMAGE_LIMIT
             or setup.term_length not in TERM_LENGTHS
@@ -121,7 +120,7 @@ class Receiver:
                     "mtu_length": setup.mtu_length,
                 },
                 counts=COUNTS,
-                outbox=self.wire,
+                outbox=destination,
             )
         except AeronError:
             return
@@ -135,7 +134,7 @@ class Receiver:
         self.last = datagram
         self.datagram_count += 1
         sent_count = self.wire.sent_count
-        self.dispatcher.on_datagram(memoryview(datagram), SOURCE, self.now_ns)
+        self.dispatcher.on_datagram(memoryview(datagram), SOURCE, self.now_ns, self.wire)
         assert self.wire.sent_count <= sent_count + 1
 
     def stream(self) -> tuple[int, int, int, ImageRig | None]:

@@ -132,8 +132,8 @@ class Battle:
 
     async def _shoot(self, publication: Publication) -> None:
         conductor = self._alice.drivers[0].conductor
-        endpoint: Any = next(iter(conductor._publications._endpoints.values()))
-        sender = ("10.0.0.1", endpoint._transport.get_extra_info("sockname")[1])
+        endpoint = next(iter(conductor._publications.endpoints))
+        sender = ("10.0.0.1", int(endpoint.local_address.rpartition(":")[2]))
         receiver = ("10.0.0.2", PORT)
         victim = Victim(
             session_id=publication.session_id,

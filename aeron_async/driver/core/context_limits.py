@@ -274,6 +274,13 @@ class DriverSettings(StreamSettings):
     )
 
     # What a hostile peer may cost at most.
+    max_destinations: int = integer(
+        "aeron_async.max.destinations",
+        256,
+        "Most destinations of one channel, whether they were added or came by themselves.",
+        minimum=1,
+        maximum=INT32_MAX,
+    )
     max_pending_setups: int = integer(
         "aeron_async.max.pending.setups",
         256,

@@ -1,7 +1,8 @@
 """From a control datagram to the publication it speaks of.
 
-Where it came from is not asked: the socket of a unicast publication is connected, and hears nobody
+Where it came from is not asked of a unicast publication: its socket is connected, and hears nobody
 but its receiver. What passes is checked for what it says, and by the publication for who says it.
+Where the socket is connected to nobody, receivers become destinations by what they say.
 
 Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 """
@@ -22,18 +23,22 @@ from aeron_async.protocol.datagram import (
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import TERM_MAX_LENGTH, FrameType
 from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
 
 if TYPE_CHECKING:
+    from aeron_async.driver.core.destination_tracker import DestinationTracker
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.response_outbox import ResponseOutbox
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["ControlPacketDispatcher"]
 
 Activity = Callable[["NetworkPublication"], None]
 InvalidDatagram = Callable[[memoryview, "Address", int], None]
+ResponseSetupHandler = Callable[["NetworkPublication", int], None]
 
 
 class ControlPacketDispatcher:
@@ -44,6 +49,11 @@ class ControlPacketDispatcher:
         on_activity: Told of a publication that something arrived for; it wants to be polled.
         on_invalid_datagram: Told of what cannot be meant, with its source and the time, after it
             has been counted.
+        destinations: Where the endpoint's data goes, if it has destinations.
+        on_response_setup: Told of a publication whose responses will come with a session id.
+
+    Attributes:
+        last_sm_ns: When a status message for one of the publications was last taken.
     """
 
     def __init__(
@@ -51,16 +61,25 @@ class ControlPacketDispatcher:
         system_counters: SystemCounters,
         on_activity: Activity,
         on_invalid_datagram: InvalidDatagram,
+        *,
+        destinations: DestinationTracker | None = None,
+        on_response_setup: ResponseSetupHandler | None = None,
+        now_ns: int = 0,
     ) -> None:
         self._counters = system_counters
         self._on_activity = on_activity
         self._on_invalid_datagram = on_invalid_datagram
+        self.destinations = destinations
+        self.last_sm_ns = now_ns
+        self._on_response_setup_heard = on_response_setup
         self._publications: dict[tuple[int, int], NetworkPublication] = {}
-        self._handlers: dict[int, Callable[[memoryview, int], bool]] = {
+        self._response_outboxes: dict[NetworkPublication, ResponseOutbox] = {}
+        self._handlers: dict[int, Callable[[memoryview, Address, int], bool]] = {
             FrameType.SM: self._on_status_message,
             FrameType.NAK: self._on_nak,
             FrameType.ERR: self._on_error,
             FrameType.RTTM: self._on_rttm,
+            FrameType.RSP_SETUP: self._on_response_setup,
         }
 
     def __len__(self) -> int:
@@ -71,15 +90,25 @@ class ControlPacketDispatcher:
         """Return the publications that are heard for."""
         return tuple(self._publications.values())
 
-    def add(self, publication: NetworkPublication) -> None:
-        """Hear for this publication from now on."""
+    def add(
+        self, publication: NetworkPublication, response_outbox: ResponseOutbox | None = None
+    ) -> None:
+        """Hear for this publication from now on.
+
+        Args:
+            publication: Whose control frames are wanted.
+            response_outbox: Where it sends to, if that is to whoever asks for its SETUP.
+        """
         self._publications[publication.session_id, publication.stream_id] = publication
+        if response_outbox is not None:
+            self._response_outboxes[publication] = response_outbox
 
     def remove(self, publication: NetworkPublication) -> None:
         """Hear for this publication no more."""
         key = publication.session_id, publication.stream_id
         if self._publications.get(key) is publication:
             del self._publications[key]
+        self._response_outboxes.pop(publication, None)
 
     def is_session_in_use(self, session_id: int, stream_id: int) -> bool:
         """Return whether a publication of that stream has the session."""
@@ -92,26 +121,43 @@ class ControlPacketDispatcher:
             is_valid = False
         else:
             handler = self._handlers.get(kind)
-            is_valid = handler is None or handler(datagram, now_ns)
+            is_valid = handler is None or handler(datagram, source, now_ns)
         if not is_valid:
             self._counters[SystemCounterId.INVALID_PACKETS].increment()
             self._on_invalid_datagram(datagram, source, now_ns)
 
     # Each returns whether what it was given can be meant.
 
-    def _on_status_message(self, datagram: memoryview, now_ns: int) -> bool:
+    def _on_status_message(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
         sm = StatusMessage.decode(datagram)
         publication = self._publications.get((sm.session_id, sm.stream_id))
         term_length = TERM_MAX_LENGTH if publication is None else publication.log.term_length
         if not check_status_message(sm, term_length):
             return False
         self._counters[SystemCounterId.STATUS_MESSAGES_RECEIVED].increment()
-        if publication is not None:
-            publication.on_status_message(sm, now_ns)
-            self._on_activity(publication)
+        if publication is None:
+            # Differs: in Aeron the status message of any stream, also of none that is here, makes
+            # its sender a destination. Here only one that is for us does, or that says so.
+            if sm.is_setup_elicit and not sm.session_id and not sm.stream_id:
+                self._note_destination(sm, source, now_ns)
+            return True
+        outbox = self._response_outboxes.get(publication)
+        # Differs: Aeron lets whoever asks last have all the responses. Here the one who has them
+        # keeps them while it is heard.
+        if outbox is not None and sm.is_setup_elicit and not publication.has_receivers:
+            outbox.address = source
+        if publication.on_status_message(sm, now_ns):
+            self.last_sm_ns = now_ns
+            self._note_destination(sm, source, now_ns)
+        self._on_activity(publication)
         return True
 
-    def _on_nak(self, datagram: memoryview, now_ns: int) -> bool:
+    def _note_destination(self, sm: StatusMessage, source: Address, now_ns: int) -> None:
+        if self.destinations is not None:
+            self.destinations.on_status_message(sm.receiver_id, source, now_ns)
+
+    def _on_nak(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
+        del source
         nak = Nak.decode(datagram)
         publication = self._publications.get((nak.session_id, nak.stream_id))
         if publication is None:
@@ -123,7 +169,8 @@ class ControlPacketDispatcher:
         self._on_activity(publication)
         return True
 
-    def _on_error(self, datagram: memoryview, now_ns: int) -> bool:
+    def _on_error(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
+        del source
         error = ErrorFrame.decode(datagram)
         if not check_error(error):
             return False
@@ -134,9 +181,18 @@ class ControlPacketDispatcher:
             self._on_activity(publication)
         return True
 
-    def _on_rttm(self, datagram: memoryview, now_ns: int) -> bool:
+    def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
+        del source
         rttm = RttMeasurement.decode(datagram)
         publication = self._publications.get((rttm.session_id, rttm.stream_id))
         if publication is not None:
             publication.on_rttm(rttm, now_ns)
+        return True
+
+    def _on_response_setup(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
+        del source, now_ns
+        setup = ResponseSetup.decode(datagram)
+        publication = self._publications.get((setup.session_id, setup.stream_id))
+        if publication is not None and self._on_response_setup_heard is not None:
+            self._on_response_setup_heard(publication, setup.response_session_id)
         return True

@@ -16,17 +16,17 @@ import attrs
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.pending_setups import PendingSetups
 from aeron_async.driver.core.session_states import SessionState, SessionStates
+from aeron_async.driver.core.setup_elicitor import eliciting_status_message
 from aeron_async.driver.core.stream_interest import StreamInterest
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
-from aeron_async.protocol.header import DataFlags, FrameType, RttFlags, StatusMessageFlags
+from aeron_async.protocol.header import DataFlags, FrameType, RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
-from aeron_async.protocol.status_message import StatusMessage
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.outbox import Address, ControlOutbox
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
 
@@ -54,7 +54,9 @@ class DispatchListener(Protocol):
         """Something was placed in the image; it wants to be polled."""
         ...
 
-    def on_create_image(self, setup: Setup, source: Address) -> None:
+    def on_create_image(
+        self, setup: Setup, source: Address, destination: ReceiveDestination
+    ) -> None:
         """A wanted stream begins; an image is to be made and added."""
         ...
 
@@ -71,7 +73,6 @@ class DataPacketDispatcher:
         system_counters: The driver's counters.
         receiver_id: Names our end to senders.
         group_tag: Carried by every status message, or None.
-        outbox: Takes the datagrams.
         listener: Hears what was found.
     """
 
@@ -82,7 +83,6 @@ class DataPacketDispatcher:
         system_counters: SystemCounters,
         receiver_id: int,
         group_tag: int | None,
-        outbox: ControlOutbox,
         listener: DispatchListener,
     ) -> None:
         self._context = context
@@ -100,7 +100,6 @@ class DataPacketDispatcher:
         )
         self._receiver_id = receiver_id
         self._group_tag = group_tag
-        self._outbox = outbox
         self._listener = listener
         self._streams: dict[int, StreamInterest] = {}
         self._elicit_window_start_ns = -ELICIT_WINDOW_NS
@@ -152,44 +151,71 @@ class DataPacketDispatcher:
 
     # What arrives.
 
-    def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
+    def on_datagram(
+        self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
+    ) -> None:
+        """Take one datagram; what is wrong with it is counted, told, and changes nothing.
+
+        Args:
+            datagram: Whole, as it came off the wire; not kept.
+            source: Where it came from.
+            now_ns: The time now.
+            destination: By which way it came.
+        """
         kind = frame_type(datagram)
         if PAD <= kind <= DATA:
-            self._on_data(datagram, source, now_ns)
+            self._on_data(datagram, source, now_ns, destination)
         elif kind == FrameType.SETUP:
-            self._on_setup(datagram, source, now_ns)
+            self._on_setup(datagram, source, now_ns, destination)
         elif kind == FrameType.RTTM:
-            self._on_rttm(datagram, source, now_ns)
+            self._on_rttm(datagram, source, now_ns, destination)
         elif kind == INVALID:
             self._refuse(datagram, source, now_ns)
 
-    def _on_data(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+    def _on_data(
+        self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
+    ) -> None:
         flags, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(datagram)
         interest = self._streams.get(stream_id)
         if interest is None:
             return
         image = interest.images.get(session_id)
         if image is not None:
-            if source != image.source:
+            connection = image.connections.connect(destination, source, now_ns)
+            if connection is None:
                 # Differs: Aeron tells a stream by its ids alone, and so puts together what two
                 # publishers say who happen to have, or were given, the same session. A publisher
-                # whose address changes comes back when the silence of the old one has ended its
-                # image. One stream from several sources needs a source for each destination.
+                # whose address changes is asked for a SETUP once its old address is silent.
                 self._foreign_packets.increment()
+                is_deserted = not image.connections.is_alive(destination, now_ns)
+                if is_deserted and self._is_worth_asking(stream_id, session_id, flags, now_ns):
+                    self._elicit_setup(stream_id, session_id, source, now_ns, destination)
                 return
-            if not image.on_data(datagram, term_id=term_id, term_offset=term_offset, now_ns=now_ns):
+            if not image.on_data(
+                datagram, connection, term_id=term_id, term_offset=term_offset, now_ns=now_ns
+            ):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)
             self._listener.on_image_activity(image)
-        elif not (
-            flags & DataFlags.END_OF_STREAM or self._states.state_of(stream_id, session_id, now_ns)
-        ):
+        elif self._is_worth_asking(stream_id, session_id, flags, now_ns):
             if interest.wants(session_id):
-                self._elicit_setup(stream_id, session_id, source, now_ns)
+                self._elicit_setup(stream_id, session_id, source, now_ns, destination)
             else:
                 self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
 
-    def _elicit_setup(self, stream_id: int, session_id: int, source: Address, now_ns: int) -> None:
+    def _is_worth_asking(self, stream_id: int, session_id: int, flags: int, now_ns: int) -> bool:
+        """Return whether a stream goes on, and nothing is known yet of who sends it."""
+        return not (
+            flags & DataFlags.END_OF_STREAM or self._states.state_of(stream_id, session_id, now_ns)
+        )
+
+    def _elicit_setup(
+        self,
+        stream_id: int,
+        session_id: int,
+        source: Address,
+        now_ns: int,
+        destination: ReceiveDestination,
+    ) -> None:
         """Ask an unknown sender who it is: once a second each, so many in all, so many at once."""
         if now_ns >= self._elicit_window_start_ns + ELICIT_WINDOW_NS:
             self._elicit_window_start_ns = now_ns
@@ -207,19 +233,17 @@ class DataPacketDispatcher:
             SessionState.PENDING_SETUP,
             expiry_ns=now_ns + PENDING_SETUP_TIMEOUT_NS,
         )
-        sm = StatusMessage(
-            flags=StatusMessageFlags.SEND_SETUP,
+        frame = eliciting_status_message(
             session_id=session_id,
             stream_id=stream_id,
-            consumption_term_id=0,
-            consumption_term_offset=0,
-            receiver_window=0,
             receiver_id=self._receiver_id,
             group_tag=self._group_tag,
         )
-        self._send(sm.encode(), source)
+        self._reply(frame, source, destination)
 
-    def _on_setup(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+    def _on_setup(
+        self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
+    ) -> None:
         # Most SETUPs change nothing, made-up ones least of all: they are not worth decoding.
         session_id, stream_id, initial_term_id, term_length, mtu_length = SETUP_FIELDS.unpack_from(
             datagram
@@ -229,10 +253,12 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
-            is_its_own = source == image.source and image.on_setup(
-                initial_term_id, term_length, mtu_length, now_ns=now_ns
-            )
-            if not is_its_own:
+            if not image.on_setup(
+                (initial_term_id, term_length, mtu_length),
+                destination=destination,
+                source=source,
+                now_ns=now_ns,
+            ):
                 self._rejected_setups.increment()
             return
         state = self._states.state_of(stream_id, session_id, now_ns)
@@ -242,11 +268,13 @@ class DataPacketDispatcher:
         if not check_setup(setup):
             self._refuse(datagram, source, now_ns)
         elif interest.wants(session_id):
-            self._listener.on_create_image(setup, source)
+            self._listener.on_create_image(setup, source, destination)
         else:
             self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
 
-    def _on_rttm(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+    def _on_rttm(
+        self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
+    ) -> None:
         # Floods of requests are the rule, and few are answered: they are not worth decoding either.
         flags, session_id, stream_id, receiver_id = RTTM_FIELDS.unpack_from(datagram)
         interest = self._streams.get(stream_id)
@@ -260,7 +288,7 @@ class DataPacketDispatcher:
         rttm = RttMeasurement.decode(datagram)
         if is_reply_requested:
             reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0)
-            self._send(reply.encode(), source)
+            self._reply(reply.encode(), source, destination)
             return
         rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
         # Differs: Aeron takes any number for a round trip, negative ones too.
@@ -273,9 +301,19 @@ class DataPacketDispatcher:
         self._invalid_packets.increment()
         self._listener.on_invalid_datagram(datagram, source, now_ns)
 
-    def _send(self, frame: bytes, address: Address) -> None:
-        if not self._outbox.send_to(frame, address):
+    def _reply(self, frame: bytes, source: Address, destination: ReceiveDestination) -> None:
+        """Answer one datagram: to the whole group where there is one, else to where it came from.
+
+        A control address that was configured gets what images say, not this.
+        """
+        address = (destination.is_multicast and destination.control_address) or source
+        if not destination.send_to(frame, address):
             self._short_sends.increment()
+
+    @property
+    def has_interest(self) -> bool:
+        """Return whether any stream is wanted."""
+        return bool(self._streams)
 
     def image_count(self, stream_id: int) -> int:
         """Return how many images of a stream there are."""

@@ -1,8 +1,8 @@
-"""One source of an image: where it is, when it was heard, and whether it has ended.
+"""The sources of one image: where they are, when they were heard, and whether they have ended.
 
 A unicast or multicast image has one; a subscription with several destinations has one for each.
 
-Source: Aeron `ImageConnection`.
+Source: Aeron `ImageConnection`, `aeron_publication_image_track_connection`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,129 @@ from typing import TYPE_CHECKING
 from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
 
 if TYPE_CHECKING:
-    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
 
-__all__ = ["ImageConnection"]
+__all__ = ["ImageConnection", "ImageConnections"]
 
 
 class ImageConnection:
     """What an image knows of one of its sources.
 
     Args:
-        control_address: Where status messages and NAKs for it go.
+        destination: By which way it is heard, and answered.
+        source: Where its datagrams come from.
         now_ns: The time now.
+
+    Attributes:
+        last_activity_ns: When anything was heard of it.
     """
 
-    __slots__ = ("control_address", "eos_position", "is_end_of_stream", "last_activity_ns")
+    __slots__ = (
+        "destination",
+        "eos_position",
+        "is_end_of_stream",
+        "last_activity_ns",
+        "source",
+    )
 
-    def __init__(self, control_address: Address, *, now_ns: int) -> None:
-        self.control_address = control_address
+    def __init__(self, destination: ReceiveDestination, source: Address, *, now_ns: int) -> None:
+        self.destination = destination
+        self.source = source
         self.last_activity_ns = now_ns
         self.is_end_of_stream = False
         self.eos_position = 0
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let the source not count as silent for the time in which this driver was not running."""
-        self.last_activity_ns = min(self.last_activity_ns + late_ns, now_ns)
-
     def is_alive(self, now_ns: int) -> bool:
         """Return whether the source was heard recently enough to be answered."""
         return now_ns < self.last_activity_ns + DESTINATION_TIMEOUT_NS
+
+    def send(self, frame: bytes) -> bool:
+        """Send a control frame to the source, or to where it wants to hear of us."""
+        destination = self.destination
+        return destination.send_to(frame, destination.control_address or self.source)
+
+
+class ImageConnections:
+    """Every source of one image, by the way it is heard.
+
+    There are at most as many as there are destinations, and it is the subscription that adds those.
+
+    Args:
+        destination: By which way the first SETUP came.
+        source: From where.
+        now_ns: The time now.
+    """
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, destination: ReceiveDestination, source: Address, *, now_ns: int) -> None:
+        self._connections = {destination: ImageConnection(destination, source, now_ns=now_ns)}
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def connect(
+        self, destination: ReceiveDestination, source: Address, now_ns: int
+    ) -> ImageConnection | None:
+        """Return what is known of a source, or None where that way leads to another one.
+
+        The first to be heard on a way has it.
+        """
+        connection = self._connections.get(destination)
+        if connection is None:
+            connection = ImageConnection(destination, source, now_ns=now_ns)
+            self._connections[destination] = connection
+        elif connection.source != source:
+            return None
+        return connection
+
+    def move(
+        self, destination: ReceiveDestination, source: Address, now_ns: int
+    ) -> ImageConnection | None:
+        """Return the same, and let a way that has fallen silent lead to a new source.
+
+        Differs: Aeron takes an address for as good as any other at any time.
+        """
+        connection = self.connect(destination, source, now_ns)
+        if connection is None and not self.is_alive(destination, now_ns):
+            connection = self._connections[destination]
+            connection.source = source
+        return connection
+
+    def is_alive(self, destination: ReceiveDestination, now_ns: int) -> bool:
+        """Return whether a source is heard that way."""
+        connection = self._connections.get(destination)
+        return connection is not None and connection.is_alive(now_ns)
+
+    def remove(self, destination: ReceiveDestination) -> None:
+        """Forget the source that was heard that way."""
+        self._connections.pop(destination, None)
+
+    @property
+    def eos_position(self) -> int | None:
+        """Return where the stream ends, in bytes, once every source has said so."""
+        connections = self._connections.values()
+        if not connections or not all(each.is_end_of_stream for each in connections):
+            return None
+        return max(each.eos_position for each in connections)
+
+    def live_count(self, now_ns: int) -> int:
+        """Return how many sources there are to ask."""
+        return sum(each.is_alive(now_ns) for each in self._connections.values())
+
+    def send_to_live(self, frame: bytes, now_ns: int) -> tuple[int, int]:
+        """Send to every source heard recently; return how often it could leave, and not leave."""
+        outcomes = [
+            each.send(frame) for each in self._connections.values() if each.is_alive(now_ns)
+        ]
+        sent_count = sum(outcomes)
+        return sent_count, len(outcomes) - sent_count
+
+    def send_to_all(self, frame: bytes) -> int:
+        """Send to every source, however silent; return how often it could leave."""
+        return sum(each.send(frame) for each in self._connections.values())
+
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let no source count as silent for the time in which this driver was not running."""
+        for each in self._connections.values():
+            each.last_activity_ns = min(each.last_activity_ns + late_ns, now_ns)

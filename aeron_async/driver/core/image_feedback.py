@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at
-from aeron_async.protocol.header import RttFlags, StatusMessageFlags
+from aeron_async.protocol.error import ErrorFrame
+from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aeron_async.driver.core.image_connection import ImageConnection
+    from aeron_async.driver.core.image_connection import ImageConnections
     from aeron_async.driver.core.image_counters import ImageCounters
     from aeron_async.driver.core.nak_budget import NakBudget
-    from aeron_async.driver.core.outbox import ControlOutbox
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
@@ -44,7 +44,6 @@ class ImageFeedback:
         receiver_id: Names our end to the sender.
         group_tag: Carried by every status message, or None.
         connections: Whom to speak to; those not heard for a while are left out.
-        outbox: Takes the datagrams.
         counters: The image's counters.
         system_counters: The driver's.
         now_ns: The time now; the first status message is due at once.
@@ -68,8 +67,7 @@ class ImageFeedback:
         nak_budget: NakBudget,
         receiver_id: int,
         group_tag: int | None,
-        connections: Mapping[int, ImageConnection],
-        outbox: ControlOutbox,
+        connections: ImageConnections,
         counters: ImageCounters,
         system_counters: SystemCounters,
         now_ns: int,
@@ -80,14 +78,17 @@ class ImageFeedback:
         self._receiver_id = receiver_id
         self._group_tag = group_tag
         self._connections = connections
-        self._outbox = outbox
         self._counters = counters
         self._naks_withheld = system_counters[DriverCounterId.NAKS_WITHHELD]
         self._naks_sent = system_counters[SystemCounterId.NAK_MESSAGES_SENT]
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
+        self._errors_sent = system_counters[SystemCounterId.ERROR_FRAMES_SENT]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self.window_length = window_length
         self._flags = StatusMessageFlags(0)
+        self._rejection: bytes | None = None
+        self._response_session_id: int | None = None
+        self._is_response_due = False
         self._is_pending = True
         self._deadline_ns = now_ns
         self.is_enabled = True
@@ -129,17 +130,35 @@ class ImageFeedback:
         self._flags = StatusMessageFlags.END_OF_STREAM
         self._is_pending = True
 
+    def reject(self, reason: str) -> None:
+        """From now on say why we take nothing more, and nothing else."""
+        self._rejection = self._error_frame(reason)
+        self._is_pending = True
+
+    def respond_with(self, session_id: int | None) -> None:
+        """Say which session answers the stream, now and beside every periodic status message.
+
+        Args:
+            session_id: Of the response publication; None when the source need hear no more of it.
+        """
+        self._response_session_id = session_id
+        self._is_pending = session_id is not None or self._is_pending
+        self._is_response_due = session_id is not None
+
     def poll(self, now_ns: int) -> int:
         """Send the status message that is due, if one is, and return the next deadline."""
         if not self.is_enabled:
             return NEVER_NS
-        if self._is_pending or now_ns >= self._deadline_ns:
+        is_timed_out = now_ns >= self._deadline_ns
+        if self._rejection is not None:
+            if is_timed_out or self._is_pending:
+                self._send_rejection(now_ns)
+            return self._deadline_ns
+        if self._response_session_id is not None and (is_timed_out or self._is_response_due):
+            self._send_response_setup(self._response_session_id, now_ns)
+        if self._is_pending or is_timed_out:
             self._send_status_message(now_ns)
         return self._deadline_ns
-
-    def has_live_source(self, now_ns: int) -> bool:
-        """Return whether there is anybody to ask."""
-        return any(connection.is_alive(now_ns) for connection in self._connections.values())
 
     def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
         """Ask every live source for a gap; return when to try again if that must wait, or 0."""
@@ -170,6 +189,33 @@ class ImageFeedback:
         ).encode()
         self._send_to_live(rttm, now_ns)
 
+    def _error_frame(self, reason: str) -> bytes:
+        return ErrorFrame(
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            receiver_id=self._receiver_id,
+            group_tag=-1 if self._group_tag is None else self._group_tag,
+            flags=ErrorFlags(0) if self._group_tag is None else ErrorFlags.HAS_GROUP_TAG,
+            error_code=ErrorCode.IMAGE_REJECTED,
+            message=reason.encode(),
+        ).encode()
+
+    def _send_rejection(self, now_ns: int) -> None:
+        assert self._rejection is not None
+        # Also to those who fell silent: it is why they are not heard that they must be told.
+        self._errors_sent.increment(self._connections.send_to_all(self._rejection))
+        self._is_pending = False
+        self._deadline_ns = now_ns + self._timeout_ns
+
+    def _send_response_setup(self, session_id: int, now_ns: int) -> None:
+        setup = ResponseSetup(
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            response_session_id=session_id,
+        )
+        self._send_to_live(setup.encode(), now_ns)
+        self._is_response_due = False
+
     def _send_status_message(self, now_ns: int) -> None:
         log, position = self._log, self.next_sm_position
         sm = StatusMessage(
@@ -190,17 +236,11 @@ class ImageFeedback:
         self.overrun_threshold = position + log.term_length // 2
         self._is_pending = False
         self._deadline_ns = now_ns + self._timeout_ns
-        log.metadata.active_transport_count = sum(
-            connection.is_alive(now_ns) for connection in self._connections.values()
-        )
+        log.metadata.active_transport_count = self._connections.live_count(now_ns)
 
     def _send_to_live(self, frame: bytes, now_ns: int) -> int:
         """Send to every source heard recently, and return to how many it could leave."""
-        sent_count = 0
-        for connection in self._connections.values():
-            if connection.is_alive(now_ns):
-                if self._outbox.send_to(frame, connection.control_address):
-                    sent_count += 1
-                else:
-                    self._short_sends.increment()
+        sent_count, failed_count = self._connections.send_to_live(frame, now_ns)
+        if failed_count:
+            self._short_sends.increment(failed_count)
         return sent_count

@@ -8,7 +8,7 @@ Source: Aeron `PublicationImage.onTimeEvent`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = ["ImageLife"]
+
+REVOKED_DRAIN_NS: Final = 1_000_000_000
+"""How long what is left of a revoked stream may be read: until Aeron's conductor would come by."""
 
 log = get_logger(__name__)
 
@@ -42,6 +45,7 @@ class ImageLife:
 
     __slots__ = (
         "_changed_ns",
+        "_drain_limit_ns",
         "_goodbye_ns",
         "_liveness_timeout_ns",
         "_session_id",
@@ -60,6 +64,7 @@ class ImageLife:
         self._liveness_timeout_ns = context.image_liveness_timeout_ns
         self._goodbye_ns = EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
         self._changed_ns = now_ns
+        self._drain_limit_ns = NEVER_NS
 
     def end(
         self,
@@ -68,6 +73,7 @@ class ImageLife:
         last_packet_ns: int,
         has_readers: bool,
         is_whole: bool,
+        is_revoked: bool,
         position: int,
     ) -> int:
         """Let an active image drain if it is over; if not, return when its source counts as silent.
@@ -79,10 +85,15 @@ class ImageLife:
             last_packet_ns: When the source was last heard.
             has_readers: Whether anybody reads it.
             is_whole: Whether it has ended, and all of it has arrived.
+            is_revoked: Whether its publisher took it back; then nobody waits for what is missing.
             position: Up to where it is rebuilt, in bytes; for the log.
         """
         silent_at_ns = last_packet_ns + self._liveness_timeout_ns
-        if not has_readers:
+        if is_revoked:
+            self._goodbye_ns = 0
+            self._drain_limit_ns = REVOKED_DRAIN_NS
+            self._set_state(ImageEvent.REVOKED, now_ns, position)
+        elif not has_readers:
             self._set_state(ImageEvent.ABANDONED, now_ns, position)
         elif is_whole:
             self._set_state(ImageEvent.STREAM_ENDED, now_ns, position)
@@ -112,8 +123,9 @@ class ImageLife:
             goodbye_at_ns = self._changed_ns + self._goodbye_ns
             if now_ns < goodbye_at_ns:
                 return goodbye_at_ns
-            if not is_drained():
-                return NEVER_NS
+            drained_at_ns = min(self._changed_ns + self._drain_limit_ns, NEVER_NS)
+            if now_ns < drained_at_ns and not is_drained():
+                return drained_at_ns
             self._set_state(ImageEvent.DRAINED, now_ns, position)
             return now_ns + self._liveness_timeout_ns
         linger_at_ns = self._changed_ns + self._liveness_timeout_ns

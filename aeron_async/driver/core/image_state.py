@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TRANSITIONS", "ImageEvent", "ImageState", "next_state"]
+__all__ = ["OUT_OF_SIGHT", "TRANSITIONS", "ImageEvent", "ImageState", "next_state"]
 
 
 @final
@@ -28,12 +28,18 @@ class ImageState(Enum):
     DONE = auto()
 
 
+OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
+"""States in which neither the network nor the readers have to do with an image."""
+
+
 @final
 class ImageEvent(Enum):
     """What can happen to an image."""
 
     STREAM_ENDED = auto()
     """The source said so, and everything up to its end has arrived."""
+    REVOKED = auto()
+    """The source took the stream back."""
     SOURCE_SILENT = auto()
     """Nothing was heard for the image liveness timeout."""
     ABANDONED = auto()
@@ -46,6 +52,7 @@ class ImageEvent(Enum):
 
 TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.REVOKED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,

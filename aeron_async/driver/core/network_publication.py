@@ -175,13 +175,16 @@ class NetworkPublication(SubscribablePublication):
 
     # What arrives on the control path.
 
-    def on_status_message(self, sm: StatusMessage, now_ns: int) -> None:
-        """Take a status message for this stream; the caller has checked its fields."""
+    def on_status_message(self, sm: StatusMessage, now_ns: int) -> bool:
+        """Take a status message for this stream; return False for one that nobody of ours sends.
+
+        The caller has checked its fields.
+        """
         if sm.is_setup_elicit:
             if not self.is_end_of_stream:
                 self._is_setup_elicited = True
                 self.flow_control.on_trigger_send_setup(sm, now_ns=now_ns)
-            return
+            return True
         position = self._position_of(sm.consumption_term_id, sm.consumption_term_offset)
         # Differs: Aeron measures from the sender position alone. Padding may have carried that past
         # the limit, and then the honest position of a receiver that reads slowly would be refused,
@@ -190,10 +193,10 @@ class NetworkPublication(SubscribablePublication):
         lowest = min(self.sender_position, self.sender_limit) - half_term
         if not max(0, lowest) <= position <= self.sender_position + half_term:
             self._rejected_status_messages.increment()
-            return
+            return False
         if sm.is_end_of_stream:
             if not self._receivers.on_goodbye(sm.receiver_id):
-                return
+                return False
             if self.params.is_unicast:
                 self._has_unicast_eos = True
         else:
@@ -206,6 +209,7 @@ class NetworkPublication(SubscribablePublication):
             sm, position=min(position, self.sender_position), now_ns=now_ns
         )
         self._update_window()
+        return True
 
     def on_nak(self, nak: Nak, now_ns: int) -> None:
         """Take a NAK for this stream; the caller has checked its fields."""

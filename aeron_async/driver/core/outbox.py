@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from aeron_async.protocol.header import Buffer
 
-__all__ = ["Address", "ControlOutbox", "DataOutbox"]
+__all__ = ["Address", "DataOutbox", "ReceiveDestination"]
 
 Address = tuple[str, int]
 """A numeric host and a port; IPv6 without scope or flow."""
@@ -24,8 +24,21 @@ class DataOutbox(Protocol):
         ...
 
 
-class ControlOutbox(Protocol):
-    """The way from an image back to one of its sources."""
+class ReceiveDestination(Protocol):
+    """One way into a receive endpoint, and the way back: most endpoints have just one.
+
+    Source: Aeron `ReceiveDestinationTransport`.
+    """
+
+    @property
+    def is_multicast(self) -> bool:
+        """Return whether data arrives by way of a group."""
+        ...
+
+    @property
+    def control_address(self) -> Address | None:
+        """Return where status messages and NAKs go; None where to whoever sent the data."""
+        ...
 
     def send_to(self, datagram: Buffer, address: Address) -> bool:
         """Send to `address` now; False when it could not leave."""

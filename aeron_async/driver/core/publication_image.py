@@ -11,32 +11,28 @@ Source: Aeron `PublicationImage`, `aeron_publication_image.c`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
-from aeron_async.driver.core.image_connection import ImageConnection
+from aeron_async.driver.core.image_connection import ImageConnections
 from aeron_async.driver.core.image_feedback import ImageFeedback
 from aeron_async.driver.core.image_gaps import ImageGaps
+from aeron_async.driver.core.image_intake import ImageIntake
 from aeron_async.driver.core.image_life import ImageLife
-from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.image_state import OUT_OF_SIGHT, ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.nak_budget import NakBudget
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
 from aeron_async.driver.core.subscriber_positions import SubscriberPositions
-from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.untethered import UntetheredCheck
 from aeron_async.logbuffer.cleaner import clean_to
-from aeron_async.logbuffer.position import compute_position, partition_index
-from aeron_async.logbuffer.rebuilder import insert
-from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
-from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.congestion_control.base import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.image_counters import ImageCounters
-    from aeron_async.driver.core.outbox import Address, ControlOutbox
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.subscriber_positions import (
         SubscribableListener,
         SubscriberPosition,
@@ -44,11 +40,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["EOS_FLAGS_OFFSET", "PublicationImage"]
-
-EOS_FLAGS_OFFSET = 5
-OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
-"""States in which neither the network nor the readers have to do with an image."""
+__all__ = ["PublicationImage"]
 
 
 class PublicationImage:
@@ -59,7 +51,7 @@ class PublicationImage:
         log: The terms it is rebuilt in.
         join_position: Where it starts, in bytes.
         source: Where its SETUP came from.
-        control_address: Where its status messages and NAKs go.
+        destination: By which way that came, and by which it is answered.
         context: The driver's settings.
         congestion_control: Chooses the window.
         feedback_delay: Says when to ask for lost data.
@@ -68,15 +60,14 @@ class PublicationImage:
         system_counters: The driver's.
         receiver_id: Names our end to the sender.
         group_tag: Carried by its status messages, or None.
-        outbox: Takes the datagrams.
         listener: Hears of changes.
         now_ns: The time now.
 
     Attributes:
         rebuild_position: Up to where every byte is there, in bytes.
-        hwm_position: The end of the furthest frame or heartbeat seen, in bytes.
         consumption_trigger: A reader that passes this position should let the image be polled.
         rtt_replies: Says which round-trip measurements of its sources are answered.
+        connections: Its sources, by the way they are heard.
     """
 
     def __init__(
@@ -86,7 +77,7 @@ class PublicationImage:
         log: LogBuffers,
         join_position: int,
         source: Address,
-        control_address: Address,
+        destination: ReceiveDestination,
         context: DriverContext,
         congestion_control: CongestionControl,
         feedback_delay: FeedbackDelay,
@@ -95,7 +86,6 @@ class PublicationImage:
         system_counters: SystemCounters,
         receiver_id: int,
         group_tag: int | None,
-        outbox: ControlOutbox,
         listener: SubscribableListener,
         now_ns: int,
     ) -> None:
@@ -105,16 +95,13 @@ class PublicationImage:
         self.stream_id = log.stream_id
         self.source = source
         self.counters = counters
-        self.is_end_of_stream = False
         self.rebuild_position = join_position
-        self.hwm_position = join_position
         self.subscribers = SubscriberPositions()
-        self._bind(system_counters, context)
         self._listener = listener
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
         self._life = ImageLife(log, source, context, now_ns)
-        self._connections = {0: ImageConnection(control_address, now_ns=now_ns)}
+        self.connections = ImageConnections(destination, source, now_ns=now_ns)
         self._feedback = ImageFeedback(
             log,
             position=join_position,
@@ -123,125 +110,89 @@ class PublicationImage:
             nak_budget=NakBudget(context.max_naks_per_second),
             receiver_id=receiver_id,
             group_tag=group_tag,
-            connections=self._connections,
-            outbox=outbox,
+            connections=self.connections,
             counters=counters,
             system_counters=system_counters,
             now_ns=now_ns,
         )
+        self._intake = self._make_intake(system_counters, now_ns)
         self._gaps = ImageGaps(
             log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
         )
-        self._bits = log.position_bits
         self._clean_position = join_position
-        self._last_packet_ns = now_ns
-        counters.receiver_hwm.set(join_position)
-        counters.receiver_position.set(join_position)
-        self.consumption_trigger = self._feedback.consumption_trigger
-
-    def _bind(self, system_counters: SystemCounters, context: DriverContext) -> None:
+        # Called for every datagram: not by way of a method that only passes it on.
+        self.on_data = self._intake.on_data
         self.rtt_replies = ReplyLimiter(
             limit=context.max_rtt_replies_per_second,
             limit_per_asker=context.max_rtt_replies_per_source,
         )
-        self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
-        self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
-        self._under_runs = system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS]
-        self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
-        self._old_terms = system_counters[DriverCounterId.OLD_TERM_PACKETS]
+        counters.receiver_position.set(join_position)
+        self.consumption_trigger = self._feedback.consumption_trigger
+
+    def _make_intake(self, system_counters: SystemCounters, now_ns: int) -> ImageIntake:
+        return ImageIntake(
+            self.log,
+            self.connections,
+            self._feedback,
+            max_window_length=self._congestion_control.max_window_length(),
+            hwm=self.counters.receiver_hwm,
+            on_end=lambda: self._listener.on_image_progress(self),
+            system_counters=system_counters,
+            position=self.rebuild_position,
+            now_ns=now_ns,
+        )
 
     # What arrives.
-
-    def on_data(self, datagram: memoryview, *, term_id: int, term_offset: int, now_ns: int) -> bool:
-        """Place a datagram of data, padding or heartbeat; return False if it is none.
-
-        What is valid but cannot be placed here and now is only counted.
-
-        Args:
-            datagram: Whole, as it came off the wire; not kept.
-            term_id: From its first frame.
-            term_offset: From its first frame.
-            now_ns: The time now.
-        """
-        log = self.log
-        length = check_data(
-            datagram, initial_term_id=log.initial_term_id, term_length=log.term_length
-        )
-        if length < 0:
-            if length == INVALID:
-                self._invalid_packets.increment()
-                return False
-            # Differs: Aeron drops these without counting them.
-            self._old_terms.increment()
-            return True
-        position = compute_position(
-            term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
-        )
-        end = position + length
-        feedback = self._feedback
-        if end > feedback.overrun_threshold:
-            self._over_runs.increment()
-        elif length == HEARTBEAT:
-            self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], now_ns)
-        elif position < feedback.last_sm_position:
-            # Already consumed, at least by the account the sender has of it.
-            self._under_runs.increment()
-            if end >= feedback.last_sm_position - self._congestion_control.max_window_length():
-                self._connections[0].last_activity_ns = now_ns
-        else:
-            self._connections[0].last_activity_ns = now_ns
-            self._last_packet_ns = now_ns
-            if position >= self.rebuild_position:
-                index = partition_index(position, bits=self._bits)
-                insert(log.terms[index], log.term_words[index], term_offset, datagram)
-            if end > self.hwm_position:
-                self._set_hwm(end)
-        return True
-
-    def on_setup(
-        self, initial_term_id: int, term_length: int, mtu_length: int, *, now_ns: int
-    ) -> bool:
-        """Take note that the source still sends SETUPs; return False for those of another stream.
-
-        Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
-        or has other terms comes from a publisher whose data this image can never take.
-        """
-        log = self.log
-        if (
-            initial_term_id != log.initial_term_id
-            or term_length != log.term_length
-            or mtu_length != log.mtu_length
-        ):
-            return False
-        self._connections[0].last_activity_ns = now_ns
-        return True
 
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
         """Take the result of a round-trip measurement of ours."""
         self._congestion_control.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
 
-    def _on_heartbeat(self, position: int, flags: int, now_ns: int) -> None:
-        if position < max(0, self._feedback.last_sm_position - self.log.term_length):
-            self._under_runs.increment()
-            return
-        connection = self._connections[0]
-        connection.last_activity_ns = now_ns
-        self._last_packet_ns = now_ns
-        if flags & DataFlags.END_OF_STREAM and not self.is_end_of_stream:
-            connection.is_end_of_stream = True
-            connection.eos_position = position
-            if all(each.is_end_of_stream for each in self._connections.values()):
-                self._on_end_of_stream()
-        if position > self.hwm_position:
-            self._set_hwm(position)
-        self._heartbeats_received.increment()
+    def remove_destination(self, destination: ReceiveDestination) -> None:
+        """Forget a source whose destination was taken away; the others may have ended by now."""
+        self.connections.remove(destination)
+        self._intake.check_end_of_stream()
 
-    def _on_end_of_stream(self) -> None:
-        self.is_end_of_stream = True
-        self.log.metadata.end_of_stream_position = max(
-            each.eos_position for each in self._connections.values()
-        )
-        self._listener.on_image_progress(self)
+    def on_setup(
+        self,
+        terms: tuple[int, int, int],
+        *,
+        destination: ReceiveDestination,
+        source: Address,
+        now_ns: int,
+    ) -> bool:
+        """Take note that a source still sends SETUPs; return False for those of another stream.
+
+        Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
+        or has other terms comes from a publisher whose data this image can never take.
+
+        Args:
+            terms: Its initial term id, term length and MTU.
+            destination: By which way it came.
+            source: Where it came from.
+            now_ns: The time now.
+        """
+        log = self.log
+        if terms != (log.initial_term_id, log.term_length, log.mtu_length):
+            return False
+        connection = self.connections.move(destination, source, now_ns)
+        if connection is None:
+            return False
+        connection.last_activity_ns = now_ns
+        return True
+
+    def reject(self, reason: str) -> None:
+        """Take nothing more of the stream, and tell its sources why, until they are silent.
+
+        Args:
+            reason: Up to 1023 bytes of UTF-8.
+        """
+        self._intake.is_rejected = True
+        self._feedback.reject(reason)
+
+    def answer_with(self, session_id: int | None) -> None:
+        """Tell the source which session its responses will have, or that it need not know more."""
+        self._feedback.respond_with(session_id)
 
     # Who reads.
 
@@ -252,8 +203,18 @@ class PublicationImage:
 
     @property
     def join_position(self) -> int:
-        """Return where a reader that comes now would start, in bytes."""
+        """Where a reader that comes now would start, in bytes."""
         return self.subscribers.join_position(self.rebuild_position)
+
+    @property
+    def hwm_position(self) -> int:
+        """The end of the furthest frame or heartbeat seen, in bytes."""
+        return self._intake.hwm_position
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Return whether every source has ended the stream."""
+        return self._intake.is_end_of_stream
 
     @property
     def is_accepting_subscriptions(self) -> bool:
@@ -287,9 +248,9 @@ class PublicationImage:
             late_ns: How long that was.
             now_ns: The time now; nothing is remembered as later than this.
         """
-        self._last_packet_ns = min(self._last_packet_ns + late_ns, now_ns)
-        for connection in self._connections.values():
-            connection.forgive(late_ns, now_ns)
+        intake = self._intake
+        intake.last_packet_ns = min(intake.last_packet_ns + late_ns, now_ns)
+        self.connections.forgive(late_ns, now_ns)
         self._life.forgive(late_ns, now_ns)
         self._untethered.forgive(late_ns, now_ns)
 
@@ -299,7 +260,7 @@ class PublicationImage:
             self._feedback.is_enabled = False
 
     def _rebuild(self, now_ns: int) -> None:
-        if not self.subscribers.has_working:
+        if not self.subscribers.has_working or self._intake.is_revoked:
             # Nobody would read what is missing.
             self._gaps.detector.on_no_gap()
             return
@@ -315,7 +276,7 @@ class PublicationImage:
         self.consumption_trigger = (
             self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
         )
-        if self._feedback.has_live_source(now_ns):
+        if self.connections.live_count(now_ns):
             deadline_ns = min(deadline_ns, self._gaps.detector.deadline_ns)
         if self._congestion_control.should_measure_rtt(now_ns):
             self._feedback.send_rttm(now_ns)
@@ -326,15 +287,16 @@ class PublicationImage:
         consumed = self.subscribers.consumed()
         min_consumed = min(consumed)
         before = max(self.rebuild_position, *consumed)
-        after, is_loss_found = self._gaps.scan(before, self.hwm_position, now_ns)
+        hwm_position = self._intake.hwm_position
+        after, is_loss_found = self._gaps.scan(before, hwm_position, now_ns)
         if after > self.rebuild_position:
-            self.rebuild_position = after
+            self.rebuild_position = self._intake.floor_position = after
             self.counters.receiver_position.set(after)
             self._listener.on_image_progress(self)
         track = TrackRebuild(
             consumption_position=min_consumed,
             last_sm_position=self._feedback.next_sm_position,
-            hwm_position=self.hwm_position,
+            hwm_position=hwm_position,
             rebuild_position_before=before,
             rebuild_position=after,
             loss_found=is_loss_found,
@@ -354,9 +316,10 @@ class PublicationImage:
             untethered_ns = self._check_untethered(now_ns)
             deadline_ns = life.end(
                 now_ns,
-                last_packet_ns=self._last_packet_ns,
+                last_packet_ns=self._intake.last_packet_ns,
                 has_readers=self.subscribers.has_working,
                 is_whole=self.is_end_of_stream and self._is_rebuilt_to_its_end(),
+                is_revoked=self._intake.is_revoked,
                 position=self.rebuild_position,
             )
             if deadline_ns:
@@ -385,7 +348,3 @@ class PublicationImage:
 
     def _is_drained(self) -> bool:
         return self.subscribers.have_consumed(self.rebuild_position)
-
-    def _set_hwm(self, position: int) -> None:
-        self.hwm_position = position
-        self.counters.receiver_hwm.set(position)

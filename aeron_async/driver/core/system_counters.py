@@ -115,6 +115,7 @@ class DriverCounterId(IntEnum):
     NAKS_REJECTED = 1_020
     GOODBYES_IGNORED = 1_021
     ERROR_FRAMES_IGNORED = 1_022
+    DESTINATIONS_REFUSED = 1_023
     FLOW_CONTROL_RECEIVERS_REFUSED = 1_030
 
 
@@ -184,6 +185,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.NAKS_REJECTED: "NAKs not answered: no frame begins there",
     DriverCounterId.GOODBYES_IGNORED: "Goodbyes ignored: receiver unknown",
     DriverCounterId.ERROR_FRAMES_IGNORED: "Error Frames ignored: receiver unknown or limit reached",
+    DriverCounterId.DESTINATIONS_REFUSED: "Destinations refused: limit reached",
     DriverCounterId.FLOW_CONTROL_RECEIVERS_REFUSED: (
         "Flow control receivers refused: limit reached"
     ),

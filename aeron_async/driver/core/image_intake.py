@@ -1,0 +1,178 @@
+"""What arrives for one image: data to be placed, heartbeats, and the end of the stream.
+
+Invariant: nothing is placed more than half a term beyond the last status message sent, so nothing
+the readers have yet to take is overwritten.
+
+Source: Aeron `PublicationImage.insertPacket`, `aeron_publication_image_insert_packet`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.logbuffer.position import compute_position, partition_index
+from aeron_async.logbuffer.rebuilder import insert
+from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
+from aeron_async.protocol.header import DataFlags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.counters import Counter
+    from aeron_async.driver.core.image_connection import ImageConnection, ImageConnections
+    from aeron_async.driver.core.image_feedback import ImageFeedback
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["EOS_FLAGS_OFFSET", "ImageIntake"]
+
+EOS_FLAGS_OFFSET = 5
+
+
+class ImageIntake:
+    """The receiving end of one image.
+
+    Args:
+        log: Where datagrams are placed.
+        connections: Where they come from.
+        feedback: Knows what the sources have been told.
+        max_window_length: The most they are ever told to send ahead, in bytes.
+        hwm: Shows how far they have come.
+        on_end: Called when the stream has ended.
+        system_counters: The driver's.
+        position: Where the image joined, in bytes.
+        now_ns: The time now.
+
+    Attributes:
+        floor_position: Up to where every byte is there, in bytes; what lies before is not wanted.
+        hwm_position: The end of the furthest frame or heartbeat seen, in bytes.
+        last_packet_ns: When something was last accepted.
+        is_end_of_stream: Whether every source has ended.
+        is_revoked: Whether its publisher took the stream back.
+        is_rejected: Whether nothing is taken any more.
+    """
+
+    def __init__(
+        self,
+        log: LogBuffers,
+        connections: ImageConnections,
+        feedback: ImageFeedback,
+        *,
+        max_window_length: int,
+        hwm: Counter,
+        on_end: Callable[[], None],
+        system_counters: SystemCounters,
+        position: int,
+        now_ns: int,
+    ) -> None:
+        self.floor_position = position
+        self.hwm_position = position
+        self.last_packet_ns = now_ns
+        self.is_end_of_stream = False
+        self.is_revoked = False
+        self.is_rejected = False
+        self._log = log
+        self._bits = log.position_bits
+        self._connections = connections
+        self._feedback = feedback
+        self._max_window_length = max_window_length
+        self._hwm = hwm
+        self._on_end = on_end
+        self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
+        self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
+        self._under_runs = system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS]
+        self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
+        self._images_revoked = system_counters[SystemCounterId.PUBLICATION_IMAGES_REVOKED]
+        self._old_terms = system_counters[DriverCounterId.OLD_TERM_PACKETS]
+        hwm.set(position)
+
+    def on_data(
+        self,
+        datagram: memoryview,
+        connection: ImageConnection,
+        *,
+        term_id: int,
+        term_offset: int,
+        now_ns: int,
+    ) -> bool:
+        """Place a datagram of data, padding or heartbeat; return False if it is none.
+
+        What is valid but cannot be placed here and now is only counted.
+
+        Args:
+            datagram: Whole, as it came off the wire; not kept.
+            connection: One of `connections`, whose datagram it is.
+            term_id: From its first frame.
+            term_offset: From its first frame.
+            now_ns: The time now.
+        """
+        if self.is_rejected:
+            return True
+        log = self._log
+        length = check_data(
+            datagram, initial_term_id=log.initial_term_id, term_length=log.term_length
+        )
+        if length < 0:
+            if length == INVALID:
+                self._invalid_packets.increment()
+                return False
+            # Differs: Aeron drops these without counting them.
+            self._old_terms.increment()
+            return True
+        position = compute_position(
+            term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
+        )
+        end = position + length
+        feedback = self._feedback
+        if end > feedback.overrun_threshold:
+            self._over_runs.increment()
+        elif length == HEARTBEAT:
+            self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], connection, now_ns)
+        elif position < feedback.last_sm_position:
+            # Already consumed, at least by the account the sender has of it.
+            self._under_runs.increment()
+            if end >= feedback.last_sm_position - self._max_window_length:
+                connection.last_activity_ns = now_ns
+        else:
+            connection.last_activity_ns = now_ns
+            self.last_packet_ns = now_ns
+            if position >= self.floor_position:
+                index = partition_index(position, bits=self._bits)
+                insert(log.terms[index], log.term_words[index], term_offset, datagram)
+            if end > self.hwm_position:
+                self._set_hwm(end)
+        return True
+
+    def _on_heartbeat(
+        self, position: int, flags: int, connection: ImageConnection, now_ns: int
+    ) -> None:
+        if position < max(0, self._feedback.last_sm_position - self._log.term_length):
+            self._under_runs.increment()
+            return
+        connection.last_activity_ns = now_ns
+        self.last_packet_ns = now_ns
+        if flags & DataFlags.END_OF_STREAM and not self.is_end_of_stream:
+            connection.is_end_of_stream = True
+            connection.eos_position = position
+            self.check_end_of_stream(is_revoked=bool(flags & DataFlags.REVOKED))
+        if position > self.hwm_position:
+            self._set_hwm(position)
+        self._heartbeats_received.increment()
+
+    def check_end_of_stream(self, *, is_revoked: bool = False) -> None:
+        """End the stream when every source has ended it, and revoke it if the last took it back."""
+        eos_position = self._connections.eos_position
+        if eos_position is None or self.is_end_of_stream:
+            return
+        self.is_end_of_stream = True
+        self.is_revoked = is_revoked
+        if is_revoked:
+            self._log.metadata.is_publication_revoked = True
+            self._images_revoked.increment()
+        self._log.metadata.end_of_stream_position = eos_position
+        self._on_end()
+
+    def _set_hwm(self, position: int) -> None:
+        self.hwm_position = position
+        self._hwm.set(position)

@@ -1,0 +1,118 @@
+"""The sockets of a channel's publications, and where their datagrams go.
+
+Unicast has one socket, connected to its receiver. Multicast has one connected to the data group and
+one that is a member of the control group. A channel with destinations, and one for responses, has
+one socket that is connected to nobody.
+
+Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_send`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.media.channel_socket import ChannelSocket
+from aeron_async.driver.media.endpoint import ChannelEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aeron_async.clock import Clock
+    from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+    from aeron_async.driver.core.destination_tracker import DestinationTracker
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.protocol.header import Buffer
+
+__all__ = ["SendChannelEndpoint"]
+
+
+class SendSocket(ChannelSocket):
+    """A socket of a send endpoint; what arrives there is the receivers' answer.
+
+    Args:
+        endpoint: Whose it is.
+        clock: Reads the time of arrival.
+    """
+
+    def __init__(self, endpoint: SendChannelEndpoint, clock: Clock) -> None:
+        super().__init__(endpoint)
+        self._dispatcher = endpoint.dispatcher
+        self._clock = clock
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        """Hand a control datagram to its publication."""
+        self._dispatcher.on_datagram(memoryview(data), addr, self._clock.now_ns())
+
+
+class SendChannelEndpoint(ChannelEndpoint):
+    """Where the publications of one channel send from.
+
+    Args:
+        channel: What it is bound and connected to.
+        clock: Reads the time of arrival.
+        system_counters: The driver's counters.
+        dispatcher: Takes what comes back.
+        on_writable: Called when sending is possible again.
+
+    Attributes:
+        data: The socket that sends.
+        control: The member of a multicast channel's control group.
+    """
+
+    def __init__(
+        self,
+        channel: UdpChannel,
+        clock: Clock,
+        system_counters: SystemCounters,
+        dispatcher: ControlPacketDispatcher,
+        on_writable: Callable[[SendChannelEndpoint], None],
+    ) -> None:
+        super().__init__(channel, system_counters)
+        self.dispatcher = dispatcher
+        self.data = SendSocket(self, clock)
+        self.control = SendSocket(self, clock) if channel.is_multicast else None
+        self._destinations = dispatcher.destinations
+        self._clock = clock
+        self._on_writable = on_writable
+        self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
+
+    @property
+    def destinations(self) -> DestinationTracker | None:
+        """Return where data goes, for a channel that has destinations."""
+        return self._destinations
+
+    @property
+    def sockets(self) -> Sequence[ChannelSocket]:
+        """Return the sockets, that of the data first."""
+        return (self.data,) if self.control is None else (self.data, self.control)
+
+    def send(self, datagram: Buffer) -> bool:
+        """Send to every receiver now; False when the datagram could not leave.
+
+        Differs: in Aeron one destination that the system refuses to send to holds back all the
+        others. Here it is counted as a short send, and repairs what it missed when it is back.
+        """
+        destinations = self._destinations
+        if destinations is None:
+            return self.data.send_to(datagram, None)
+        if not self.data.can_send:
+            return False
+        for address in destinations.addresses(self._clock.now_ns()):
+            if not self.data.send_to(datagram, address):
+                self._short_sends.increment()
+        return True
+
+    def send_to(self, datagram: Buffer, address: Address) -> bool:
+        """Send to one receiver of a channel that is connected to none."""
+        return self.data.send_to(datagram, address)
+
+    def on_socket_writable(self) -> None:
+        """Let the publications send again."""
+        self._on_writable(self)
+
+    def on_socket_error(self) -> None:
+        """Count an error that is not the answer to a send: an absent receiver's refusal."""
+        self._short_sends.increment()

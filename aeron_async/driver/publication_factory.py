@@ -1,0 +1,173 @@
+"""Makes network publications: their session, their log, their counters, and the way they send.
+
+Source: Aeron `DriverConductor.newNetworkPublication`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.driver.core.flow_control import flow_control
+from aeron_async.driver.core.network_publication import NetworkPublication
+from aeron_async.driver.core.publication_counters import PublicationCounters
+from aeron_async.driver.core.publication_params import StartPosition
+from aeron_async.driver.core.response_outbox import ResponseOutbox
+from aeron_async.driver.core.session_ids import SessionIds
+from aeron_async.driver.log_creation import create_log, with_channel_settings
+from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.metadata import LogType
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.network_publication import PublicationListener
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.subscriber_positions import SubscribableListener
+    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["PublicationFactory"]
+
+
+class PublicationFactory:
+    """Makes the network publications of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        listener: Hears what they decide.
+        readers: Tells the clients of subscriptions that read their logs.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        listener: PublicationListener,
+        readers: SubscribableListener,
+    ) -> None:
+        self._resources = resources
+        self._listener = listener
+        self._readers = readers
+        context = resources.context
+        self._session_ids = SessionIds(
+            resources.random_int32(),
+            reserved_low=context.publication_reserved_session_id_low,
+            reserved_high=context.publication_reserved_session_id_high,
+        )
+
+    def make(
+        self,
+        endpoint: SendChannelEndpoint,
+        uri: ChannelUri,
+        params: PublicationParams,
+        *,
+        stream_id: int,
+        client_id: int,
+    ) -> NetworkPublication:
+        """Return a new publication that its endpoint hears for.
+
+        Args:
+            endpoint: Where it sends from.
+            uri: The channel as its first client wrote it.
+            params: What that and the context say of it.
+            stream_id: Within the channel.
+            client_id: Of its first client.
+
+        Raises:
+            RegistrationError: The session is taken, or there is no memory or counter left.
+        """
+        resources = self._resources
+        registration_id = resources.next_id()
+        session_id = self._session_id(endpoint, params, stream_id)
+        _check_sndbuf(endpoint, params)
+        spec = self._log_spec(params, registration_id, session_id, stream_id)
+        if uri.entity_tag is not None:
+            spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
+        log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
+        control = flow_control(uri, resources.context, is_group=params.has_group_semantics)
+        counters = PublicationCounters.allocate(
+            resources.counters_manager,
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=str(endpoint.channel.uri),
+            client_id=client_id,
+            is_exclusive=params.is_exclusive,
+            is_tracking_receivers=control.receiver_count() is not None,
+        )
+        response_outbox = None
+        if endpoint.channel.is_response:
+            response_outbox = ResponseOutbox(endpoint.send_to)
+        publication = NetworkPublication(
+            registration_id=registration_id,
+            channel=str(endpoint.channel.uri),
+            log=log,
+            params=params,
+            context=resources.context,
+            flow_control=control,
+            counters=counters,
+            system_counters=resources.system_counters,
+            outbox=endpoint if response_outbox is None else response_outbox,
+            listener=self._listener,
+            readers=self._readers,
+            now_ns=resources.clock.now_ns(),
+        )
+        endpoint.dispatcher.add(publication, response_outbox)
+        return publication
+
+    def _session_id(
+        self, endpoint: SendChannelEndpoint, params: PublicationParams, stream_id: int
+    ) -> int:
+        def is_in_use(session_id: int) -> bool:
+            return endpoint.dispatcher.is_session_in_use(session_id, stream_id)
+
+        if params.session_id is None:
+            return self._session_ids.take(is_in_use)
+        if is_in_use(params.session_id):
+            message = (
+                f"session-id={params.session_id} is in use by another publication of stream "
+                f"{stream_id} on {endpoint.channel.uri}: choose another, or leave session-id out"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+        return params.session_id
+
+    def _log_spec(
+        self, params: PublicationParams, registration_id: int, session_id: int, stream_id: int
+    ) -> LogSpec:
+        start = params.start
+        if start is None:
+            term_id = self._resources.random_int32()
+            start = StartPosition(initial_term_id=term_id, term_id=term_id, term_offset=0)
+        return LogSpec(
+            session_id=session_id,
+            stream_id=stream_id,
+            initial_term_id=start.initial_term_id,
+            start_term_id=start.term_id,
+            start_term_offset=start.term_offset,
+            term_length=params.term_length,
+            mtu_length=params.mtu_length,
+            log_type=(
+                LogType.EXCLUSIVE_PUBLICATION
+                if params.is_exclusive
+                else LogType.CONCURRENT_PUBLICATION
+            ),
+            correlation_id=registration_id,
+            publication_window_length=params.publication_window_length,
+            max_resend=params.max_resend,
+            linger_timeout_ns=params.linger_timeout_ns,
+            sparse=params.is_sparse,
+            signal_eos=params.signal_eos,
+            spies_simulate_connection=params.spies_simulate_connection,
+            is_group=params.has_group_semantics,
+        )
+
+
+def _check_sndbuf(endpoint: SendChannelEndpoint, params: PublicationParams) -> None:
+    granted_length = endpoint.granted_sndbuf_length
+    if 0 < granted_length < params.mtu_length:
+        message = (
+            f"mtu of {params.mtu_length} bytes exceeds the socket's send buffer of "
+            f"{granted_length}: raise so-sndbuf or net.core.wmem_max, or lower mtu"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)

@@ -1,0 +1,52 @@
+"""One client's subscription, as the conductor knows it.
+
+Source: Aeron `SubscriptionLink`, `aeron_subscription_link_t`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from aeron_async.driver.commands import SubscriptionListener
+    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["SubscriptionLink"]
+
+
+@attrs.define(kw_only=True, eq=False)
+class SubscriptionLink:
+    """One client's subscription, and where it receives.
+
+    Attributes:
+        session_id: The one session wanted, or None for all.
+        is_response: Whether the session is still to be learned, and none is wanted till then.
+    """
+
+    registration_id: int
+    client_id: int
+    endpoint: ReceiveChannelEndpoint
+    uri: ChannelUri
+    stream_id: int
+    params: SubscriptionParams
+    listener: SubscriptionListener
+    session_id: int | None = None
+    is_response: bool = False
+
+    @property
+    def channel(self) -> str:
+        """Return the channel as counters name it."""
+        return str(self.uri)
+
+    def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
+        """Return whether this subscription wants that session."""
+        return (
+            self.endpoint is endpoint
+            and self.stream_id == stream_id
+            and not self.is_response
+            and self.session_id in {None, session_id}
+        )
