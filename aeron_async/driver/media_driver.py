@@ -20,7 +20,9 @@ from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.name_resolution import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
+from aeron_async.driver.media.name_resolver import ResolvingNetwork
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.resources import DriverResources
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
@@ -153,13 +155,20 @@ class MediaDriver:
             free_to_reuse_timeout_ms=context.counters_free_to_reuse_timeout_ns // 1_000_000,
             epoch_ms=self._clock.epoch_ms,
         )
+        system_counters = SystemCounters(self._counters, context)
         resources = DriverResources(
             context=context,
             clock=self._clock,
             random=self._random,
-            network=self._network,
+            network=ResolvingNetwork(
+                self._network,
+                name_resolver(context),
+                clock=self._clock,
+                system_counters=system_counters,
+                threshold_ns=context.name_resolver_threshold_ns,
+            ),
             counters_manager=self._counters,
-            system_counters=SystemCounters(self._counters, context),
+            system_counters=system_counters,
         )
         conductor = self._conductor = Conductor(resources)
         for agent in (conductor.sender, conductor.receiver, conductor):

@@ -63,6 +63,7 @@ untethered_window_limit_timeout_ns aeron.untethered.window.limit.timeout 5s unte
 untethered_linger_timeout_ns aeron.untethered.linger.timeout not_set untethered-linger-timeout
 untethered_resting_timeout_ns aeron.untethered.resting.timeout 10s untethered-resting-timeout
 counters_free_to_reuse_timeout_ns aeron.counters.free.to.reuse.timeout 1s -
+name_resolver_supplier aeron.name.resolver.supplier default -
 reresolution_check_interval_ns aeron.driver.reresolution.check.interval 1s -
 driver_timeout_ms aeron.driver.timeout 10000 -
 nak_unicast_delay_ns aeron.nak.unicast.delay 1us nak-delay

@@ -15,7 +15,6 @@ DECLARATIONS = {"context.py", "context_limits.py", "context_settings.py"}
 # Read, and carried to where it is to be used, without anything coming of it yet.
 CARRIED = {
     "max_resend",
-    "name_resolver_threshold_ns",
     "spies_simulate_connection",
     "term_buffer_sparse_file",
     "tether_subscriptions",

@@ -5,7 +5,7 @@ Source: Aeron `Configuration`, `aeron_driver_context.c`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -17,7 +17,12 @@ from aeron_async.driver.core.environment import (
     inferable,
     integer,
     size,
+    supplier,
 )
+from aeron_async.driver.core.registered import NAME_RESOLVER_GROUP
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.name_resolution import NameResolver, NameResolverSupplier
 
 __all__ = ["GIB", "KIB", "MIB", "MS", "SECOND", "US", "StreamSettings"]
 
@@ -34,6 +39,7 @@ TERM_MAX_LENGTH: Final = GIB
 MTU_MIN_LENGTH: Final = 64
 MTU_MAX_LENGTH: Final = 65_504
 FRAME_ALIGNMENT: Final = 32
+SYSTEM_NAME_RESOLVER: Final = "default"
 
 
 @attrs.frozen(kw_only=True)
@@ -251,6 +257,14 @@ class StreamSettings:
         "aeron.counters.free.to.reuse.timeout",
         SECOND,
         "How long the id of a freed counter rests.",
+    )
+    name_resolver_supplier: str | NameResolver | NameResolverSupplier = supplier(
+        "aeron.name.resolver.supplier",
+        SYSTEM_NAME_RESOLVER,
+        "Looks up names: the system's resolver, a registered one, a resolver, or what makes one.",
+        choices=(SYSTEM_NAME_RESOLVER,),
+        group=NAME_RESOLVER_GROUP,
+        instance_method="resolve",
     )
     reresolution_check_interval_ns: int = duration(
         "aeron.driver.reresolution.check.interval",

@@ -83,6 +83,8 @@ class Setting:
         multiple: What a number must be a multiple of.
         uri_key: The parameter of a channel URI that beats this setting for one channel.
         entry_point_group: Where further names are registered.
+        instance_method: What a ready-made strategy has that a factory has not; empty where only
+            factories are taken.
         doc: One sentence.
     """
 
@@ -98,6 +100,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     uri_key: str | None = None
     entry_point_group: str = ""
+    instance_method: str = ""
 
     def parse(self, text: str) -> object:
         """Read the setting's value as the environment spells it; the limits are not checked here.
@@ -170,6 +173,8 @@ class Setting:
 
     def _check_supplier(self, value: object) -> None:
         if callable(value) or value in self.choices:
+            return
+        if self.instance_method and callable(getattr(value, self.instance_method, None)):
             return
         if not isinstance(value, str) or find_registered(self.entry_point_group, value) is None:
             names = known_names(self.entry_point_group, self.choices)

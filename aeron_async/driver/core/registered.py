@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = [
     "CONGESTION_CONTROL_GROUP",
     "FLOW_CONTROL_GROUP",
+    "NAME_RESOLVER_GROUP",
     "find_registered",
     "known_names",
 ]
 
 FLOW_CONTROL_GROUP: Final = "aeron_async.flow_control"
 CONGESTION_CONTROL_GROUP: Final = "aeron_async.congestion_control"
+NAME_RESOLVER_GROUP: Final = "aeron_async.name_resolver"
 
 
 @lru_cache(maxsize=64)
