@@ -14,6 +14,7 @@ from tests.driver.ipc_rig import IpcRig
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH
 
 ORDER = list(PublicationState)
+RARELY = st.integers(0, 15).map(lambda drawn: drawn == 15)
 SUBSCRIPTIONS = st.sampled_from([1, 2, 3])
 LONGEST = max_message_length(TERM_LENGTH)
 
@@ -30,7 +31,7 @@ class IpcMachine(RuleBasedStateMachine):
         self.consumer = 0
         self.rank = 0
         self.claims: list[Claim] = []
-        self.expected: dict[int, int] = {}
+        self.rig.subscribe(1)
 
     def active(self) -> bool:
         return self.publication.state is PublicationState.ACTIVE
@@ -86,6 +87,16 @@ class IpcMachine(RuleBasedStateMachine):
             if self.rig.was_woken():
                 self.publication.poll(self.now_ns)
 
+    @precondition(lambda self: self.active())
+    @rule(length=st.sampled_from([0, 1_000, 5_000, LONGEST]), count=st.integers(1, 80))
+    def stream(self, length: int, count: int) -> None:
+        """Let data flow to subscribers that keep up."""
+        for _ in range(count):
+            self.rig.offer(bytes(length))
+            for reader in self.rig.readers.values():
+                reader.read()
+            self.publication.poll(self.now_ns)
+
     @rule(step_ns=st.sampled_from([0, 1, 1 * MS, 1 * SECOND, 3 * SECOND, 11 * SECOND, 16 * SECOND]))
     def poll(self, step_ns: int) -> None:
         self.now_ns += step_ns
@@ -93,15 +104,19 @@ class IpcMachine(RuleBasedStateMachine):
         if self.claims and step_ns > 10 * SECOND:
             self.claims.clear()
 
-    @rule()
-    def reject(self) -> None:
+    @rule(is_meant=RARELY)
+    def reject(self, is_meant: bool) -> None:  # noqa: FBT001 - drawn
+        if not is_meant:
+            return
         self.publication.reject("because", self.now_ns)
         self.publication.poll(self.now_ns)
         assert not self.publication.subscribers.has_working
 
     @precondition(lambda self: self.active())
-    @rule(is_revoked=st.sampled_from([False, False, True]))
-    def release(self, is_revoked: bool) -> None:  # noqa: FBT001 - drawn
+    @rule(is_meant=RARELY, is_revoked=st.booleans())
+    def release(self, is_meant: bool, is_revoked: bool) -> None:  # noqa: FBT001 - drawn
+        if not is_meant:
+            return
         self.claims.clear()
         if is_revoked:
             self.publication.revoke(self.now_ns)
