@@ -40,6 +40,7 @@ from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.image_connection import ImageConnection
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
@@ -60,6 +61,7 @@ class PublicationRig:
         context: DriverContext = CONTEXT,
         now_ns: int = 0,
         spec: dict[str, Any] | None = None,
+        flow_control: FlowControl | None = None,
         **params: Any,
     ) -> None:
         is_exclusive = params.setdefault("is_exclusive", True)
@@ -69,6 +71,7 @@ class PublicationRig:
         self.outbox = Outbox()
         self.window_changes = 0
         self.errors: list[ErrorFrame] = []
+        flow_control = flow_control or unicast_flow_control(context)
         self.counters = PublicationCounters.allocate(
             self.counts.manager,
             registration_id=1,
@@ -77,6 +80,7 @@ class PublicationRig:
             channel="aeron:udp?endpoint=localhost:40123",
             client_id=1,
             is_exclusive=is_exclusive,
+            is_tracking_receivers=flow_control.receiver_count() is not None,
         )
         self.params = make_params(self.log, **params)
         self.publication = NetworkPublication(
@@ -85,7 +89,7 @@ class PublicationRig:
             log=self.log,
             params=self.params,
             context=context,
-            flow_control=unicast_flow_control(context),
+            flow_control=flow_control,
             counters=self.counters,
             system_counters=self.counts.system,
             outbox=self.outbox,
