@@ -98,7 +98,6 @@ class PublicationRig:
             now_ns=now_ns,
         )
         self.told: list[tuple[str, int]] = []
-        self.readers: list[tuple[TermReader, Counter]] = []
         self.progress = 0
         self.appender = ExclusiveAppender(self.log) if is_exclusive else SharedAppender(self.log)
 
@@ -134,12 +133,25 @@ class PublicationRig:
     def is_connected(self) -> bool:
         return self.publication.is_connected
 
+    def is_accepting(self) -> bool:
+        return self.publication.is_accepting_subscriptions
+
     def hear(self, position: int, now_ns: int, **changes: Any) -> None:
         self.publication.on_status_message(status_message(self.log, position, **changes), now_ns)
 
     def poll(self, now_ns: int) -> list[bytes]:
         self.publication.poll(now_ns)
         return self.outbox.take()
+
+    def spy(self, subscription_id: int = 0, *, is_tether: bool = True) -> Counter:
+        """Let a spy join, and return its position."""
+        position = self.counts.new(self.publication.join_position)
+        self.publication.add_subscriber(
+            SubscriberPosition(
+                subscription_id=subscription_id, position=position, is_tether=is_tether
+            )
+        )
+        return position
 
     def connect(self, now_ns: int) -> None:
         """Bring the publication to where its first receiver has spoken, and forget the SETUP."""
