@@ -75,6 +75,12 @@ class Address:
         return _literal(self.host)
 
     @property
+    def scope(self) -> str | None:
+        """The link that an IPv6 literal was written with, by name or number; usually None."""
+        match = _BRACKETED.fullmatch(self.text)
+        return None if match is None else match[2]
+
+    @property
     def is_multicast(self) -> bool:
         """Whether the host is the literal address of a multicast group; a name never is."""
         return _is_multicast(self.ip)

@@ -171,3 +171,10 @@ async def test_a_registered_name_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 KNOWN = ("aeron_async.name_resolver", "mine")
+
+
+async def test_a_look_up_that_outlives_the_driver_is_not_timed() -> None:
+    driver = launch(Resolver())
+    async with driver:
+        network = driver.conductor._resources.network
+    assert await network.resolve("node-7", 1) == ("127.0.0.1", 1)

@@ -323,3 +323,10 @@ def test_a_range_of_ports_goes_round_and_leaves_out_port_0() -> None:
     assert list(ports.candidates()) == [3, 1, 2]
     ports.take(3)
     assert list(ports.candidates()) == [1, 2, 3]
+
+
+async def test_a_link_local_address_keeps_its_scope_and_another_does_not() -> None:
+    assert (await publication("endpoint=[fe80::1%eth0]:7")).remote_data == ("fe80::1%eth0", 7)
+    assert (await publication("endpoint=[fe80::1]:7")).remote_data == ("fe80::1", 7)
+    assert (await publication("endpoint=[fd00::1%eth0]:7")).remote_data == ("fd00::1", 7)
+    assert (await publication("endpoint=[ff02::1%eth0]:7")).remote_data == ("ff02::1", 7)

@@ -16,7 +16,7 @@ from aeron_async.driver.media.socket_spec import (
     receive_socket_spec,
     send_socket_specs,
 )
-from aeron_async.driver.media.sockets import open_socket
+from aeron_async.driver.media.sockets import IP_MULTICAST_ALL, open_socket
 from aeron_async.driver.media.wildcard_ports import WildcardPorts
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri
@@ -181,3 +181,40 @@ def test_what_is_wrong_with_the_address_is_not_taken_for_a_port_in_use() -> None
     spec = SocketSpec(local=("192.0.2.199", 0), wildcard_ports=WildcardPorts(40_000, 40_001))
     with pytest.raises(RegistrationError, match="no interface of this machine has this address"):
         open_socket(spec)
+
+
+async def test_a_link_local_address_with_its_scope_is_reached_and_answered(
+    network: Network,
+) -> None:
+    table = [each for each in await network.interfaces() if each.address.startswith("fe80:")]
+    if not table:
+        pytest.skip("this machine has no link-local IPv6 address")
+    host, name = table[0].address, table[0].name
+    scoped = f"[{host}%{name}]"
+    receiving = await resolve_subscription(
+        network, ChannelUri.parse(f"aeron:udp?endpoint={scoped}:0"), unique_suffix="1"
+    )
+    async with opened(network, receive_socket_spec(receiving, DriverContext())) as receiver:
+        port = receiver.address[1]
+        uri = ChannelUri.parse(f"aeron:udp?endpoint={scoped}:{port}")
+        spec, _ = send_socket_specs(await resolve_publication(network, uri), DriverContext())
+        async with opened(network, spec) as sender:
+            sender.transport.sendto(b"data")
+            await receiver.until(lambda: receiver.received)
+            assert receiver.addresses == [(f"{host}%{table[0].index}", sender.address[1])]
+            receiver.transport.sendto(b"status", receiver.addresses[0])
+            await sender.until(lambda: sender.received)
+            assert sender.received == [b"status"]
+
+
+def test_other_systems_have_no_switch_for_foreign_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.platform", "elsewhere")
+    with open_socket(SocketSpec(local=("0.0.0.0", 0), group="224.20.30.39")) as sock:
+        assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 1
+
+
+def test_a_member_hears_no_group_that_it_has_not_joined() -> None:
+    with open_socket(SocketSpec(local=("0.0.0.0", 0), group="224.20.30.39")) as sock:
+        assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0

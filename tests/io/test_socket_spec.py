@@ -48,3 +48,28 @@ def test_only_numeric_hosts_are_literal() -> None:
     assert str(literal("10.0.0.1")) == "10.0.0.1"
     assert str(literal("fe80::1%eth0")) == "fe80::1%eth0"
     assert literal("localhost") is None
+
+
+@pytest.mark.parametrize(
+    ("local", "group"),
+    [
+        ("0.0.0.0", "10.0.0.1"),
+        ("0.0.0.0", "ff02::1"),
+        ("::", "224.0.1.1"),
+        ("::", "fd00::1"),
+    ],
+)
+def test_a_group_is_a_multicast_address_of_the_sockets_family(local: str, group: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"group=.* must be an IPv[46] multicast group"):
+        SocketSpec(local=(local, 7), group=group)
+
+
+def test_a_group_is_numeric() -> None:
+    with pytest.raises(ConfigurationError, match="resolve the name first"):
+        SocketSpec(local=("0.0.0.0", 7), group="group")
+
+
+@pytest.mark.parametrize("ttl", [-1, 256])
+def test_hops_have_limits(ttl: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"ttl={ttl} must be between 0 and 255"):
+        SocketSpec(local=("0.0.0.0", 7), ttl=ttl)

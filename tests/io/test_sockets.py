@@ -8,8 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from aeron_async.driver.media.buffers import REPORTED_PER_GRANTED, BufferLengths, ShortageLog
+from aeron_async.driver.media.interfaces import system_interfaces
 from aeron_async.driver.media.socket_spec import SocketSpec
-from aeron_async.driver.media.sockets import open_socket, two_tuple
+from aeron_async.driver.media.sockets import open_socket, system_address, two_tuple
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
@@ -140,3 +141,34 @@ def test_a_clamped_buffer_is_told_once_with_the_setting_to_raise() -> None:
             (400_000, "net.core.wmem_max"),
         )
     ]
+
+
+def test_an_interface_that_has_no_number_is_found_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(name: str) -> int:
+        raise OSError(errno.ENODEV, name)
+
+    monkeypatch.setattr(socket, "if_nametoindex", refuse)
+    found = system_interfaces()
+    assert found
+    assert {each.index for each in found} == {0}
+
+
+def test_loopback_is_among_the_interfaces_of_this_machine() -> None:
+    loopback = next(each for each in system_interfaces() if each.address == "127.0.0.1")
+    assert loopback.is_up
+    assert loopback.is_loopback
+    assert loopback.prefix_length == 8
+    assert loopback.index == socket.if_nametoindex(loopback.name)
+
+
+def test_links_go_by_number() -> None:
+    assert system_address(("10.0.0.1", 7)) == ("10.0.0.1", 7)
+    assert system_address(("fe80::1%3", 7)) == ("fe80::1", 7, 0, 3)
+    name = socket.if_indextoname(1)
+    assert system_address((f"fe80::1%{name}", 7)) == ("fe80::1", 7, 0, 1)
+    assert two_tuple(("fe80::1", 7, 0, 3)) == ("fe80::1%3", 7)
+    assert two_tuple(("fe80::1%eth0", 7, 0, 3)) == ("fe80::1%eth0", 7)
+    with pytest.raises(RegistrationError, match="cannot bind"):
+        open_socket(SocketSpec(local=("fe80::1%no-such-link", 0)))

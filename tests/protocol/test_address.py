@@ -187,3 +187,9 @@ def test_any_text_is_an_address_or_a_configuration_error(text: str) -> None:
     for parse in (Address.parse, InterfaceSpec.parse):
         with suppress(ConfigurationError):
             assert str(parse(text)) == text
+
+
+def test_a_scope_is_kept_beside_the_address() -> None:
+    assert Address.parse("[fe80::1%eth0]:7").scope == "eth0"
+    assert Address.parse("[fe80::1]:7").scope is None
+    assert Address.parse("localhost:7").scope is None

@@ -5,6 +5,7 @@ Source: Aeron `UdpChannel.parse`, `NameResolver`.
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, wildcard_like
@@ -113,7 +114,13 @@ async def resolve_address(
     Raises:
         RegistrationError: UNKNOWN_HOST.
     """
-    return await network.resolve(written.host, written.port, is_re_resolution=is_re_resolution)
+    host, port = await network.resolve(
+        written.host, written.port, is_re_resolution=is_re_resolution
+    )
+    # Differs: Aeron takes the scope away, and cannot reach an address that every link has.
+    if written.scope is not None and ip_address(host).is_link_local:
+        host = f"{host}%{written.scope}"
+    return host, port
 
 
 async def _addresses(network: Network, uri: ChannelUri) -> tuple[Address | None, Address | None]:

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aeron_async.driver.media.socket_transport import DATAGRAM_LENGTH_MAX
-from aeron_async.driver.media.sockets import connect_socket
+from aeron_async.driver.media.sockets import connect_socket, system_address, two_tuple
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class LoopTransport(BoundedTransport):
         if self._is_blocked or not data or (addr is None) is not self._is_connected:
             self._refuse(data, addr)
         # uvloop would keep a view of a waiting datagram, not a copy: the log below it moves on.
-        self._inner.sendto(bytes(data), addr)
+        self._inner.sendto(bytes(data), None if addr is None else system_address(addr))
 
     def get_write_buffer_size(self) -> int:
         """Return the length of the datagram that waits, or 0."""
@@ -160,7 +160,7 @@ class _Adapter(asyncio.DatagramProtocol):
         self._transport.on_made(cast("InnerTransport", transport))
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        self._transport.on_received(data, addr[:2])
+        self._transport.on_received(data, two_tuple(addr))
 
     def error_received(self, exc: Exception) -> None:
         self._transport.on_error(exc)

@@ -154,7 +154,8 @@ def send_socket_specs(
         return attrs.evolve(spec, remote=channel.remote_data if is_connected else None), None
     assert channel.remote_control is not None
     ttl = channel.ttl or context.socket_multicast_ttl
-    # The port stays the system's: beside another sender of the group, a given one would be taken.
+    # Differs: Aeron leaves this socket unbound, and the system chooses among the addresses of the
+    # interface; here the source of the stream is the address that the channel means.
     data = attrs.evolve(spec, local=(channel.local_data[0], 0), remote=channel.remote_data, ttl=ttl)
     return data, _member(spec, channel.remote_control, ttl)
 

@@ -6,9 +6,10 @@ messages on their own datagram transports.
 
 from __future__ import annotations
 
+from socket import AF_INET
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.driver.media.sockets import connect_socket
+from aeron_async.driver.media.sockets import connect_socket, system_address, two_tuple
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class SocketTransport(BoundedTransport):
         super().__init__(loop, protocol, extra)
         self._sock = sock
         self._fileno = sock.fileno()
+        self._is_ipv4 = sock.family == AF_INET
         self._burst_limit = burst_limit
         self._view = memoryview(bytearray(DATAGRAM_LENGTH_MAX))
         self._held: tuple[bytes, Destination] | None = None
@@ -76,6 +78,8 @@ class SocketTransport(BoundedTransport):
             if addr is None:
                 self._sock.send(data)
             else:
+                if not self._is_ipv4:
+                    addr = system_address(addr)
                 self._sock.sendto(data, addr)
         except BlockingIOError:
             self._hold(bytes(data), addr)
@@ -114,7 +118,7 @@ class SocketTransport(BoundedTransport):
     def _read_burst(self) -> None:
         receive = self._sock.recvfrom_into
         deliver: Callable[..., None] = self._protocol.datagram_received
-        view = self._view
+        view, is_ipv4 = self._view, self._is_ipv4
         # What is left after the burst keeps the socket readable: the loop comes back next turn.
         for _ in range(self._burst_limit):
             try:
@@ -124,7 +128,7 @@ class SocketTransport(BoundedTransport):
             except OSError as error:
                 self._on_error(error)
             else:
-                deliver(view[:length], address[:2])
+                deliver(view[:length], address if is_ipv4 else two_tuple(address))
             if self._is_closing:
                 return
 
@@ -140,6 +144,8 @@ class SocketTransport(BoundedTransport):
             if addr is None:
                 self._sock.send(data)
             else:
+                if not self._is_ipv4:
+                    addr = system_address(addr)
                 self._sock.sendto(data, addr)
         except BlockingIOError:
             return

@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.socket_spec import is_group
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
-__all__ = ["connect_socket", "open_socket", "two_tuple"]
+__all__ = ["connect_socket", "open_socket", "system_address", "two_tuple"]
 
 REMEDIES: Final[Mapping[int, str]] = {
     errno.EADDRINUSE: "another socket holds this port: choose another one, or stop its program",
@@ -36,6 +36,8 @@ REMEDIES: Final[Mapping[int, str]] = {
 # Of the Linux headers; the module `socket` has neither.
 IP_MULTICAST_ALL: Final = 49
 IPV6_MULTICAST_ALL: Final = 29
+# Host, port, flow and scope.
+IPV6_TUPLE_LENGTH: Final = 4
 OTHER_REMEDY: Final = "check the endpoint, control and interface of the channel"
 
 
@@ -75,14 +77,32 @@ def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
         RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer is the old one.
     """
     try:
-        sock.connect(address)
+        sock.connect(system_address(address))
     except OSError as error:
         _refuse("connect to", address, error)
 
 
-def two_tuple(address: tuple[str, int] | tuple[str, int, int, int]) -> SocketAddress:
-    """Return the host and port of an address of either family."""
+def two_tuple(address: tuple[Any, ...]) -> SocketAddress:
+    """Return the host and port of an address of either family.
+
+    A host that every link has, such as fe80::1, gets the number of its link: it can be answered.
+    """
+    if len(address) == IPV6_TUPLE_LENGTH and address[3] and "%" not in address[0]:
+        return f"{address[0]}%{address[3]}", address[1]
     return address[0], address[1]
+
+
+def system_address(address: SocketAddress) -> tuple[Any, ...]:
+    """Return an address as sockets want it: the link of a host that every link has by its number.
+
+    Raises:
+        OSError: There is no such link.
+    """
+    host, scope, link = address[0].partition("%")
+    if not scope:
+        return address
+    index = int(link) if link.isdecimal() else socket.if_nametoindex(link)
+    return host, address[1], 0, index
 
 
 def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
@@ -155,15 +175,13 @@ def _ipv4_membership(group: str, spec: SocketSpec) -> bytes:
     return socket.inet_aton(group) + socket.inet_aton(address) + struct.pack("@i", index)
 
 
-def _scoped(
-    address: SocketAddress, spec: SocketSpec
-) -> tuple[str, int] | tuple[str, int, int, int]:
+def _scoped(address: SocketAddress, spec: SocketSpec) -> tuple[Any, ...]:
     """Return what the system wants to be told: which link an address is of that many links have."""
     interface = spec.interface
-    if spec.family == socket.AF_INET or interface is None or not interface.index:
-        return address
+    if "%" in address[0] or interface is None or not interface.index:
+        return system_address(address)
     ip = ip_address(address[0])
-    is_scoped = ip.is_link_local or is_group(address[0])
+    is_scoped = spec.family == socket.AF_INET6 and (ip.is_link_local or is_group(address[0]))
     return (*address, 0, interface.index) if is_scoped else address
 
 
