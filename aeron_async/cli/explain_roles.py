@@ -15,7 +15,7 @@ from aeron_async.driver.core.congestion_control import congestion_control_suppli
 from aeron_async.driver.core.publication_params import PublicationParams
 from aeron_async.driver.core.subscription_params import SubscriptionParams
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
-from aeron_async.driver.core.unsupported import check_has_no_control, check_is_unicast
+from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.errors import AeronError, ConfigurationError, RegistrationError
 from aeron_async.protocol.address import Address, multicast_control_address
 from aeron_async.protocol.channel_uri import ControlMode, Media
@@ -89,7 +89,6 @@ def lacking_for_subscription(
     reason = lacking(uri)
     if reason is None:
         try:
-            check_has_no_control(uri)
             congestion_control_supplier(congestion_control)
         except AeronError as error:
             reason = str(error)
@@ -99,7 +98,7 @@ def lacking_for_subscription(
 def lacking(uri: ChannelUri) -> str | None:
     """Return what this version lacks in either role, or None."""
     try:
-        check_is_unicast(uri)
+        check_is_supported(uri)
     except RegistrationError as error:
         return str(error).partition(f": {uri}")[0]
     return None

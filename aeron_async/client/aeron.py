@@ -228,6 +228,40 @@ class Aeron:
         else:
             await asyncio.sleep(0)
 
+    # What its publications and subscriptions ask of the driver.
+
+    async def add_publication_destination(self, registration_id: int, uri: ChannelUri) -> int:
+        """Let a publication send to one more receiver; see `Publication.add_destination`."""
+        return await self.driver.conductor.add_publication_destination(
+            self.client_id, registration_id, uri
+        )
+
+    async def remove_publication_destination(
+        self, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Let a publication send to a receiver no more."""
+        await self.driver.conductor.remove_publication_destination(
+            self.client_id, registration_id, destination
+        )
+
+    async def add_subscription_destination(self, registration_id: int, uri: ChannelUri) -> int:
+        """Let a subscription receive at one more place; see `Subscription.add_destination`."""
+        return await self.driver.conductor.add_subscription_destination(
+            self.client_id, registration_id, uri
+        )
+
+    async def remove_subscription_destination(
+        self, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Let a subscription receive at a place no more."""
+        await self.driver.conductor.remove_subscription_destination(
+            self.client_id, registration_id, destination
+        )
+
+    async def reject_image(self, image_id: int, reason: str) -> None:
+        """Let an image take nothing more; see `Image.reject`."""
+        await self.driver.conductor.reject_image(self.client_id, image_id, reason)
+
     # What its publications and subscriptions, and the driver, say.
 
     def release_publication(self, publication: PublicationBase, registration_id: int) -> None:

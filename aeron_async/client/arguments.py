@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 
 if TYPE_CHECKING:
     from typing import SupportsIndex
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 __all__ = [
     "OnDisconnected",
     "check_on_disconnected",
+    "check_reason",
     "check_stream_id",
     "check_timeout",
+    "destination_uri",
     "parse_channel",
     "publication_uri",
     "subscription_uri",
@@ -63,6 +66,36 @@ def subscription_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
     uri = parse_channel(channel)
     uri.check_subscription(stream_id)
     return uri
+
+
+def destination_uri(channel: str | ChannelUri, *, is_sent_to: bool) -> ChannelUri:
+    """Return the channel of a destination as a value, checked likewise.
+
+    Args:
+        channel: Of the destination.
+        is_sent_to: Whether it is one of a publication; if not, one of a subscription.
+
+    Raises:
+        ChannelUriError: The channel cannot be meant, or is no destination.
+    """
+    uri = parse_channel(channel)
+    if is_sent_to:
+        uri.check_send_destination()
+    else:
+        uri.check_receive_destination()
+    return uri
+
+
+def check_reason(reason: str) -> str:
+    """Return why an image is rejected.
+
+    Raises:
+        ConfigurationError: It is no text, or longer than a frame can tell.
+    """
+    if not isinstance(reason, str) or len(reason.encode()) > ERROR_MAX_TEXT_LENGTH:
+        message = f"reason={reason!r} must be text of at most {ERROR_MAX_TEXT_LENGTH} bytes"
+        raise ConfigurationError(message)
+    return reason
 
 
 def check_stream_id(stream_id: SupportsIndex) -> int:

@@ -177,6 +177,27 @@ class Image:
             self._end_of_stream_position = self._metadata.end_of_stream_position
             self._is_closed = True
 
+    async def reject(self, reason: str) -> None:
+        """Take nothing more of this source, and tell it why; it comes back when it was silent.
+
+        Its publications hear of the reason, and count this receiver no more. After the image
+        liveness timeout the image ends; with `rejoin=true` a new one may follow.
+
+        Args:
+            reason: Up to 1023 bytes of UTF-8.
+
+        Raises:
+            ConfigurationError: The reason is no text, or too long.
+            RegistrationError: The image has gone.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        await self.subscription.reject_image(self, reason)
+
+    @property
+    def correlation_id(self) -> int:
+        """Return the id that a response to this source names it by."""
+        return self.image_id
+
     def __aiter__(self) -> Self:
         self.subscription.begin_iteration()
         return self

@@ -7,7 +7,11 @@ from abc import ABC, abstractmethod
 from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-from aeron_async.client.arguments import check_on_disconnected, check_timeout
+from aeron_async.client.arguments import (
+    check_on_disconnected,
+    check_timeout,
+    destination_uri,
+)
 from aeron_async.client.signal import Signal
 from aeron_async.client.waiting_line import WaitingLine
 from aeron_async.clock import NS_PER_SECOND
@@ -152,6 +156,40 @@ class PublicationBase(ABC):
             lambda: self._ready.sender_position.get() >= self.position,
             timeout,
             "publication on {} was not drained within {} s: do its subscribers keep up?",
+        )
+
+    async def add_destination(self, channel: str | ChannelUri) -> int:
+        """Send to one more receiver, of a channel with `control-mode=manual`; return its id.
+
+        Args:
+            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
+
+        Raises:
+            ChannelUriError: The channel cannot be meant, or is no destination.
+            RegistrationError: The publication's channel takes none, or the name does not resolve.
+            ClosedError: The publication was closed, before or meanwhile.
+        """
+        self._check_open()
+        return await self._aeron.add_publication_destination(
+            self._ready.registration_id, destination_uri(channel, is_sent_to=True)
+        )
+
+    async def remove_destination(self, destination: str | ChannelUri | int) -> None:
+        """Send to a receiver no more.
+
+        Args:
+            destination: The channel that was added, or the id that adding it returned.
+
+        Raises:
+            RegistrationError: It is none of the publication's destinations.
+            ClosedError: The publication was closed, before or meanwhile.
+        """
+        self._check_open()
+        await self._aeron.remove_publication_destination(
+            self._ready.registration_id,
+            destination
+            if isinstance(destination, int)
+            else destination_uri(destination, is_sent_to=True),
         )
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
-from aeron_async.client.arguments import check_timeout
+from aeron_async.client.arguments import check_reason, check_timeout, destination_uri
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
@@ -133,6 +133,52 @@ class SubscriptionBase(ABC):
         if self._is_closed:
             events.close()
         return events
+
+    # Destinations.
+
+    async def add_destination(self, channel: str | ChannelUri) -> int:
+        """Receive at one more place, of a channel with `control-mode=manual`; return its id.
+
+        Args:
+            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
+
+        Raises:
+            ChannelUriError: The channel cannot be meant, or is no destination.
+            RegistrationError: The subscription's channel takes none, or the socket cannot be had.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        self._check_open()
+        return await self._aeron.add_subscription_destination(
+            self._ready.registration_id, destination_uri(channel, is_sent_to=False)
+        )
+
+    async def remove_destination(self, destination: str | ChannelUri | int) -> None:
+        """Receive at a place no more.
+
+        Args:
+            destination: The channel that was added, or the id that adding it returned.
+
+        Raises:
+            RegistrationError: It is none of the subscription's destinations.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        self._check_open()
+        await self._aeron.remove_subscription_destination(
+            self._ready.registration_id,
+            destination
+            if isinstance(destination, int)
+            else destination_uri(destination, is_sent_to=False),
+        )
+
+    async def reject_image(self, image: Image, reason: str) -> None:
+        """Let an image take nothing more; see `Image.reject`."""
+        self._check_open()
+        await self._aeron.reject_image(image.image_id, check_reason(reason))
+
+    @property
+    def registration_id(self) -> int:
+        """Return the id that a request for responses names this subscription by."""
+        return self._ready.registration_id
 
     # Closing.
 

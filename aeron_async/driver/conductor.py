@@ -9,26 +9,27 @@ Source: Aeron `DriverConductor`, `ClientCommandAdapter`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import attrs
-
 from aeron_async.driver.agent import Agent
+from aeron_async.driver.command_queue import CommandQueue
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
-from aeron_async.driver.core.unsupported import check_has_no_control, check_is_unicast
-from aeron_async.driver.media.channel_resolver import resolve_publication, resolve_subscription
+from aeron_async.driver.core.unsupported import check_is_supported
+from aeron_async.driver.media.channel_resolver import (
+    resolve_publication,
+    resolve_receive_destination,
+    resolve_send_destination,
+    resolve_subscription,
+)
 from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
+from aeron_async.driver.responses import Responses
 from aeron_async.driver.sender import Sender
 from aeron_async.driver.subscriptions import Subscriptions
-from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
     from aeron_async.driver.commands import (
         ClientListener,
         PublicationListener,
@@ -38,23 +39,12 @@ if TYPE_CHECKING:
     )
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Conductor"]
 
 T = TypeVar("T")
-
-
-@attrs.frozen(eq=False)
-class Command:
-    """One request: what to do, who waits for it, and how to undo it if nobody does."""
-
-    client_id: int
-    execute: Callable[[], Awaitable[Any]]
-    undo: Callable[[Any], None]
-    result: asyncio.Future[Any]
 
 
 class Conductor(Agent):
@@ -81,11 +71,8 @@ class Conductor(Agent):
             lag_threshold_ns=context.loop_lag_threshold_ns,
         )
         self._resources = resources
-        self._commands: deque[Command] = deque()
-        # A dictionary for its order: closing must be the same every time.
-        self._lookups: dict[asyncio.Future[UdpChannel], None] = {}
         self._clients: dict[int, ClientListener] = {}
-        self._is_closed = False
+        self._queue = CommandQueue(self.wake, self._clients)
         self._drained: asyncio.Future[None] | None = None
         self.sender = Sender(
             context, resources.clock, resources.system_counters, self._on_publication_done
@@ -95,9 +82,9 @@ class Conductor(Agent):
         self._publications = Publications(
             resources,
             self.sender,
-            self._subscriptions.images,
+            self._subscriptions,
+            Responses(self._subscriptions, self.receiver),
             self._check_drained,
-            self._subscriptions.on_response_setup,
         )
 
     @property
@@ -118,7 +105,7 @@ class Conductor(Agent):
         Raises:
             ClosedError: The driver is closed.
         """
-        self._check_open()
+        self._queue.check_open()
         client_id = self._resources.next_id()
         self._clients[client_id] = listener
         return client_id
@@ -144,10 +131,10 @@ class Conductor(Agent):
             RegistrationError: It cannot be had.
             ClosedError: The driver or the client is closed.
         """
-        self._check_open()
-        check_is_unicast(uri)
+        self._queue.check_open()
+        check_is_supported(uri)
         suffix = str(self._resources.next_id()) if needs_unique_suffix(uri) else ""
-        channel = await self._look_up(
+        channel = await self._queue.look_up(
             resolve_publication(self._resources.network, uri, unique_suffix=suffix)
         )
 
@@ -160,7 +147,7 @@ class Conductor(Agent):
                 listener=listener,
             )
 
-        return await self._submit(
+        return await self._queue.submit(
             client_id, execute, lambda ready: self._publications.remove(ready.registration_id)
         )
 
@@ -173,11 +160,10 @@ class Conductor(Agent):
             RegistrationError: It cannot be had.
             ClosedError: The driver or the client is closed.
         """
-        self._check_open()
-        check_is_unicast(uri)
-        check_has_no_control(uri)
+        self._queue.check_open()
+        check_is_supported(uri)
         suffix = str(self._resources.next_id())
-        channel = await self._look_up(
+        channel = await self._queue.look_up(
             resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
         )
 
@@ -186,9 +172,122 @@ class Conductor(Agent):
                 channel, stream_id=stream_id, client_id=client_id, listener=listener
             )
 
-        return await self._submit(
+        return await self._queue.submit(
             client_id, execute, lambda ready: self._subscriptions.remove(ready.registration_id)
         )
+
+    async def add_publication_destination(
+        self, client_id: int, registration_id: int, uri: ChannelUri
+    ) -> int:
+        """Let a publication send to one more receiver; return the id of that destination.
+
+        Raises:
+            RegistrationError: It cannot be had.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        channel = await self._queue.look_up(resolve_send_destination(self._resources.network, uri))
+
+        async def execute() -> int:
+            return self._publications.add_destination(registration_id, uri, channel.remote_data)
+
+        return await self._queue.submit(
+            client_id,
+            execute,
+            lambda added_id: self._publications.undo_destination(registration_id, added_id),
+        )
+
+    async def remove_publication_destination(
+        self, client_id: int, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Let a publication send to a receiver no more.
+
+        Args:
+            client_id: Who asks.
+            registration_id: Of the publication.
+            destination: Its channel, or the id it was given.
+
+        Raises:
+            RegistrationError: There is no such publication or destination.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        address = None
+        if not isinstance(destination, int):
+            channel = await self._queue.look_up(
+                resolve_send_destination(self._resources.network, destination)
+            )
+            address = channel.remote_data
+
+        async def execute() -> None:
+            self._publications.remove_destination(registration_id, destination, address=address)
+
+        await self._queue.submit(client_id, execute, _undo_nothing)
+
+    async def add_subscription_destination(
+        self, client_id: int, registration_id: int, uri: ChannelUri
+    ) -> int:
+        """Let a subscription receive at one more place; return the id of that destination.
+
+        Raises:
+            RegistrationError: It cannot be had.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        channel = await self._queue.look_up(
+            resolve_receive_destination(self._resources.network, uri)
+        )
+
+        async def execute() -> int:
+            return await self._subscriptions.add_destination(registration_id, channel)
+
+        return await self._queue.submit(
+            client_id,
+            execute,
+            lambda added_id: self._subscriptions.undo_destination(registration_id, added_id),
+        )
+
+    async def remove_subscription_destination(
+        self, client_id: int, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Let a subscription receive at a place no more.
+
+        Args:
+            client_id: Who asks.
+            registration_id: Of the subscription.
+            destination: Its channel, or the id it was given.
+
+        Raises:
+            RegistrationError: There is no such subscription or destination.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        form = None
+        if not isinstance(destination, int):
+            channel = await self._queue.look_up(
+                resolve_receive_destination(self._resources.network, destination)
+            )
+            form = channel.canonical_form
+
+        async def execute() -> None:
+            self._subscriptions.remove_destination(
+                registration_id, destination, canonical_form=form
+            )
+
+        await self._queue.submit(client_id, execute, _undo_nothing)
+
+    async def reject_image(self, client_id: int, image_id: int, reason: str) -> None:
+        """Let an image take nothing more, and tell its sources why.
+
+        Raises:
+            RegistrationError: No image has this id.
+            ClosedError: The driver or the client is closed.
+        """
+
+        async def execute() -> None:
+            self._subscriptions.images.reject(image_id, reason)
+
+        await self._queue.submit(client_id, execute, _undo_nothing)
 
     def remove_publication(self, registration_id: int) -> None:
         """Let a publication go; what is left to send is still sent."""
@@ -217,8 +316,7 @@ class Conductor(Agent):
     async def do_work(self, now_ns: int) -> int:
         """Carry out what clients asked for."""
         del now_ns
-        while self._commands:
-            await self._carry_out(self._commands.popleft())
+        await self._queue.carry_out()
         return NEVER_NS
 
     async def drain(self) -> None:
@@ -231,18 +329,11 @@ class Conductor(Agent):
 
     def release_clients(self, error: Exception | None) -> None:
         """Take no more requests, and let every client go."""
-        self._is_closed = True
+        self._queue.stop()
         # First tell everybody, for what comes after may fail if the driver has.
         for listener in self._clients.values():
             listener.on_driver_closed(error)
-        for lookup in self._lookups:
-            lookup.cancel()
-        while self._commands:
-            command = self._commands.popleft()
-            if not command.result.done():
-                closed = ClosedError("the media driver was closed")
-                closed.__cause__ = error
-                command.result.set_exception(closed)
+        self._queue.close(error)
         for client_id in list(self._clients):
             self.remove_client(client_id)
 
@@ -251,62 +342,6 @@ class Conductor(Agent):
         self._publications.close()
         self._subscriptions.close()
 
-    async def _look_up(self, resolving: Coroutine[Any, Any, UdpChannel]) -> UdpChannel:
-        """Resolve the names of a channel, unless the driver closes first: it may take long."""
-        # A task of its own, awaited right here, so that closing can end it and not the caller.
-        lookup = asyncio.ensure_future(resolving)
-        self._lookups[lookup] = None
-        try:
-            return await lookup
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if self._is_closed and caller is not None and not caller.cancelling():
-                message = "the media driver was closed while a name was looked up"
-                raise ClosedError(message) from None
-            raise
-        finally:
-            self._lookups.pop(lookup, None)
-
-    async def _submit(
-        self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]
-    ) -> T:
-        self._check_open()
-        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._commands.append(Command(client_id, execute, undo, result))
-        self.wake()
-        try:
-            return await result
-        except asyncio.CancelledError:
-            # Carried out, but the caller was cancelled before it could take the result.
-            if result.done() and not result.cancelled() and result.exception() is None:
-                undo(result.result())
-            raise
-
-    async def _carry_out(self, command: Command) -> None:
-        if command.result.done():
-            return
-        try:
-            self._check_client(command.client_id)
-            value = await command.execute()
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it; others share this driver
-            if not command.result.done():
-                command.result.set_exception(error)
-            return
-        except asyncio.CancelledError:
-            # The end of the driver: nobody may wait for an answer for ever.
-            if not command.result.done():
-                command.result.set_exception(ClosedError("the media driver was closed meanwhile"))
-            raise
-        if command.client_id not in self._clients:
-            # Closed while the socket was being opened: what it asked for came after its end.
-            command.undo(value)
-            if not command.result.done():
-                command.result.set_exception(ClosedError("the client was closed meanwhile"))
-        elif command.result.done():
-            command.undo(value)
-        else:
-            command.result.set_result(value)
-
     def _on_publication_done(self, publication: Any) -> None:
         self._publications.on_publication_done(publication)
 
@@ -314,12 +349,6 @@ class Conductor(Agent):
         if self._drained is not None and not len(self._publications) and not self._drained.done():
             self._drained.set_result(None)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            message = "the media driver is closed"
-            raise ClosedError(message)
 
-    def _check_client(self, client_id: int) -> None:
-        if client_id not in self._clients:
-            message = "the client was closed while the request was under way"
-            raise ClosedError(message)
+def _undo_nothing(result: None) -> None:
+    """Leave a removal be whose caller no longer waits."""

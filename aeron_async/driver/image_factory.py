@@ -80,7 +80,7 @@ class ImageFactory:
             counters.close()
             raise
         control.bind(counters.congestion_control)
-        return PublicationImage(
+        image = PublicationImage(
             registration_id=registration_id,
             log=log,
             join_position=start_position(setup),
@@ -97,6 +97,8 @@ class ImageFactory:
             listener=self._listener,
             now_ns=resources.clock.now_ns(),
         )
+        image.is_response_requested = bool(setup.flags & SetupFlags.SEND_RESPONSE)
+        return image
 
     def _congestion_control(self, params: SubscriptionParams, setup: Setup) -> CongestionControl:
         return congestion_control(

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from aeron_async.driver.commands import PublicationListener
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.responses import Responses
     from aeron_async.driver.sender import Sender
+    from aeron_async.driver.subscriptions import Subscriptions
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.error import ErrorFrame
 
@@ -51,9 +52,9 @@ class Publications:
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
-        readers: Tells the clients of subscriptions that read the log of a publication.
+        subscriptions: Those that read the log of a publication, or its responses.
+        responses: Knows what is answered to whom.
         on_done: Called whenever a publication is gone.
-        on_response_setup: Told which subscription gets its responses with which session id.
 
     Attributes:
         endpoints: Where they send from.
@@ -63,16 +64,17 @@ class Publications:
         self,
         resources: DriverResources,
         sender: Sender,
-        readers: SubscribableListener,
+        subscriptions: Subscriptions,
+        responses: Responses,
         on_done: Callable[[], None],
-        on_response_setup: Callable[[int, int], None],
     ) -> None:
         self._resources = resources
         self._sender = sender
         self._on_done = on_done
-        self._on_response_setup = on_response_setup
+        self._subscriptions = subscriptions
+        self._responses = responses
         self.endpoints = SendEndpoints(resources, sender, self._on_response_setup_heard)
-        self._factory = PublicationFactory(resources, self, readers)
+        self._factory = PublicationFactory(resources, self, subscriptions.images)
         self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
         self._links: dict[int, PublicationLink] = {}
         self._holders: dict[NetworkPublication, list[PublicationLink]] = {}
@@ -110,6 +112,7 @@ class Publications:
             is_unicast=not endpoint.channel.has_group_semantics,
         )
         try:
+            self._responses.check(params)
             publication = None if is_exclusive else self._find_shared(endpoint, stream_id, params)
             if publication is None:
                 publication = self._factory.make(
@@ -117,6 +120,7 @@ class Publications:
                 )
                 self._publications[publication] = endpoint
                 self._holders[publication] = []
+                self._responses.on_publication_added(publication)
                 self._sender.on_activity(publication)
             else:
                 check_can_share(
@@ -150,16 +154,39 @@ class Publications:
         return destination_id
 
     def remove_destination(
-        self, registration_id: int, *, address: Address | None = None, destination_id: int = 0
-    ) -> bool:
-        """Let a publication send to a receiver no more; False where it did not.
+        self, registration_id: int, destination: ChannelUri | int, *, address: Address | None
+    ) -> None:
+        """Let a publication send to a receiver no more.
+
+        Args:
+            registration_id: Of the publication.
+            destination: Its channel, or the id it was given.
+            address: Where the channel leads; None where an id was given.
 
         Raises:
-            RegistrationError: UNKNOWN_PUBLICATION, or its channel has no such destinations.
+            RegistrationError: UNKNOWN_PUBLICATION, or it has no such destination.
         """
-        endpoint = self._publications[self._link(registration_id).publication]
+        publication = self._link(registration_id).publication
+        if not self._remove_destination(publication, destination, address):
+            message = f"destination {destination} is none of {publication.channel}"
+            raise RegistrationError(message)
+
+    def undo_destination(self, registration_id: int, destination_id: int) -> None:
+        """Take a destination back that nobody waits for any more."""
+        link = self._links.get(registration_id)
+        if link is not None:
+            self._remove_destination(link.publication, destination_id, None)
+
+    def _remove_destination(
+        self,
+        publication: NetworkPublication,
+        destination: ChannelUri | int,
+        address: Address | None,
+    ) -> bool:
         return self.endpoints.remove_destination(
-            endpoint, address=address, registration_id=destination_id
+            self._publications[publication],
+            address=address,
+            registration_id=destination if isinstance(destination, int) else 0,
         )
 
     def remove(self, registration_id: int) -> None:
@@ -196,6 +223,7 @@ class Publications:
         """Free what a publication used; called by the sender."""
         endpoint = self._publications.pop(publication)
         del self._holders[publication]
+        self._responses.on_publication_done(publication)
         endpoint.dispatcher.remove(publication)
         publication.counters.close()
         publication.log.close()
@@ -213,6 +241,7 @@ class Publications:
 
     def on_window_changed(self, publication: NetworkPublication) -> None:
         """Tell every client that holds the publication."""
+        self._responses.on_publication_changed(publication)
         for link in self._holders[publication]:
             link.listener.on_window_changed()
 
@@ -233,8 +262,8 @@ class Publications:
         self, publication: NetworkPublication, response_session_id: int
     ) -> None:
         subscription_id = publication.params.response_correlation_id
-        if subscription_id is not None:
-            self._on_response_setup(subscription_id, response_session_id)
+        if publication.params.is_response_requested and subscription_id is not None:
+            self._subscriptions.on_response_setup(subscription_id, response_session_id)
 
     # How they are found.
 

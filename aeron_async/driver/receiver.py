@@ -77,6 +77,11 @@ class Receiver(Agent):
         self._schedule.ready(image)
         self.wake()
 
+    def on_activity_if_known(self, image: PublicationImage) -> None:
+        """Let an image be polled soon, unless it has gone."""
+        if image.state is not ImageState.DONE:
+            self.on_activity(image)
+
     def remove(self, image: PublicationImage) -> None:
         """Poll an image no more."""
         self._schedule.remove(image)

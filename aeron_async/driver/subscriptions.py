@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Subscriptions"]
 
@@ -125,17 +126,33 @@ class Subscriptions:
         return destination_id
 
     def remove_destination(
-        self, registration_id: int, *, canonical_form: str | None = None, destination_id: int = 0
-    ) -> bool:
-        """Let a subscription receive at a socket no more; False where it did not.
+        self, registration_id: int, destination: ChannelUri | int, *, canonical_form: str | None
+    ) -> None:
+        """Let a subscription receive at a place no more.
+
+        Args:
+            registration_id: Of the subscription.
+            destination: Its channel, or the id it was given.
+            canonical_form: Of the channel; None where an id was given.
 
         Raises:
-            RegistrationError: UNKNOWN_SUBSCRIPTION.
+            RegistrationError: UNKNOWN_SUBSCRIPTION, or it has no such destination.
         """
         link = self._link(registration_id)
-        return self.endpoints.remove_destination(
-            link.endpoint, canonical_form=canonical_form, registration_id=destination_id
+        is_removed = self.endpoints.remove_destination(
+            link.endpoint,
+            canonical_form=canonical_form,
+            registration_id=destination if isinstance(destination, int) else 0,
         )
+        if not is_removed:
+            message = f"destination {destination} is none of {link.uri}"
+            raise RegistrationError(message)
+
+    def undo_destination(self, registration_id: int, destination_id: int) -> None:
+        """Take a destination back that nobody waits for any more."""
+        link = self._links.get(registration_id)
+        if link is not None:
+            self.endpoints.remove_destination(link.endpoint, registration_id=destination_id)
 
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
         """Let a subscription for responses take the session that they have.
@@ -152,13 +169,10 @@ class Subscriptions:
         elif link.session_id is not None:
             self.endpoints.on_interest(link.endpoint, link.stream_id, link.session_id)
 
-    def reject_image(self, image_id: int, reason: str) -> None:
-        """Let an image take nothing more, and tell its sources why.
-
-        Raises:
-            RegistrationError: No image has this id.
-        """
-        self.images.reject(image_id, reason)
+    def is_for_responses(self, registration_id: int | None) -> bool:
+        """Return whether there is such a subscription, and its session is to be learned."""
+        link = None if registration_id is None else self._links.get(registration_id)
+        return link is not None and link.endpoint.channel.is_response
 
     def remove_client(self, client_id: int) -> None:
         """Let everything go that a client holds."""

@@ -14,7 +14,7 @@ from aeron_async.driver.core.publication_params import (
 )
 from aeron_async.driver.core.subscription_params import SubscriptionParams
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, format_address
-from aeron_async.driver.core.unsupported import check_is_unicast
+from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.driver.fakes import MS, SECOND
@@ -302,7 +302,7 @@ def test_addresses_are_printed_as_they_are_written_in_channels() -> None:
 
 
 def test_plain_unicast_is_welcome() -> None:
-    check_is_unicast(uri("interface=127.0.0.1|term-length=64k"))
+    check_is_supported(uri("interface=127.0.0.1|term-length=64k"))
 
 
 @pytest.mark.parametrize(
@@ -310,13 +310,10 @@ def test_plain_unicast_is_welcome() -> None:
     [
         ("aeron-spy:aeron:udp?endpoint=localhost:40123", "spy"),
         ("aeron:ipc", "ipc"),
-        ("aeron:udp?control=localhost:40124|control-mode=dynamic", "control-mode=dynamic"),
-        ("aeron:udp?control-mode=manual", "control-mode=manual"),
-        ("aeron:udp?control=localhost:40124", "without an endpoint"),
-        ("aeron:udp?endpoint=224.20.30.39:40123|interface=localhost", "multicast"),
+        ("aeron:udp?endpoint=localhost:40123|ats=true", "ats"),
     ],
 )
 def test_a_channel_that_there_is_no_endpoint_for_is_refused(channel: str, what: str) -> None:
     with pytest.raises(RegistrationError, match=what) as raised:
-        check_is_unicast(ChannelUri.parse(channel))
+        check_is_supported(ChannelUri.parse(channel))
     assert raised.value.code is ErrorCode.NOT_SUPPORTED

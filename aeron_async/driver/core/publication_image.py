@@ -68,6 +68,7 @@ class PublicationImage:
         consumption_trigger: A reader that passes this position should let the image be polled.
         rtt_replies: Says which round-trip measurements of its sources are answered.
         connections: Its sources, by the way they are heard.
+        is_response_requested: Whether its source wants to be answered on a stream of its own.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class PublicationImage:
         self.session_id = log.session_id
         self.stream_id = log.stream_id
         self.source = source
+        self.is_response_requested = False
         self.counters = counters
         self.rebuild_position = join_position
         self.subscribers = SubscriberPositions()

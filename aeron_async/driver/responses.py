@@ -1,0 +1,99 @@
+"""Response channels: how the answer to a request finds whoever asked, and only them.
+
+A client adds a subscription for responses, and a publication for requests that names it. The
+requests' SETUPs say that an answer is wanted; so the server may add a publication that names the
+image of the requests. The server's driver tells the client's, beside its status messages, which
+session will answer, until the client's receiver is there.
+
+Source: Aeron `aeron_driver_conductor_find_response_publication_image`,
+`aeron_driver_conductor_validate_response_subscription`, `..._on_response_connected`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.receiver import Receiver
+    from aeron_async.driver.subscriptions import Subscriptions
+
+__all__ = ["Responses"]
+
+
+class Responses:
+    """What the publications of one driver answer, and what is answered to them.
+
+    Args:
+        subscriptions: Where the images are, and the subscriptions for responses.
+        receiver: Polls the images.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, receiver: Receiver) -> None:
+        self._subscriptions = subscriptions
+        self._receiver = receiver
+        self._answered: dict[NetworkPublication, PublicationImage] = {}
+
+    def check(self, params: PublicationParams) -> None:
+        """Refuse a publication that answers nothing, or whose answers nobody would hear.
+
+        Raises:
+            RegistrationError: INVALID_CHANNEL; the correlation id names nothing that fits.
+        """
+        correlation_id = params.response_correlation_id
+        if params.is_response:
+            if correlation_id != PROTOTYPE_CORRELATION_ID:
+                self._image(correlation_id)
+        elif params.is_response_requested and not self._subscriptions.is_for_responses(
+            correlation_id
+        ):
+            message = (
+                f"response-correlation-id={correlation_id} names no subscription with "
+                "control-mode=response: add that first, and give its registration_id"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+
+    def on_publication_added(self, publication: NetworkPublication) -> None:
+        """Let the source of the requests be told which session answers."""
+        params = publication.params
+        if params.is_response and params.response_correlation_id != PROTOTYPE_CORRELATION_ID:
+            image = self._image(params.response_correlation_id)
+            self._answered[publication] = image
+            self._tell(image, publication.session_id)
+
+    def on_publication_changed(self, publication: NetworkPublication) -> None:
+        """Let the source be told no more, once its receiver is there."""
+        if self._answered and publication.has_receivers:
+            self.on_publication_done(publication)
+
+    def on_publication_done(self, publication: NetworkPublication) -> None:
+        """Let the source be told no more."""
+        image = self._answered.pop(publication, None)
+        if image is not None:
+            self._tell(image, None)
+
+    def _tell(self, image: PublicationImage, session_id: int | None) -> None:
+        image.answer_with(session_id)
+        self._receiver.on_activity_if_known(image)
+
+    def _image(self, correlation_id: int | None) -> PublicationImage:
+        if correlation_id is None:
+            message = (
+                "control-mode=response needs response-correlation-id: the correlation_id of the "
+                "image whose requests are answered"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+        image = self._subscriptions.images.find(correlation_id)
+        if image is None or not image.is_response_requested:
+            reason = "names no image" if image is None else "names an image that wants no response"
+            message = (
+                f"response-correlation-id={correlation_id} {reason}: give the correlation_id of an "
+                "image whose publication has a response-correlation-id of its own"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+        return image
