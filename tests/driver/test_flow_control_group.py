@@ -8,7 +8,6 @@ import pytest
 
 from aeron_async.driver.core.flow_control import (
     GroupFlowControl,
-    MaxMulticastFlowControl,
     MinMulticastFlowControl,
     PreferredMulticastFlowControl,
     TaggedMulticastFlowControl,
@@ -21,8 +20,6 @@ SECOND = 1_000_000_000
 TIMEOUT_NS = 5 * SECOND
 WINDOW = 1_000
 TAG = 1_001
-KIB = 1024
-MIB = 1024 * KIB
 
 
 class Group:
@@ -338,41 +335,6 @@ def test_forgiveness_remembers_nothing_as_later_than_now(group: Group) -> None:
     group.hear(1, 0, 3 * SECOND)
     group.flow_control.forgive_silence(10 * SECOND, 4 * SECOND)
     assert group.flow_control.deadline_ns() == 4 * SECOND + TIMEOUT_NS + 1
-
-
-def test_the_fastest_receiver_sets_the_pace_of_max() -> None:
-    flow_control = MaxMulticastFlowControl()
-    assert flow_control.slowest_receiver() is None
-    limit = 0
-    for receiver_id, position, expected in ((1, 0, 1_000), (2, 500, 1_500), (1, 100, 1_500)):
-        limit = flow_control.on_status_message(
-            message(receiver_id, receiver_window=WINDOW),
-            position=position,
-            sender_limit=limit,
-            now_ns=0,
-        )
-        assert limit == expected
-    assert flow_control.slowest_receiver() == "0x0000000000000002"
-    assert flow_control.receiver_count() is None
-
-
-def test_a_nak_of_a_group_brings_four_windows_unless_told_otherwise() -> None:
-    gap = {"term_offset": 0, "length": 16 * MIB, "term_length": 16 * MIB}
-    assert MaxMulticastFlowControl().max_retransmission_length(**gap) == 512 * KIB
-    assert MinMulticastFlowControl().max_retransmission_length(**gap) == 512 * KIB
-    two = MinMulticastFlowControl(retransmit_receiver_window_multiple=2)
-    assert two.max_retransmission_length(**gap) == 256 * KIB
-
-
-def test_a_gap_of_a_mebibyte_takes_eight_rounds_with_one_window_each() -> None:
-    flow_control = MaxMulticastFlowControl(retransmit_receiver_window_multiple=1)
-    offset = rounds = 0
-    while offset < MIB:
-        offset += flow_control.max_retransmission_length(
-            term_offset=offset, length=MIB - offset, term_length=16 * MIB
-        )
-        rounds += 1
-    assert rounds == 8
 
 
 def test_the_old_name_does_the_same_and_says_what_to_use() -> None:
