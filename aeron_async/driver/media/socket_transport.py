@@ -144,8 +144,6 @@ class SocketTransport(BoundedTransport):
             if addr is None:
                 self._sock.send(data)
             else:
-                if not self._is_ipv4:
-                    addr = system_address(addr)
                 self._sock.sendto(data, addr)
         except BlockingIOError:
             return
