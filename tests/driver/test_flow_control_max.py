@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aeron_async.driver.core.flow_control import (
     FlowControl,
     MaxMulticastFlowControl,
     MinMulticastFlowControl,
 )
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.test_flow_control_group import WINDOW, message
+
+if TYPE_CHECKING:
+    from aeron_async.protocol.status_message import StatusMessage
 
 KIB = 1024
 MIB = 1024 * KIB
