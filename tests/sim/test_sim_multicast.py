@@ -11,13 +11,16 @@ from aeron_async.driver.core.udp_channel import Interface, wildcard_like
 from aeron_async.driver.media.interfaces import find_interface, find_named_interface
 from aeron_async.driver.media.wildcard_ports import WildcardPorts
 from aeron_async.errors import RegistrationError
+from aeron_async.testing.fates import Conditions
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.virtual_clock import run_virtual
+from aeron_async.testing.world import World, simulate
 from tests.sim.fakes import MS, make_network, opened
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    import aeron_async as aa
     from aeron_async.driver.media.transport import BoundedTransport
     from aeron_async.testing.sim_host import SimHost
 
@@ -181,3 +184,24 @@ def test_ports_of_a_range_are_taken_in_turn_until_there_are_none() -> None:
             assert taken == [40_000, 40_002, 40_002]
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_drivers_on_several_hosts_share_a_group(loss: float) -> None:
+    channel = "aeron:udp?endpoint=224.20.30.39:20121|term-length=64k"
+    messages = [bytes([number % 256]) * (number % 300) for number in range(300)]
+
+    async def read(aeron: aa.Aeron) -> list[bytes]:
+        subscription = await aeron.add_subscription(channel, 1)
+        return [bytes((await anext(subscription)).data) for _ in messages]
+
+    async def main(world: World) -> list[list[bytes]]:
+        alice, bob, carol = [world.host(name).aeron() for name in ("alice", "bob", "carol")]
+        async with alice as sending, bob as second, carol as third:
+            # The slowest of three sets the pace, so they read at one time.
+            reading = [asyncio.create_task(read(each)) for each in (sending, second, third)]
+            publication = await sending.add_publication(f"{channel}|fc=min,g:/3", 1)
+            await publication.offer_many(messages)
+            return [await each for each in reading]
+
+    assert simulate(main, seed=5, conditions=Conditions(loss=loss)) == [messages] * 3
