@@ -205,7 +205,8 @@ def check_can_share_socket(uri: ChannelUri, endpoint: ChannelEndpoint) -> None:
         ),
     )
     for key, asked, actual in pairs:
-        if asked and asked != actual:
+        is_offset = key.endswith("-ts-offset")
+        if (asked or (is_offset and asked is not None)) and asked != actual:
             shown = f"{actual}" if actual else "the system's default"
             message = (
                 f"{key}={asked} differs from {shown}, which the socket of "

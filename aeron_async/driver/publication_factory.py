@@ -14,6 +14,7 @@ from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_counters import PublicationCounters
 from aeron_async.driver.core.publication_params import StartPosition
 from aeron_async.driver.core.response_outbox import ResponseOutbox
+from aeron_async.driver.core.send_timestamps import SendTimestamps
 from aeron_async.driver.core.session_ids import SessionIds
 from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.errors import ErrorCode, RegistrationError
@@ -112,9 +113,15 @@ class PublicationFactory:
             listener=self._listener,
             readers=self._readers,
             now_ns=resources.clock.now_ns(),
+            timestamps=self._timestamps(endpoint),
         )
         endpoint.dispatcher.add(publication, response_outbox)
         return publication
+
+    def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
+        """Return what writes the time of sending: all that send from one endpoint agree on it."""
+        offset = endpoint.channel.uri.channel_send_timestamp_offset
+        return None if offset is None else SendTimestamps(offset, self._resources.clock.epoch_ns)
 
     def _session_id(
         self, endpoint: SendChannelEndpoint, params: PublicationParams, stream_id: int

@@ -47,6 +47,10 @@ class HostClock:
         """Return wall-clock time in milliseconds since 1970, as this host has it."""
         return self._epoch_base_ms + (self.now_ns() - BOOT_NS) // NS_PER_MS
 
+    def epoch_ns(self) -> int:
+        """Return wall-clock time in nanoseconds since 1970, as this host has it."""
+        return self._epoch_base_ms * NS_PER_MS + self.now_ns() - BOOT_NS
+
     def jump(self, by_ns: int) -> None:
         """Step monotonic time, as a hypervisor does that moves a machine."""
         self._base_ns += by_ns

@@ -49,6 +49,9 @@ class StandingClock:
     def epoch_ms(self) -> int:
         return self.time_ns // MS
 
+    def epoch_ns(self) -> int:
+        return self.time_ns
+
 
 def counters(driver: aa.MediaDriver) -> tuple[int, int]:
     """Return the longest look-up, and how many were slow."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_state import PublicationState
+    from aeron_async.driver.core.send_timestamps import SendTimestamps
     from aeron_async.driver.core.session_states import SessionState
     from aeron_async.driver.core.subscriber_positions import Subscribable
     from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -62,6 +63,7 @@ class PublicationRig:
         now_ns: int = 0,
         spec: dict[str, Any] | None = None,
         flow_control: FlowControl | None = None,
+        timestamps: SendTimestamps | None = None,
         **params: Any,
     ) -> None:
         is_exclusive = params.setdefault("is_exclusive", True)
@@ -96,6 +98,7 @@ class PublicationRig:
             listener=self,
             readers=self,
             now_ns=now_ns,
+            timestamps=timestamps,
         )
         self.told: list[tuple[str, int]] = []
         self.progress = 0

@@ -17,10 +17,6 @@ CARRIED = {
     "max_resend",
     "spies_simulate_connection",
     "term_buffer_sparse_file",
-    "tether_subscriptions",
-    "untethered_linger_timeout_ns",
-    "untethered_resting_timeout_ns",
-    "untethered_window_limit_timeout_ns",
 }
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import DataOutbox
     from aeron_async.driver.core.publication_counters import PublicationCounters
     from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.send_timestamps import SendTimestamps
     from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
@@ -71,6 +72,7 @@ class NetworkPublication(SubscribablePublication):
         listener: Hears of changes.
         readers: Tells the clients of spies.
         now_ns: The time now.
+        timestamps: Writes the time of sending into messages; None where nobody asked for it.
 
     Attributes:
         is_end_of_stream: Whether receivers are told that nothing more comes.
@@ -91,6 +93,7 @@ class NetworkPublication(SubscribablePublication):
         listener: PublicationListener,
         readers: SubscribableListener,
         now_ns: int,
+        timestamps: SendTimestamps | None = None,
     ) -> None:
         super().__init__(
             registration_id=registration_id,
@@ -117,12 +120,10 @@ class NetworkPublication(SubscribablePublication):
             outbox=outbox,
             burst_limit=context.network_publication_max_messages_per_send,
             now_ns=now_ns,
+            timestamps=timestamps,
         )
         self._pace = SenderPace(flow_control, self._sender, counters, system_counters)
-        self._rtt_replier = RttReplier(self._sender.send, context, system_counters)
-        self._retransmit_handler = RetransmitHandler.of(
-            self._sender.resend, context, params, system_counters, position=self._sender.position
-        )
+        self._set_up_answers(context, system_counters)
         self._connection = PublicationConnection(
             log,
             channel=channel,
@@ -135,6 +136,13 @@ class NetworkPublication(SubscribablePublication):
         )
         self._has_initial_connection = self._has_unicast_eos = False
         self._is_setup_elicited = self._is_hastened = False
+
+    def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
+        sender = self._sender
+        self._rtt_replier = RttReplier(sender.send, context, system_counters)
+        self._retransmit_handler = RetransmitHandler.of(
+            sender.resend, context, self.params, system_counters, position=sender.position
+        )
 
     @property
     def is_connected(self) -> bool:

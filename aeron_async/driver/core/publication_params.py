@@ -57,8 +57,6 @@ class PublicationParams:
         response_correlation_id: The response subscription of a request, or the image that a
             response answers; None where there is neither.
         is_response: Whether this is the response.
-        send_timestamp_offset: Where in its payload each datagram's first message carries the time
-            it was sent; -8 puts it into the reserved value, None nowhere.
     """
 
     mtu_length: int
@@ -77,7 +75,6 @@ class PublicationParams:
     ttl: int = 0
     response_correlation_id: int | None = None
     is_response: bool = False
-    send_timestamp_offset: int | None = None
 
     @property
     def is_response_requested(self) -> bool:
@@ -127,7 +124,6 @@ class PublicationParams:
             ttl=given(uri.ttl, 0),
             response_correlation_id=uri.response_correlation_id,
             is_response=uri.control_mode is ControlMode.RESPONSE,
-            send_timestamp_offset=uri.channel_send_timestamp_offset,
         )
 
 

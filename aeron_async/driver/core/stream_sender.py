@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import DataOutbox
     from aeron_async.driver.core.publication_counters import PublicationCounters
     from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.send_timestamps import SendTimestamps
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.header import Buffer
@@ -47,6 +48,7 @@ class StreamSender:
         outbox: Takes the datagrams.
         burst_limit: Datagrams sent in one go before others get their turn.
         now_ns: The time now.
+        timestamps: Writes the time of sending into messages; None where nobody asked for it.
 
     Attributes:
         position: Up to where data has been sent, in bytes.
@@ -63,6 +65,7 @@ class StreamSender:
         outbox: DataOutbox,
         burst_limit: int,
         now_ns: int,
+        timestamps: SendTimestamps | None = None,
     ) -> None:
         self._log = log
         self._params = params
@@ -75,6 +78,7 @@ class StreamSender:
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
+        self._timestamps = timestamps
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
@@ -220,6 +224,8 @@ class StreamSender:
 
     def send(self, datagram: Buffer) -> bool:
         """Send one datagram; count it when it could not leave."""
+        if self._timestamps is not None and isinstance(datagram, memoryview):
+            self._timestamps.stamp(datagram)
         if self._outbox.send(datagram):
             return True
         self._short_sends.increment()
