@@ -138,7 +138,7 @@ async def test_a_refusal_of_the_resolvers_own_is_passed_on() -> None:
             await aeron.add_publication(CHANNEL, 1)
 
 
-async def test_a_look_up_that_the_end_of_the_driver_cuts_short_is_not_counted() -> None:
+async def test_the_end_of_the_driver_cuts_a_look_up_short() -> None:
     network = FakeNetwork()
     network.names.clear()
     driver = aa.MediaDriver.launch(aa.DriverContext(), network=network)
@@ -176,7 +176,7 @@ async def test_a_registered_name_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 KNOWN = ("aeron_async.name_resolver", "mine")
 
 
-async def test_a_look_up_that_outlives_the_driver_is_not_timed() -> None:
+async def test_a_look_up_that_outlives_the_driver_breaks_nothing() -> None:
     driver = launch(Resolver())
     async with driver:
         network = driver.conductor._resources.network

@@ -218,3 +218,12 @@ def test_other_systems_have_no_switch_for_foreign_groups(
 def test_a_member_hears_no_group_that_it_has_not_joined() -> None:
     with open_socket(SocketSpec(local=("0.0.0.0", 0), group="224.20.30.39")) as sock:
         assert sock.getsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL) == 0
+
+
+def test_an_ipv6_group_may_be_joined_wherever_the_system_likes() -> None:
+    try:
+        sock = open_socket(SocketSpec(local=("::", 0), group="ff01::3a:3b"))
+    except RegistrationError as refusal:
+        pytest.skip(f"this machine has no IPv6: {refusal}")
+    with sock:
+        assert sock.getsockname()[1]

@@ -95,9 +95,6 @@ class ResolvingNetwork:
         return found
 
     def _note(self, duration_ns: int) -> None:
-        if self._max_time.is_closed:
-            # The driver was closed meanwhile, and nobody waits for the answer any more.
-            return
         self._max_time.propose_max(duration_ns)
         if duration_ns > self._threshold_ns:
             self._slow.increment()
