@@ -204,6 +204,23 @@ def test_an_untethered_subscriber_alone_is_the_fastest(rig: IpcRig) -> None:
     assert rig.told == []
 
 
+def test_a_subscriber_that_rests_is_let_go_without_a_word(rig: IpcRig) -> None:
+    slow, fast = rig.subscribe(1, is_tether=False), rig.subscribe(2)
+    rig.fill()
+    fast.read()
+    for now_ns in (0, 5 * SECOND, 7 * SECOND):
+        rig.publication.poll(now_ns)
+    rig.publication.revoke(8 * SECOND)
+    assert rig.told == [("unavailable", 1), ("unavailable", 2)]
+    assert slow.subscriber.position.is_closed
+
+
+def test_the_counters_go_together(rig: IpcRig) -> None:
+    rig.counters.close()
+    assert rig.counters.publisher_limit.is_closed
+    assert rig.counters.publisher_position.is_closed
+
+
 def test_nobody_is_connected_while_all_rest(rig: IpcRig) -> None:
     slow, fast = rig.subscribe(1, is_tether=False), rig.subscribe(2)
     rig.fill()

@@ -11,6 +11,7 @@ from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.position import framed_length, max_message_length
+from aeron_async.logbuffer.reader import TermReader
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import FrameType, StatusMessageFlags
@@ -25,21 +26,29 @@ from tests.driver.fakes import (
     position_of,
     status_message,
 )
+from tests.driver.ipc_rig import UNTETHERED
 from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import MTU_LENGTH, SESSION_ID, STREAM_ID, TERM_LENGTH
 
 ORDER = list(PublicationState)
 RECEIVERS = st.sampled_from([1, 2])
+SPIES = st.sampled_from([1, 2])
 PADDING_MAX = TERM_LENGTH
 
 
 class PublicationMachine(RuleBasedStateMachine):
     """A publication, its publishers, and whoever speaks to it."""
 
-    @initialize(is_exclusive=st.booleans(), is_unicast=st.booleans())
-    def begin(self, is_exclusive: bool, is_unicast: bool) -> None:  # noqa: FBT001 - drawn
+    @initialize(
+        is_exclusive=st.booleans(), is_unicast=st.booleans(), do_spies_connect=st.booleans()
+    )
+    def begin(self, is_exclusive: bool, is_unicast: bool, do_spies_connect: bool) -> None:  # noqa: FBT001 - drawn
         self.rig = PublicationRig(
-            is_exclusive=is_exclusive, is_unicast=is_unicast, has_group_semantics=not is_unicast
+            is_exclusive=is_exclusive,
+            is_unicast=is_unicast,
+            has_group_semantics=not is_unicast,
+            spies_simulate_connection=do_spies_connect,
+            spec=UNTETHERED,
         )
         self.publication = self.rig.publication
         self.dispatcher = ControlPacketDispatcher(
@@ -93,7 +102,11 @@ class PublicationMachine(RuleBasedStateMachine):
     @rule(step_ns=st.sampled_from([0, 1, 1 * MS, 11 * MS, 100 * MS, 1 * SECOND, 6 * SECOND]))
     def poll(self, step_ns: int) -> None:
         self.now_ns += step_ns
+        is_simulated = self.publication._connection.is_simulated
         assert self.publication.poll(self.now_ns) >= 0
+        if is_simulated:
+            # What the spies read counts as sent, up to a limit that goes with it.
+            self.edge = self.publication.sender_limit
         self.look_at_what_was_sent()
 
     @rule(is_full=st.booleans())
@@ -161,6 +174,40 @@ class PublicationMachine(RuleBasedStateMachine):
     def release(self) -> None:
         self.publication.release(self.now_ns)
 
+    @precondition(lambda self: self.active())
+    @rule(is_meant=st.integers(0, 15).map(lambda drawn: drawn == 0))
+    def revoke(self, is_meant: bool) -> None:  # noqa: FBT001 - drawn
+        if is_meant:
+            self.publication.revoke(self.now_ns)
+            assert not self.publication.is_connected
+            assert len(self.publication.subscribers) == 0
+
+    @rule(spy_id=SPIES, is_tether=st.sampled_from([True, True, False]))
+    def spy(self, spy_id: int, is_tether: bool) -> None:  # noqa: FBT001 - drawn
+        ids = [each.subscription_id for each in self.publication.subscribers]
+        if spy_id not in ids and self.publication.is_accepting_subscriptions:
+            position = self.rig.spy(spy_id, is_tether=is_tether)
+            assert position.get() == self.publication.sender_position
+            self.poll(0)
+
+    @rule(spy_id=SPIES)
+    def stop_spying(self, spy_id: int) -> None:
+        subscriber = self.publication.remove_subscriber(spy_id)
+        if subscriber is not None:
+            subscriber.position.close()
+            self.poll(0)
+
+    @rule()
+    def let_spies_read(self) -> None:
+        for subscriber in self.publication.subscribers:
+            if subscriber.is_active:
+                reader = TermReader(self.rig.log, subscriber.position.get())
+                reader.read_messages(
+                    [], limit=1_000, limit_position=self.publication.rebuild_position
+                )
+                subscriber.position.set(reader.position)
+        self.poll(0)
+
     @rule()
     def hasten(self) -> None:
         self.publication.hasten()
@@ -196,6 +243,9 @@ class PublicationMachine(RuleBasedStateMachine):
         assert self.rig.counters.publisher_limit.get() == limit
         if not self.active():
             return
+        slowest = publication.subscribers.join_position(publication.sender_position)
+        if publication.is_connected:
+            assert limit <= max(self.limit, slowest + HALF_TERM)
         assert limit <= publication.sender_position + HALF_TERM
         if publication.is_connected and self.was_connected:
             assert limit >= self.limit

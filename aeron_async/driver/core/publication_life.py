@@ -76,8 +76,6 @@ class PublicationLife:
 
     def leave(self, position: int, now_ns: int, *, is_over: bool) -> int:
         """End a linger that is over, or has lasted long enough; return the next deadline."""
-        if self.state is not PublicationState.LINGER:
-            return NEVER_NS
         if not is_over and now_ns < self._linger_deadline_ns:
             return self._linger_deadline_ns
         self._set_state(PublicationEvent.LINGERED, position)
