@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.client.image import Image
 from aeron_async.driver.core import image_gaps
+from aeron_async.driver.core.image_intake import ImageIntake
 from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
 from aeron_async.logbuffer import rebuilder
@@ -59,11 +59,11 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "a duplicate of what was consumed is placed again",
-        PublicationImage,
+        ImageIntake,
         "on_data",
         (
             ("position < feedback.last_sm_position", "position < 0"),
-            ("position >= self.rebuild_position", "position >= 0"),
+            ("position >= self.floor_position", "position >= 0"),
         ),
     ),
     Mutant(

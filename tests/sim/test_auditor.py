@@ -39,10 +39,8 @@ class Stream:
             setattr(self, name, value)
 
     @property
-    def subscribers(self) -> list[Any]:
-        return [
-            SimpleNamespace(position=SimpleNamespace(get=each.__index__)) for each in self.consumed
-        ]
+    def subscribers(self) -> Any:
+        return SimpleNamespace(consumed=lambda: list(self.consumed))
 
 
 class ClosedDriver:

@@ -185,28 +185,22 @@ class DataPacketDispatcher:
             if connection is None:
                 # Differs: Aeron tells a stream by its ids alone, and so puts together what two
                 # publishers say who happen to have, or were given, the same session. A publisher
-                # whose address changes is asked for a SETUP once its old address is silent.
+                # whose address changes comes back when the silence of the old one has ended its
+                # image. One stream from several sources comes by a destination for each.
                 self._foreign_packets.increment()
-                is_deserted = not image.connections.is_alive(destination, now_ns)
-                if is_deserted and self._is_worth_asking(stream_id, session_id, flags, now_ns):
-                    self._elicit_setup(stream_id, session_id, source, now_ns, destination)
                 return
             if not image.on_data(
                 datagram, connection, term_id=term_id, term_offset=term_offset, now_ns=now_ns
             ):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)
             self._listener.on_image_activity(image)
-        elif self._is_worth_asking(stream_id, session_id, flags, now_ns):
+        elif not (
+            flags & DataFlags.END_OF_STREAM or self._states.state_of(stream_id, session_id, now_ns)
+        ):
             if interest.wants(session_id):
                 self._elicit_setup(stream_id, session_id, source, now_ns, destination)
             else:
                 self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
-
-    def _is_worth_asking(self, stream_id: int, session_id: int, flags: int, now_ns: int) -> bool:
-        """Return whether a stream goes on, and nothing is known yet of who sends it."""
-        return not (
-            flags & DataFlags.END_OF_STREAM or self._states.state_of(stream_id, session_id, now_ns)
-        )
 
     def _elicit_setup(
         self,

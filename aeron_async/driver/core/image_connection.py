@@ -88,24 +88,6 @@ class ImageConnections:
             return None
         return connection
 
-    def move(
-        self, destination: ReceiveDestination, source: Address, now_ns: int
-    ) -> ImageConnection | None:
-        """Return the same, and let a way that has fallen silent lead to a new source.
-
-        Differs: Aeron takes an address for as good as any other at any time.
-        """
-        connection = self.connect(destination, source, now_ns)
-        if connection is None and not self.is_alive(destination, now_ns):
-            connection = self._connections[destination]
-            connection.source = source
-        return connection
-
-    def is_alive(self, destination: ReceiveDestination, now_ns: int) -> bool:
-        """Return whether a source is heard that way."""
-        connection = self._connections.get(destination)
-        return connection is not None and connection.is_alive(now_ns)
-
     def remove(self, destination: ReceiveDestination) -> None:
         """Forget the source that was heard that way."""
         self._connections.pop(destination, None)

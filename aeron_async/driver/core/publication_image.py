@@ -177,7 +177,7 @@ class PublicationImage:
         log = self.log
         if terms != (log.initial_term_id, log.term_length, log.mtu_length):
             return False
-        connection = self.connections.move(destination, source, now_ns)
+        connection = self.connections.connect(destination, source, now_ns)
         if connection is None:
             return False
         connection.last_activity_ns = now_ns
