@@ -232,7 +232,7 @@ class Aeron:
 
     async def add_publication_destination(self, registration_id: int, uri: ChannelUri) -> int:
         """Let a publication send to one more receiver; see `Publication.add_destination`."""
-        return await self.driver.conductor.add_publication_destination(
+        return await self.driver.conductor.destinations.add_to_publication(
             self.client_id, registration_id, uri
         )
 
@@ -240,13 +240,13 @@ class Aeron:
         self, registration_id: int, destination: ChannelUri | int
     ) -> None:
         """Let a publication send to a receiver no more."""
-        await self.driver.conductor.remove_publication_destination(
+        await self.driver.conductor.destinations.remove_from_publication(
             self.client_id, registration_id, destination
         )
 
     async def add_subscription_destination(self, registration_id: int, uri: ChannelUri) -> int:
         """Let a subscription receive at one more place; see `Subscription.add_destination`."""
-        return await self.driver.conductor.add_subscription_destination(
+        return await self.driver.conductor.destinations.add_to_subscription(
             self.client_id, registration_id, uri
         )
 
@@ -254,7 +254,7 @@ class Aeron:
         self, registration_id: int, destination: ChannelUri | int
     ) -> None:
         """Let a subscription receive at a place no more."""
-        await self.driver.conductor.remove_subscription_destination(
+        await self.driver.conductor.destinations.remove_from_subscription(
             self.client_id, registration_id, destination
         )
 

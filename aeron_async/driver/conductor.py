@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.command_queue import CommandQueue
-from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
 from aeron_async.driver.core.unsupported import check_is_supported
+from aeron_async.driver.destinations import Destinations
 from aeron_async.driver.media.channel_resolver import (
     resolve_publication,
-    resolve_receive_destination,
-    resolve_send_destination,
     resolve_subscription,
 )
+from aeron_async.driver.name_watch import NameWatch
 from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.responses import Responses
@@ -56,6 +55,7 @@ class Conductor(Agent):
     Attributes:
         sender: Polls the publications.
         receiver: Polls the images.
+        destinations: Adds and removes them.
     """
 
     role_name = "conductor"
@@ -85,6 +85,12 @@ class Conductor(Agent):
             self._subscriptions,
             Responses(self._subscriptions, self.receiver),
             self._check_drained,
+        )
+        self.destinations = Destinations(
+            resources, self._queue, self._publications, self._subscriptions
+        )
+        self._names = NameWatch(
+            resources, self._publications.endpoints, self._subscriptions.endpoints, self.wake
         )
 
     @property
@@ -176,106 +182,6 @@ class Conductor(Agent):
             client_id, execute, lambda ready: self._subscriptions.remove(ready.registration_id)
         )
 
-    async def add_publication_destination(
-        self, client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        """Let a publication send to one more receiver; return the id of that destination.
-
-        Raises:
-            RegistrationError: It cannot be had.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        channel = await self._queue.look_up(resolve_send_destination(self._resources.network, uri))
-
-        async def execute() -> int:
-            return self._publications.add_destination(registration_id, uri, channel.remote_data)
-
-        return await self._queue.submit(
-            client_id,
-            execute,
-            lambda added_id: self._publications.undo_destination(registration_id, added_id),
-        )
-
-    async def remove_publication_destination(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Let a publication send to a receiver no more.
-
-        Args:
-            client_id: Who asks.
-            registration_id: Of the publication.
-            destination: Its channel, or the id it was given.
-
-        Raises:
-            RegistrationError: There is no such publication or destination.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        address = None
-        if not isinstance(destination, int):
-            channel = await self._queue.look_up(
-                resolve_send_destination(self._resources.network, destination)
-            )
-            address = channel.remote_data
-
-        async def execute() -> None:
-            self._publications.remove_destination(registration_id, destination, address=address)
-
-        await self._queue.submit(client_id, execute, _undo_nothing)
-
-    async def add_subscription_destination(
-        self, client_id: int, registration_id: int, uri: ChannelUri
-    ) -> int:
-        """Let a subscription receive at one more place; return the id of that destination.
-
-        Raises:
-            RegistrationError: It cannot be had.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        channel = await self._queue.look_up(
-            resolve_receive_destination(self._resources.network, uri)
-        )
-
-        async def execute() -> int:
-            return await self._subscriptions.add_destination(registration_id, channel)
-
-        return await self._queue.submit(
-            client_id,
-            execute,
-            lambda added_id: self._subscriptions.undo_destination(registration_id, added_id),
-        )
-
-    async def remove_subscription_destination(
-        self, client_id: int, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Let a subscription receive at a place no more.
-
-        Args:
-            client_id: Who asks.
-            registration_id: Of the subscription.
-            destination: Its channel, or the id it was given.
-
-        Raises:
-            RegistrationError: There is no such subscription or destination.
-            ClosedError: The driver or the client is closed.
-        """
-        self._queue.check_open()
-        form = None
-        if not isinstance(destination, int):
-            channel = await self._queue.look_up(
-                resolve_receive_destination(self._resources.network, destination)
-            )
-            form = channel.canonical_form
-
-        async def execute() -> None:
-            self._subscriptions.remove_destination(
-                registration_id, destination, canonical_form=form
-            )
-
-        await self._queue.submit(client_id, execute, _undo_nothing)
-
     async def reject_image(self, client_id: int, image_id: int, reason: str) -> None:
         """Let an image take nothing more, and tell its sources why.
 
@@ -315,9 +221,8 @@ class Conductor(Agent):
 
     async def do_work(self, now_ns: int) -> int:
         """Carry out what clients asked for."""
-        del now_ns
         await self._queue.carry_out()
-        return NEVER_NS
+        return self._names.poll(now_ns)
 
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent what it was given."""
@@ -339,6 +244,7 @@ class Conductor(Agent):
 
     def close(self) -> None:
         """Free everything at once."""
+        self._names.close()
         self._publications.close()
         self._subscriptions.close()
 

@@ -142,7 +142,9 @@ class Publications:
         self._holders[publication].append(link)
         return self._ready(link, channel, endpoint)
 
-    def add_destination(self, registration_id: int, uri: ChannelUri, address: Address) -> int:
+    def add_destination(
+        self, registration_id: int, uri: ChannelUri, address: Address | None
+    ) -> int:
         """Let a publication send to one more receiver; return the request's id, which removes it.
 
         Raises:
@@ -185,6 +187,7 @@ class Publications:
     ) -> bool:
         return self.endpoints.remove_destination(
             self._publications[publication],
+            uri=None if isinstance(destination, int) else destination,
             address=address,
             registration_id=destination if isinstance(destination, int) else 0,
         )

@@ -105,7 +105,11 @@ class SendEndpoints:
         )
 
     def add_destination(
-        self, endpoint: SendChannelEndpoint, uri: ChannelUri, address: Address, registration_id: int
+        self,
+        endpoint: SendChannelEndpoint,
+        uri: ChannelUri,
+        address: Address | None,
+        registration_id: int,
     ) -> None:
         """Send to one more receiver from now on.
 
@@ -120,6 +124,7 @@ class SendEndpoints:
         self,
         endpoint: SendChannelEndpoint,
         *,
+        uri: ChannelUri | None = None,
         address: Address | None = None,
         registration_id: int = 0,
     ) -> bool:
@@ -129,7 +134,7 @@ class SendEndpoints:
             RegistrationError: The channel has no destinations to be removed.
         """
         return _manual_destinations(endpoint).remove(
-            address=address, registration_id=registration_id
+            uri=uri, address=address, registration_id=registration_id
         )
 
     def close_if_unused(self, endpoint: SendChannelEndpoint) -> None:

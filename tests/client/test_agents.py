@@ -128,6 +128,11 @@ async def test_work_that_takes_longer_than_its_retry_delay_still_sleeps(
             self.work_ns = 300_000
             return await super().do_work(now_ns)
 
+        async def _wait(self, delay_ns: int | None) -> None:
+            waits.append(delay_ns)
+            await asyncio.get_running_loop().create_future()
+
+    waits: list[int | None] = []
     agent = BusyAgent(clock, counters)
     agent.deadlines = [100_000] * 1_000
     task = asyncio.create_task(agent.run())
@@ -135,6 +140,7 @@ async def test_work_that_takes_longer_than_its_retry_delay_still_sleeps(
     for _ in range(10):
         await asyncio.sleep(0)
     assert agent.count == 1
+    assert waits == [NS_PER_MS]
     task.cancel()
 
 

@@ -29,7 +29,7 @@ class SendDestination:
     """One receiver of the channel, or one group of them.
 
     Args:
-        address: Where it is.
+        address: Where it is; None while its name leads nowhere.
         receiver_id: Its name for itself; None until it has spoken.
         uri: As the application gave it; None where it came by itself.
         registration_id: Of the request that added it; 0 where it came by itself.
@@ -40,7 +40,7 @@ class SendDestination:
 
     def __init__(
         self,
-        address: Address,
+        address: Address | None,
         *,
         receiver_id: int | None,
         uri: ChannelUri | None,
@@ -61,7 +61,11 @@ class SendDestination:
         """
         if self.receiver_id is None:
             return self.address == source
-        return self.receiver_id == receiver_id and self.address[1] == source[1]
+        return (
+            self.receiver_id == receiver_id
+            and self.address is not None
+            and self.address[1] == source[1]
+        )
 
 
 class DestinationTracker:
@@ -97,7 +101,7 @@ class DestinationTracker:
         """Return where the next datagram goes: everywhere, beginning somewhere else each time."""
         if now_ns > self._expiry_ns:
             self._expire(now_ns)
-        count = len(self._destinations)
+        count = len(self._addresses) // 2
         index = self._next_index
         if index >= count:
             index = 0
@@ -133,8 +137,10 @@ class DestinationTracker:
                 return destination.registration_id
         return 0
 
-    def add(self, uri: ChannelUri, address: Address, registration_id: int, now_ns: int) -> None:
-        """Send to one more receiver from now on.
+    def add(
+        self, uri: ChannelUri, address: Address | None, registration_id: int, now_ns: int
+    ) -> None:
+        """Send to one more receiver from now on, or once its name leads anywhere.
 
         Raises:
             RegistrationError: There are as many as may be.
@@ -152,25 +158,30 @@ class DestinationTracker:
         )
         self._on_changed()
 
-    def remove(self, *, address: Address | None = None, registration_id: int = 0) -> bool:
-        """Send to a receiver no more, named by its address or by the request that added it."""
+    def remove(
+        self,
+        *,
+        uri: ChannelUri | None = None,
+        address: Address | None = None,
+        registration_id: int = 0,
+    ) -> bool:
+        """Send to a receiver no more; return False where it was none.
+
+        Args:
+            uri: As it was added.
+            address: Where it is.
+            registration_id: Of the request that added it.
+        """
         for index, destination in enumerate(self._destinations):
-            if destination.registration_id == registration_id or destination.address == address:
+            if (
+                destination.registration_id == registration_id
+                or (uri is not None and destination.uri == uri)
+                or (address is not None and destination.address == address)
+            ):
                 del self._destinations[index]
                 self._on_changed()
                 return True
         return False
-
-    def silent(self, now_ns: int) -> list[SendDestination]:
-        """Return the destinations by name that fell silent, each once a timeout."""
-        found = [
-            each
-            for each in self._destinations
-            if each.uri is not None and now_ns > each.last_activity_ns + DESTINATION_TIMEOUT_NS
-        ]
-        for destination in found:
-            destination.last_activity_ns = now_ns
-        return found
 
     def move(self, destination: SendDestination, address: Address) -> None:
         """Send to where the name of a destination leads now; who answers there is not known."""
@@ -201,5 +212,7 @@ class DestinationTracker:
             self._on_changed()
 
     def _on_changed(self) -> None:
-        self._addresses = [each.address for each in self._destinations] * 2
+        self._addresses = [
+            each.address for each in self._destinations if each.address is not None
+        ] * 2
         self._count.set(len(self._destinations))

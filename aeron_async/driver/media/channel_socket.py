@@ -15,6 +15,7 @@ from aeron_async.driver.core.udp_channel import format_address
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.media.transport import BoundedTransport
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ChannelSocket", "SocketListener"]
@@ -41,6 +42,9 @@ class ChannelSocket(asyncio.DatagramProtocol):
 
     Args:
         listener: Hears what becomes of the socket.
+
+    Attributes:
+        is_connected: Whether it sends to, and hears, one peer only.
     """
 
     def __init__(self, listener: SocketListener) -> None:
@@ -48,6 +52,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
         # Answers what is asked of the socket, also when it is gone and nothing can be sent.
         self._socket: asyncio.BaseTransport
         self._transport: asyncio.DatagramTransport | None = None
+        self.is_connected = False
         self._is_paused = False
         self._has_error = False
         self._is_sending = False
@@ -76,6 +81,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
         self._socket = transport
+        self.is_connected = transport.get_extra_info("peername") is not None
         self._transport = cast("asyncio.DatagramTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -99,6 +105,16 @@ class ChannelSocket(asyncio.DatagramProtocol):
         """Send again."""
         self._is_paused = False
         self._listener.on_socket_writable()
+
+    def reconnect(self, address: Address) -> None:
+        """Send to another peer from now on, and hear no other; the local port stays.
+
+        Raises:
+            RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer stays.
+            ValueError: The address is of the other family.
+        """
+        if self._transport is not None:
+            cast("BoundedTransport", self._transport).reconnect(address)
 
     def close(self) -> None:
         """Close the socket; more than once is once.

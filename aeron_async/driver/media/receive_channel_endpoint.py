@@ -60,6 +60,10 @@ class ReceiveDestinationTransport(ChannelSocket):
         self._clock = clock
         self._on_received = endpoint.on_received
 
+    def move_control(self, address: Address) -> None:
+        """Report to where the name of the control address leads now."""
+        self.control_address = address
+
     def close(self) -> None:
         """Close the socket and free its counters; more than once is once."""
         super().close()

@@ -60,6 +60,7 @@ class SendChannelEndpoint(ChannelEndpoint):
     Attributes:
         data: The socket that sends.
         control: The member of a multicast channel's control group.
+        remote: Where the data goes, of a unicast channel or a multicast one.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         self.dispatcher = dispatcher
         self.data = SendSocket(self, clock)
         self.control = SendSocket(self, clock) if channel.is_multicast else None
+        self.remote = channel.remote_data
         self._destinations = dispatcher.destinations
         self._clock = clock
         self._on_writable = on_writable
@@ -97,7 +99,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         """
         destinations = self._destinations
         if destinations is None:
-            return self.data.send_to(datagram, None)
+            return self.data.send_to(datagram, None if self.data.is_connected else self.remote)
         if not self.data.can_send:
             return False
         for address in destinations.addresses(self._clock.now_ns()):
@@ -108,6 +110,18 @@ class SendChannelEndpoint(ChannelEndpoint):
     def send_to(self, datagram: Buffer, address: Address) -> bool:
         """Send to one receiver of a channel that is connected to none."""
         return self.data.send_to(datagram, address)
+
+    def reconnect(self, address: Address) -> None:
+        """Send to where the name of a unicast channel leads now.
+
+        Raises:
+            RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer stays.
+            ValueError: The address is of the other family.
+        """
+        if self.data.is_connected:
+            self.data.reconnect(address)
+        self.remote = address
+        self._on_writable(self)
 
     def on_socket_writable(self) -> None:
         """Let the publications send again."""

@@ -150,7 +150,11 @@ def send_socket_specs(
         wildcard_ports=ports if channel.has_explicit_control else None,
     )
     if not channel.is_multicast:
-        is_connected = channel.has_explicit_endpoint and channel.control_mode is None
+        is_connected = (
+            context.driver_connect
+            and channel.has_explicit_endpoint
+            and channel.control_mode is None
+        )
         return attrs.evolve(spec, remote=channel.remote_data if is_connected else None), None
     assert channel.remote_control is not None
     ttl = channel.ttl or context.socket_multicast_ttl
