@@ -5,6 +5,7 @@ Everything an application needs stands here; what is below may change between re
 
 from __future__ import annotations
 
+from aeron_async import congestion_control, flow_control, name_resolver
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.exclusive_publication import ExclusivePublication
@@ -15,7 +16,11 @@ from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.clock import Clock, SystemClock
+from aeron_async.driver.commands import PublicationErrorFrame
+from aeron_async.driver.core.congestion_control import CongestionControl
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.flow_control import FlowControl
+from aeron_async.driver.core.name_resolution import NameResolver
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import (
     AeronError,
@@ -49,11 +54,13 @@ __all__ = [
     "Clock",
     "ClosedError",
     "ConfigurationError",
+    "CongestionControl",
     "DriverContext",
     "DriverError",
     "DriverTimeoutError",
     "ErrorCode",
     "ExclusivePublication",
+    "FlowControl",
     "FragmentHeader",
     "Image",
     "ImageEvent",
@@ -62,14 +69,19 @@ __all__ = [
     "MediaDriver",
     "Message",
     "MessageTooLongError",
+    "NameResolver",
     "NotConnectedError",
     "OfferOutcome",
     "OfferTimeoutError",
     "ProtocolError",
     "Publication",
     "PublicationError",
+    "PublicationErrorFrame",
     "RegistrationError",
     "Subscription",
     "SystemClock",
     "WrongLoopError",
+    "congestion_control",
+    "flow_control",
+    "name_resolver",
 ]

@@ -7,8 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import aeron_async as aa
-from aeron_async.driver.core.flow_control import FlowControlParams, GroupFlowControl, flow_control
-from aeron_async.protocol.status_message import StatusMessage
+from aeron_async.flow_control import FlowControlParams, GroupFlowControl, StatusMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,20 +29,25 @@ def majority(params: FlowControlParams) -> MajorityFlowControl:
     return MajorityFlowControl(**params.group_settings())
 
 
+async def hello(aeron: aa.Aeron, publication: aa.Publication) -> None:
+    """Send and receive, and say how many receivers are counted: without the strategy, none is."""
+    subscription = await aeron.add_subscription(CHANNEL, stream_id=1001)
+    await publication.offer(b"hello")
+    print((await anext(subscription)).data.decode())
+    print(next(each.value for each in aeron.counters if each.label.startswith("fc-receivers")))
+
+
 async def main() -> None:
-    """Let it pace every stream of a driver, then a group of three."""
-    context = aa.DriverContext(
-        unicast_flow_control_supplier=majority, multicast_flow_control_supplier=majority
-    )
+    """Let it pace every stream of a driver, then one stream, then a group of three."""
+    context = aa.DriverContext(unicast_flow_control_supplier=majority)
     async with aa.Aeron.connect(context=context) as aeron:
-        subscription = await aeron.add_subscription(CHANNEL, stream_id=1001)
-        publication = await aeron.add_publication(CHANNEL, stream_id=1001)
-        await publication.offer(b"hello")
-        print(bytes((await anext(aiter(subscription))).data).decode())
-        print(next(each.value for each in aeron.counters if each.label.startswith("fc-receivers")))
+        await hello(aeron, await aeron.add_publication(CHANNEL, stream_id=1001))
+    async with aa.Aeron.connect() as aeron:
+        publication = await aeron.add_publication(CHANNEL, stream_id=1001, flow_control=majority)
+        await hello(aeron, publication)
 
     uri = aa.ChannelUri.parse(GROUP)
-    paced = flow_control(uri, aa.DriverContext(), is_group=True, supplier=majority)
+    paced = aa.flow_control.flow_control(uri, aa.DriverContext(), is_group=True, supplier=majority)
     limit = 0
     for who, position in ((1, 0), (2, 0), (3, 0), (1, 5_000), (2, 3_000), (1, 9_000)):
         sm = StatusMessage(session_id=7, stream_id=1001, receiver_id=who, receiver_window=1_000)

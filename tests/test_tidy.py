@@ -39,7 +39,17 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spark": ("spark", "archive", "client", "logbuffer", "protocol", "clock"),
     "testing": ("",),
     "__main__": ("cli",),
-    "": ("client", "driver.media_driver", "driver.core", "protocol.channel_uri", "clock"),
+    "": (
+        "client",
+        "driver.commands",
+        "driver.media_driver",
+        "driver.core",
+        "protocol",
+        "clock",
+        "flow_control",
+        "congestion_control",
+        "name_resolver",
+    ),
 }
 # What only one floor may touch of the world outside.
 ONLY = {

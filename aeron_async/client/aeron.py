@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
-    from aeron_async.client.publication_base import PublicationBase
+    from aeron_async.client.publication_base import PublicationBase, PublicationErrorHandler
     from aeron_async.client.subscription_base import ImageHandler, SubscriptionBase
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersManager
+    from aeron_async.driver.commands import CongestionControlSupplier, FlowControlSupplier
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -125,7 +126,13 @@ class Aeron:
         self._client_id = self.driver.conductor.add_client(self)
 
     async def add_publication(
-        self, channel: str | ChannelUri, stream_id: int, *, on_disconnected: OnDisconnected = "wait"
+        self,
+        channel: str | ChannelUri,
+        stream_id: int,
+        *,
+        on_disconnected: OnDisconnected = "wait",
+        on_error: PublicationErrorHandler | None = None,
+        flow_control: FlowControlSupplier | None = None,
     ) -> Publication:
         """Add a publication; asking for the same channel and stream again shares it.
 
@@ -133,6 +140,9 @@ class Aeron:
             channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
             stream_id: Signed 32 bits, within the channel.
             on_disconnected: Whether offers wait for a subscriber, or raise `NotConnectedError`.
+            on_error: Called with a `PublicationErrorFrame` whenever a receiver rejects the stream.
+            flow_control: Makes its strategy, whatever channel and context say; called with
+                `FlowControlParams`. A publication that is shared has the one it was made with.
 
         Raises:
             ChannelUriError: The channel cannot be meant.
@@ -140,13 +150,21 @@ class Aeron:
             ClosedError: The client or the driver is closed.
         """
         stream_id = check_stream_id(stream_id)
-        uri = publication_uri(channel, stream_id)
-        publication = Publication(self, uri, stream_id, on_disconnected=on_disconnected)
-        await self._add_publication(publication, uri, is_exclusive=False)
+        uri = publication_uri(channel, stream_id, flow_control=flow_control)
+        publication = Publication(
+            self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
+        )
+        await self._add_publication(publication, uri, flow_control, is_exclusive=False)
         return publication
 
     async def add_exclusive_publication(
-        self, channel: str | ChannelUri, stream_id: int, *, on_disconnected: OnDisconnected = "wait"
+        self,
+        channel: str | ChannelUri,
+        stream_id: int,
+        *,
+        on_disconnected: OnDisconnected = "wait",
+        on_error: PublicationErrorHandler | None = None,
+        flow_control: FlowControlSupplier | None = None,
     ) -> ExclusivePublication:
         """Add a publication with a session of its own; otherwise like `add_publication`.
 
@@ -156,9 +174,11 @@ class Aeron:
             ClosedError: The client or the driver is closed.
         """
         stream_id = check_stream_id(stream_id)
-        uri = publication_uri(channel, stream_id)
-        publication = ExclusivePublication(self, uri, stream_id, on_disconnected=on_disconnected)
-        await self._add_publication(publication, uri, is_exclusive=True)
+        uri = publication_uri(channel, stream_id, flow_control=flow_control)
+        publication = ExclusivePublication(
+            self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
+        )
+        await self._add_publication(publication, uri, flow_control, is_exclusive=True)
         return publication
 
     async def add_subscription(
@@ -168,6 +188,7 @@ class Aeron:
         *,
         on_available_image: ImageHandler | None = None,
         on_unavailable_image: ImageHandler | None = None,
+        congestion_control: CongestionControlSupplier | None = None,
     ) -> Subscription:
         """Add a subscription.
 
@@ -178,6 +199,9 @@ class Aeron:
                 are there already, before this returns.
             on_unavailable_image: Called with each source after its last message, and with those
                 still there when the subscription closes.
+            congestion_control: Makes the strategy of each image, whatever channel and context say;
+                called with `CongestionControlParams`. Of several subscriptions that share an image
+                the oldest decides.
 
         Raises:
             ChannelUriError: The channel cannot be meant.
@@ -185,7 +209,7 @@ class Aeron:
             ClosedError: The client or the driver is closed.
         """
         stream_id = check_stream_id(stream_id)
-        uri = subscription_uri(channel, stream_id)
+        uri = subscription_uri(channel, stream_id, congestion_control=congestion_control)
         client_id = self.client_id
         subscription = Subscription(
             self,
@@ -195,7 +219,11 @@ class Aeron:
             on_unavailable_image=on_unavailable_image,
         )
         ready = await self.driver.conductor.add_subscription(
-            client_id, uri, stream_id, listener=subscription
+            client_id,
+            uri,
+            stream_id,
+            listener=subscription,
+            congestion_control=congestion_control,
         )
         self._check_still_open(subscription)
         # Before the start, for that calls handlers, and they may close the subscription.
@@ -294,7 +322,12 @@ class Aeron:
         self._subscriptions.clear()
 
     async def _add_publication(
-        self, publication: Publication, uri: ChannelUri, *, is_exclusive: bool
+        self,
+        publication: Publication,
+        uri: ChannelUri,
+        flow_control: FlowControlSupplier | None,
+        *,
+        is_exclusive: bool,
     ) -> None:
         ready = await self.driver.conductor.add_publication(
             self.client_id,
@@ -302,6 +335,7 @@ class Aeron:
             publication.stream_id,
             is_exclusive=is_exclusive,
             listener=publication,
+            flow_control=flow_control,
         )
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(publication)

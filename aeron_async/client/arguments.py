@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 
 if TYPE_CHECKING:
-    from typing import SupportsIndex
+    from collections.abc import Callable
+    from typing import Any, SupportsIndex
 
 __all__ = [
     "OnDisconnected",
+    "check_callable",
     "check_on_disconnected",
     "check_reason",
     "check_stream_id",
@@ -23,6 +25,8 @@ __all__ = [
     "publication_uri",
     "subscription_uri",
 ]
+
+F = TypeVar("F")
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
@@ -46,25 +50,55 @@ def parse_channel(channel: object) -> ChannelUri:
     return ChannelUri.parse(channel)
 
 
-def publication_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
+def publication_uri(
+    channel: str | ChannelUri,
+    stream_id: int,
+    *,
+    flow_control: Callable[..., Any] | None = None,
+) -> ChannelUri:
     """Return the channel of a publication as a value, checked as far as that needs no driver.
+
+    Args:
+        channel: Of the publication.
+        stream_id: Within the channel.
+        flow_control: What is to make its strategy.
 
     Raises:
         ChannelUriError: The channel cannot be meant, or not for a publication.
+        ConfigurationError: The strategy cannot be meant, or not for that channel.
     """
     uri = parse_channel(channel)
     uri.check_publication(stream_id)
+    check_callable(flow_control, "flow_control")
+    if flow_control is not None and uri.media is Media.IPC:
+        message = f"flow_control has nothing to do on {uri}: within a driver nothing is sent"
+        raise ConfigurationError(message)
     return uri
 
 
-def subscription_uri(channel: str | ChannelUri, stream_id: int) -> ChannelUri:
+def subscription_uri(
+    channel: str | ChannelUri,
+    stream_id: int,
+    *,
+    congestion_control: Callable[..., Any] | None = None,
+) -> ChannelUri:
     """Return the channel of a subscription as a value, checked likewise.
+
+    Args:
+        channel: Of the subscription.
+        stream_id: Within the channel.
+        congestion_control: What is to make the strategy of its images.
 
     Raises:
         ChannelUriError: The channel cannot be meant, or not for a subscription.
+        ConfigurationError: The strategy cannot be meant, or not for that channel.
     """
     uri = parse_channel(channel)
     uri.check_subscription(stream_id)
+    check_callable(congestion_control, "congestion_control")
+    if congestion_control is not None and (uri.is_spy or uri.media is Media.IPC):
+        message = f"congestion_control has nothing to do on {uri}: nothing is received there"
+        raise ConfigurationError(message)
     return uri
 
 
@@ -84,6 +118,18 @@ def destination_uri(channel: str | ChannelUri, *, is_sent_to: bool) -> ChannelUr
     else:
         uri.check_receive_destination()
     return uri
+
+
+def check_callable(function: F | None, name: str) -> F | None:
+    """Return a handler or a factory, if one was given.
+
+    Raises:
+        ConfigurationError: It cannot be called, such as a strategy in place of what makes one.
+    """
+    if function is not None and not callable(function):
+        message = f"{name}={function!r} must be a function, a class, or anything else to call"
+        raise ConfigurationError(message)
+    return function
 
 
 def check_reason(reason: str) -> str:

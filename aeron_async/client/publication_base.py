@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from asyncio import _get_running_loop
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from aeron_async.client.arguments import (
+    check_callable,
     check_on_disconnected,
     check_timeout,
     destination_uri,
@@ -15,6 +17,7 @@ from aeron_async.client.arguments import (
 from aeron_async.client.signal import Signal
 from aeron_async.client.waiting_line import WaitingLine
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
     AeronTimeoutError,
     ClosedError,
@@ -25,7 +28,6 @@ from aeron_async.errors import (
 from aeron_async.logbuffer.appender import AppendResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from aeron_async.client.aeron import Aeron
@@ -35,7 +37,10 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["OFFERS_PER_TURN", "PublicationBase"]
+__all__ = ["OFFERS_PER_TURN", "PublicationBase", "PublicationErrorHandler"]
+
+PublicationErrorHandler = Callable[[PublicationErrorFrame], object]
+"""Called in the event loop; an exception goes to the loop's exception handler."""
 
 OFFERS_PER_TURN: Final = 256
 """Offers after which the loop gets a turn, whether or not there was room for more."""
@@ -57,12 +62,19 @@ class PublicationBase(ABC):
     """
 
     def __init__(
-        self, aeron: Aeron, uri: ChannelUri, stream_id: int, *, on_disconnected: OnDisconnected
+        self,
+        aeron: Aeron,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        on_disconnected: OnDisconnected,
+        on_error: PublicationErrorHandler | None = None,
     ) -> None:
         self.channel = str(uri)
         self.stream_id = stream_id
         self._aeron = aeron
         self._on_disconnected = check_on_disconnected(on_disconnected)
+        self._on_error = check_callable(on_error, "on_error")
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
@@ -230,14 +242,27 @@ class PublicationBase(ABC):
         self._line.ring()
         self._changed.ring()
 
-    def on_publication_error(self, code: int, message: str) -> None:
-        """Remember why a receiver rejected the stream."""
-        self.last_error = f"a receiver rejected the stream with code {code}: {message}"
+    def on_publication_error(self, error: PublicationErrorFrame) -> None:
+        """Remember why a receiver rejected the stream, and tell of it in the next turn."""
+        self.last_error = f"a receiver rejected the stream with code {error.code}: {error.message}"
         self.on_window_changed()
+        if self._on_error is not None:
+            # Not now: the driver is in the middle of a datagram, and a handler may close anything.
+            asyncio.get_running_loop().call_soon(self._tell_of_error, error)
 
     def on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
         self._mark_closed(error)
+
+    def _tell_of_error(self, error: PublicationErrorFrame) -> None:
+        if self._on_error is None or self._is_closed:
+            return
+        try:
+            self._on_error(error)
+        except Exception as failure:  # noqa: BLE001 - it is reported; no handler may stop an agent
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"error handler of {self!r} failed", "exception": failure}
+            )
 
     # How it waits.
 

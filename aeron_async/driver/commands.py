@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
+from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClientListener",
+    "CongestionControlSupplier",
+    "FlowControlSupplier",
     "ImagePort",
     "ImageReady",
+    "PublicationErrorFrame",
     "PublicationListener",
     "PublicationReady",
     "SubscriptionListener",
@@ -37,7 +43,7 @@ class PublicationListener(Protocol):
         """The publisher limit was raised, or the connection came or went."""
         ...
 
-    def on_publication_error(self, code: int, message: str) -> None:
+    def on_publication_error(self, error: PublicationErrorFrame) -> None:
         """A receiver rejected the stream."""
         ...
 
@@ -78,6 +84,36 @@ class ImagePort(Protocol):
     def rebuild_position(self) -> int:
         """Return the position, in bytes, up to which there is no gap: as far as may be read."""
         ...
+
+
+@attrs.frozen(kw_only=True)
+class PublicationErrorFrame:
+    """What a receiver said when it rejected a stream, and who it is.
+
+    Attributes:
+        code: One of `ErrorCode`; 13, image rejected, is the only one sent today.
+        message: The receiver's reason, up to 1023 bytes of UTF-8.
+        session_id: Of the stream.
+        stream_id: Of the stream.
+        receiver_id: The receiver's name for itself, 64 bits.
+        group_tag: Of the receiver; None where it has none.
+        source_address: Where the frame came from, as `host:port`; None where it was not sent.
+        registration_id: Of the publication as this client added it.
+        destination_registration_id: What `add_destination` returned for the destination that the
+            frame came from; None where it came from none that was added.
+
+    Source: Aeron `PublicationErrorFrame`.
+    """
+
+    code: int
+    message: str
+    session_id: int
+    stream_id: int
+    receiver_id: int
+    group_tag: int | None
+    source_address: str | None
+    registration_id: int
+    destination_registration_id: int | None
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         SubscriptionListener,
         SubscriptionReady,
     )
+    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
+    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.resources import DriverResources
@@ -130,8 +132,9 @@ class Conductor(Agent):
         *,
         is_exclusive: bool,
         listener: PublicationListener,
+        flow_control: FlowControlSupplier | None = None,
     ) -> PublicationReady:
-        """Add a publication, or share the one that is there.
+        """Add a publication, or share the one that is there; see `Aeron.add_publication`.
 
         Raises:
             RegistrationError: It cannot be had.
@@ -151,6 +154,7 @@ class Conductor(Agent):
                 is_exclusive=is_exclusive,
                 client_id=client_id,
                 listener=listener,
+                flow_control=flow_control,
             )
 
         return await self._queue.submit(
@@ -158,9 +162,15 @@ class Conductor(Agent):
         )
 
     async def add_subscription(
-        self, client_id: int, uri: ChannelUri, stream_id: int, *, listener: SubscriptionListener
+        self,
+        client_id: int,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        listener: SubscriptionListener,
+        congestion_control: CongestionControlSupplier | None = None,
     ) -> SubscriptionReady:
-        """Add a subscription.
+        """Add a subscription; see `Aeron.add_subscription`.
 
         Raises:
             RegistrationError: It cannot be had.
@@ -175,7 +185,11 @@ class Conductor(Agent):
 
         async def execute() -> SubscriptionReady:
             return await self._subscriptions.add(
-                channel, stream_id=stream_id, client_id=client_id, listener=listener
+                channel,
+                stream_id=stream_id,
+                client_id=client_id,
+                listener=listener,
+                congestion_control=congestion_control,
             )
 
         return await self._queue.submit(

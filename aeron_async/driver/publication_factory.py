@@ -22,6 +22,7 @@ from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 
 if TYPE_CHECKING:
+    from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.network_publication import PublicationListener
     from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.core.subscriber_positions import SubscribableListener
@@ -86,7 +87,7 @@ class PublicationFactory:
         if uri.entity_tag is not None:
             spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
         log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
-        control = flow_control(uri, resources.context, is_group=params.has_group_semantics)
+        control = self._flow_control(uri, params)
         counters = PublicationCounters.allocate(
             resources.counters_manager,
             registration_id=registration_id,
@@ -117,6 +118,14 @@ class PublicationFactory:
         )
         endpoint.dispatcher.add(publication, response_outbox)
         return publication
+
+    def _flow_control(self, uri: ChannelUri, params: PublicationParams) -> FlowControl:
+        return flow_control(
+            uri,
+            self._resources.context,
+            is_group=params.has_group_semantics,
+            supplier=params.flow_control,
+        )
 
     def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
         """Return what writes the time of sending: all that send from one endpoint agree on it."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.driver.commands import PublicationReady
+from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
 from aeron_async.driver.core.flow_control import flow_control_supplier
 from aeron_async.driver.core.publication_params import PublicationParams, check_can_share
 from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.publication_factory import PublicationFactory
 from aeron_async.driver.send_endpoints import SendEndpoints
 from aeron_async.errors import ErrorCode, RegistrationError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
+    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.udp_channel import UdpChannel
@@ -93,8 +95,9 @@ class Publications:
         is_exclusive: bool,
         client_id: int,
         listener: PublicationListener,
+        flow_control: FlowControlSupplier | None = None,
     ) -> PublicationReady:
-        """Add a publication, or share the one that is there.
+        """Add a publication, or share the one that is there; see `Aeron.add_publication`.
 
         Raises:
             RegistrationError: The session is taken, or the socket cannot be had.
@@ -102,14 +105,16 @@ class Publications:
         """
         uri, context = self._with_tagged_session(channel.uri), self._resources.context
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
-        # Before any socket: a strategy that nobody has is refused at no cost.
-        flow_control_supplier(uri, context, is_group=channel.has_group_semantics)
+        if flow_control is None:
+            # Before any socket: a strategy that nobody has is refused at no cost.
+            flow_control_supplier(uri, context, is_group=channel.has_group_semantics)
         endpoint = await self.endpoints.get(channel)
         params = attrs.evolve(
             params,
             # A channel that is only a tag is of the kind of the one that it names.
             has_group_semantics=endpoint.channel.has_group_semantics,
             is_unicast=not endpoint.channel.has_group_semantics,
+            flow_control=flow_control,
         )
         try:
             self._responses.check(params)
@@ -128,10 +133,17 @@ class Publications:
                     publication.params,
                     session_id=publication.session_id,
                     start=publication.start,
+                    flow_control=flow_control,
                 )
         except BaseException:
             self.endpoints.close_if_unused(endpoint)
             raise
+        link = self._hold(publication, client_id, listener)
+        return self._ready(link, channel, endpoint)
+
+    def _hold(
+        self, publication: NetworkPublication, client_id: int, listener: PublicationListener
+    ) -> PublicationLink:
         link = PublicationLink(
             registration_id=self._resources.next_id(),
             client_id=client_id,
@@ -140,7 +152,7 @@ class Publications:
         )
         self._links[link.registration_id] = link
         self._holders[publication].append(link)
-        return self._ready(link, channel, endpoint)
+        return link
 
     def add_destination(
         self, registration_id: int, uri: ChannelUri, address: Address | None
@@ -248,11 +260,28 @@ class Publications:
         for link in self._holders[publication]:
             link.listener.on_window_changed()
 
-    def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
+    def on_publication_error(
+        self,
+        publication: NetworkPublication,
+        error: ErrorFrame,
+        source: Address | None,
+        destination_id: int | None,
+    ) -> None:
         """Tell every client that holds the publication."""
-        message = error.message.decode("utf-8", "replace")
         for link in list(self._holders[publication]):
-            link.listener.on_publication_error(error.error_code, message)
+            link.listener.on_publication_error(
+                PublicationErrorFrame(
+                    code=error.error_code,
+                    message=error.message.decode("utf-8", "replace"),
+                    session_id=error.session_id,
+                    stream_id=error.stream_id,
+                    receiver_id=error.receiver_id,
+                    group_tag=error.group_tag if error.has_group_tag else None,
+                    source_address=None if source is None else format_address(source),
+                    registration_id=link.registration_id,
+                    destination_registration_id=destination_id,
+                )
+            )
 
     def _link(self, registration_id: int) -> PublicationLink:
         link = self._links.get(registration_id)

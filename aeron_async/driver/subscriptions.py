@@ -17,6 +17,7 @@ from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import SubscriptionListener
+    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
@@ -52,6 +53,7 @@ class Subscriptions:
         stream_id: int,
         client_id: int,
         listener: SubscriptionListener,
+        congestion_control: CongestionControlSupplier | None = None,
     ) -> SubscriptionReady:
         """Add a subscription; images that are there are made available to it before this returns.
 
@@ -61,7 +63,9 @@ class Subscriptions:
                 socket it would share.
         """
         uri = channel.uri
-        params = SubscriptionParams.of(uri, self._resources.context)
+        params = SubscriptionParams.of(
+            uri, self._resources.context, congestion_control=congestion_control
+        )
         congestion_control_supplier(params.congestion_control)
         self._check_same_stream(channel, params, stream_id)
         endpoint = await self.endpoints.get(channel, params.group_tag)

@@ -73,6 +73,7 @@ class PublicationRig:
         self.outbox = Outbox()
         self.window_changes = 0
         self.errors: list[ErrorFrame] = []
+        self.error_origins: list[tuple[Address | None, int | None]] = []
         flow_control = flow_control or unicast_flow_control(context)
         self.counters = PublicationCounters.allocate(
             self.counts.manager,
@@ -108,9 +109,16 @@ class PublicationRig:
         assert publication is self.publication
         self.window_changes += 1
 
-    def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
+    def on_publication_error(
+        self,
+        publication: NetworkPublication,
+        error: ErrorFrame,
+        source: Address | None,
+        destination_id: int | None,
+    ) -> None:
         assert publication is self.publication
         self.errors.append(error)
+        self.error_origins.append((source, destination_id))
 
     def on_image_progress(self, source: Subscribable) -> None:
         assert source is self.publication

@@ -52,6 +52,8 @@ PRINTED = {
     "majority_flow_control": [
         "hello",
         "1",
+        "hello",
+        "1",
         "receiver 1 at 0: send up to 1000",
         "receiver 2 at 0: send up to 1000",
         "receiver 3 at 0: send up to 1000",
@@ -59,6 +61,7 @@ PRINTED = {
         "receiver 2 at 3000: send up to 4000",
         "receiver 1 at 9000: send up to 4000",
     ],
+    "resolve_names": ["service names: 1 3", "service names: 1 3", "no such service: UNKNOWN_HOST"],
     "read_counters": [
         r" *\d+  Bytes sent",
         r" *\d+  Bytes received",

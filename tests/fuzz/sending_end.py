@@ -131,7 +131,13 @@ class SendingEnd:
     def on_window_changed(self, publication: NetworkPublication) -> None:
         assert publication is self.publication
 
-    def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
+    def on_publication_error(
+        self,
+        publication: NetworkPublication,
+        error: ErrorFrame,
+        source: Address | None,
+        destination_id: int | None,
+    ) -> None:
         assert publication is self.publication
 
     def send(self, datagram: Buffer) -> bool:

@@ -170,14 +170,18 @@ class ControlPacketDispatcher:
         return True
 
     def _on_error(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
-        del source
         error = ErrorFrame.decode(datagram)
         if not check_error(error):
             return False
         self._counters[SystemCounterId.ERROR_FRAMES_RECEIVED].increment()
         publication = self._publications.get((error.session_id, error.stream_id))
         if publication is not None:
-            publication.on_error(error, now_ns)
+            destination_id = None
+            if self.destinations is not None:
+                found = self.destinations.registration_id_of(error.receiver_id, source)
+                # Those that came by themselves have none.
+                destination_id = found or None
+            publication.on_error(error, now_ns, source=source, destination_id=destination_id)
             self._on_activity(publication)
         return True
 

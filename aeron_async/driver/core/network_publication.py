@@ -29,7 +29,7 @@ from aeron_async.logbuffer.position import compute_position
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
-    from aeron_async.driver.core.outbox import DataOutbox
+    from aeron_async.driver.core.outbox import Address, DataOutbox
     from aeron_async.driver.core.publication_counters import PublicationCounters
     from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.core.send_timestamps import SendTimestamps
@@ -51,7 +51,13 @@ class PublicationListener(Protocol):
         """The publisher limit rose, data was sent, or the connection came or went."""
         ...
 
-    def on_publication_error(self, publication: NetworkPublication, error: ErrorFrame) -> None:
+    def on_publication_error(
+        self,
+        publication: NetworkPublication,
+        error: ErrorFrame,
+        source: Address | None,
+        destination_id: int | None,
+    ) -> None:
         """A live receiver rejected the stream."""
         ...
 
@@ -233,8 +239,22 @@ class NetworkPublication(SubscribablePublication):
             now_ns=now_ns,
         )
 
-    def on_error(self, error: ErrorFrame, now_ns: int) -> None:
-        """Take a rejection of this stream by one of its receivers; a stranger's changes nothing."""
+    def on_error(
+        self,
+        error: ErrorFrame,
+        now_ns: int,
+        *,
+        source: Address | None = None,
+        destination_id: int | None = None,
+    ) -> None:
+        """Take a rejection of this stream by one of its receivers; a stranger's changes nothing.
+
+        Args:
+            error: What it said.
+            now_ns: The time now.
+            source: Where that came from.
+            destination_id: Of the request that added the destination there, if one did.
+        """
         if not self._receivers.on_error(error.receiver_id, now_ns):
             return
         self.flow_control.on_error(
@@ -242,7 +262,7 @@ class NetworkPublication(SubscribablePublication):
             group_tag=error.group_tag if error.has_group_tag else None,
             now_ns=now_ns,
         )
-        self._listener.on_publication_error(self, error)
+        self._listener.on_publication_error(self, error, source, destination_id)
         self._update_window()
 
     def on_rttm(self, rttm: RttMeasurement, now_ns: int) -> None:

@@ -15,6 +15,7 @@ from aeron_async.protocol.channel_uri import ControlMode, Media
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -57,6 +58,7 @@ class PublicationParams:
         response_correlation_id: The response subscription of a request, or the image that a
             response answers; None where there is neither.
         is_response: Whether this is the response.
+        flow_control: Makes the strategy, whatever channel and context say; None leaves it to them.
     """
 
     mtu_length: int
@@ -75,6 +77,7 @@ class PublicationParams:
     ttl: int = 0
     response_correlation_id: int | None = None
     is_response: bool = False
+    flow_control: FlowControlSupplier | None = None
 
     @property
     def is_response_requested(self) -> bool:
@@ -157,7 +160,12 @@ def publication_window_length(
 
 
 def check_can_share(
-    uri: ChannelUri, existing: PublicationParams, *, session_id: int, start: StartPosition
+    uri: ChannelUri,
+    existing: PublicationParams,
+    *,
+    session_id: int,
+    start: StartPosition,
+    flow_control: FlowControlSupplier | None = None,
 ) -> None:
     """Refuse to share a publication with a channel that wants it otherwise.
 
@@ -166,9 +174,10 @@ def check_can_share(
         existing: Settings of the publication that is there.
         session_id: Its session.
         start: Where it started.
+        flow_control: What the request wants to make the strategy with; None agrees with anything.
 
     Raises:
-        ConfigurationError: The channel gives a parameter another value.
+        ConfigurationError: The channel gives a parameter another value, or the strategies differ.
 
     Source: Aeron `PublicationParams.validateMtu` and its neighbours.
     """
@@ -181,6 +190,7 @@ def check_can_share(
         ("term-id", wanted and wanted.term_id, start.term_id),
         ("term-offset", wanted and wanted.term_offset, start.term_offset),
         ("ssc", uri.spies_simulate_connection, existing.spies_simulate_connection),
+        ("flow_control", flow_control, existing.flow_control),
     )
     for key, asked, actual in pairs:
         if asked is not None and asked != actual:

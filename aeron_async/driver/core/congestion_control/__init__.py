@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.driver.core.congestion_control.base import (
     CongestionControl,
     CongestionControlParams,
+    CongestionControlSupplier,
     TrackRebuild,
 )
 from aeron_async.driver.core.congestion_control.cubic import CubicCongestionControl
@@ -21,11 +22,10 @@ from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
-
 __all__ = [
     "CongestionControl",
     "CongestionControlParams",
+    "CongestionControlSupplier",
     "CubicCongestionControl",
     "StaticWindowCongestionControl",
     "TrackRebuild",

@@ -9,6 +9,7 @@ Source: Aeron `CongestionControl`.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import attrs
@@ -16,23 +17,22 @@ import attrs
 from aeron_async.driver.core.loss_detector import NEVER_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Sequence
 
     from aeron_async.counters import Counter
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.stream_counters import StreamCounterType
 
-    CongestionControlSupplier: TypeAlias = Callable[
-        ["CongestionControlParams"], "CongestionControl"
-    ]
-
 __all__ = [
     "CongestionControl",
     "CongestionControlParams",
+    "CongestionControlSupplier",
     "TrackRebuild",
     "receiver_window_length",
 ]
+
+CongestionControlSupplier = Callable[["CongestionControlParams"], "CongestionControl"]
+"""Makes the strategy of one image."""
 
 
 class TrackRebuild(NamedTuple):

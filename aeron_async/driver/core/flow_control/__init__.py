@@ -10,6 +10,7 @@ from aeron_async.driver.core.flow_control.max_multicast import MaxMulticastFlowC
 from aeron_async.driver.core.flow_control.min_multicast import MinMulticastFlowControl
 from aeron_async.driver.core.flow_control.supplier import (
     FlowControlParams,
+    FlowControlSupplier,
     flow_control,
     flow_control_supplier,
 )
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FlowControl",
     "FlowControlParams",
+    "FlowControlSupplier",
     "GroupFlowControl",
     "MaxMulticastFlowControl",
     "MinMulticastFlowControl",

@@ -5,6 +5,7 @@ Source: Aeron `FlowControlSupplier`, `DefaultMulticastFlowControlSupplier`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -17,16 +18,16 @@ from aeron_async.driver.core.registered import FLOW_CONTROL_GROUP, find_register
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeAlias
+    from collections.abc import Mapping
 
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
     from aeron_async.protocol.channel_uri import ChannelUri, FlowControlOptions
 
-    FlowControlSupplier: TypeAlias = Callable[["FlowControlParams"], FlowControl]
+__all__ = ["FlowControlParams", "FlowControlSupplier", "flow_control", "flow_control_supplier"]
 
-__all__ = ["FlowControlParams", "flow_control", "flow_control_supplier"]
+FlowControlSupplier = Callable[["FlowControlParams"], "FlowControl"]
+"""Makes the strategy of one publication."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,0 +1,13 @@
+"""Name resolvers, for those who write their own: the addresses of the hosts that channels name.
+
+The entry points of the group `aeron_async.name_resolver` are factories, as `DriverContext` takes
+them.
+
+Source: Aeron `NameResolver`.
+"""
+
+from __future__ import annotations
+
+from aeron_async.driver.core.name_resolution import NameResolver, NameResolverSupplier
+
+__all__ = ["NameResolver", "NameResolverSupplier"]
