@@ -97,11 +97,13 @@ class Auditor:
                 position = compute_position(
                     term_id, start, initial_term_id=log.initial_term_id, bits=log.position_bits
                 )
-                # Padding may pass the limit: only its header travels.
-                if kind == FrameType.DATA and position + end - start > publication.sender_limit:
+                # Padding may pass the limit: only its header travels. A group that shrinks may take
+                # the limit back, and what was sent before is still sent again.
+                limit = max(publication.sender_limit, publication.sender_position)
+                if kind == FrameType.DATA and position + end - start > limit:
                     self._violated(
                         f"publication {session_id} sent up to {position + end - start}, "
-                        f"and its limit is {publication.sender_limit}"
+                        f"and its limit is {limit}"
                     )
 
     def _publications_at(self, address: str) -> Iterator[NetworkPublication]:

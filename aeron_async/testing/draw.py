@@ -51,7 +51,7 @@ def draw_scenario(seed: int, *, without: frozenset[str] = frozenset()) -> Scenar
     readers = tuple(
         reader
         for place in sorted({(each.endpoint_host, each.stream_id) for each in streams})
-        for reader in draw_readers(dice, place, duration_ns)
+        for reader in draw_readers(dice, place, host_count, duration_ns)
     )
     return Scenario(
         seed=seed,
@@ -169,11 +169,15 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
         parameters += start_near_the_end(dice.of("end_of_positions", index), term_length)
     elif dice.has("term_id_wrap"):
         parameters += start_at_a_wrap(dice.of("term_id_wrap", index), term_length)
+    if dice.has("multicast"):
+        # All that share a publication must agree about it, so nothing here is drawn.
+        parameters.append("fc=min" if dice.has("min_flow_control") else "fc=max")
     return Stream(
         host=host,
         endpoint_host=endpoint_host,
         stream_id=stream_id,
         parameters="|".join(parameters),
+        is_multicast=dice.has("multicast"),
         is_exclusive=dice.has("exclusive") or "init-term-id" in " ".join(parameters),
         has_claims=dice.has("claims"),
         lengths=tuple(lengths[:count]),
@@ -223,10 +227,19 @@ def start_at_a_wrap(random: Random, term_length: int) -> list[str]:
     return [f"init-term-id={initial}", f"term-id={initial}", f"term-offset={offset}"]
 
 
-def draw_readers(dice: Dice, place: tuple[int, int], duration_ns: int) -> list[Reader]:
-    """Return the subscriptions of one stream at one host."""
+def draw_readers(
+    dice: Dice, place: tuple[int, int], host_count: int, duration_ns: int
+) -> list[Reader]:
+    """Return the subscriptions of one stream at one host, or of one group at several."""
     count = dice.of("readers", *place).choice((1, 1, 1, 2, 3, 4))
-    return [draw_reader(dice, place, number, duration_ns) for number in range(count)]
+    readers = [draw_reader(dice, place, number, duration_ns) for number in range(count)]
+    if dice.has("multicast"):
+        random = dice.of("multicast", *place)
+        readers = [
+            attrs.evolve(each, host=random.randrange(host_count), is_multicast=True)
+            for each in readers
+        ]
+    return readers
 
 
 def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: int) -> Reader:
@@ -254,6 +267,7 @@ def draw_reader(dice: Dice, place: tuple[int, int], number: int, duration_ns: in
         parameters.append("reliable=false")
     return Reader(
         host=host,
+        endpoint_host=host,
         stream_id=stream_id,
         parameters="|".join(parameters),
         kind=kind,

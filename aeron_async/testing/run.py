@@ -218,7 +218,10 @@ class Run:
         for publisher in publishers:
             publication = publisher.publication
             stream, reader = publisher.stream, subscriber.reader
-            is_read = (stream.endpoint_host, stream.stream_id) == (reader.host, reader.stream_id)
+            is_read = (stream.endpoint_host, stream.stream_id) == (
+                reader.endpoint_host,
+                reader.stream_id,
+            )
             if publication is None or not is_read:
                 continue
             image = subscription.image_by_session_id(publication.session_id)

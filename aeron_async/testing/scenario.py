@@ -55,6 +55,8 @@ FEATURES: Final = (
     "collision",
     "windows",
     "hostile",
+    "multicast",
+    "min_flow_control",
 )
 
 
@@ -111,6 +113,7 @@ class Stream:
         gap_ns: Mean time between two offers.
         cancel_chance: For each offer.
         is_contested: Whether another host publishes under the same session.
+        is_multicast: Whether it goes to a group, and to readers on any host.
     """
 
     host: int
@@ -123,6 +126,7 @@ class Stream:
     gap_ns: int
     cancel_chance: float
     is_contested: bool = False
+    is_multicast: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -131,6 +135,7 @@ class Reader:
 
     Attributes:
         host: Index of the host.
+        endpoint_host: Index of the host that publishers send to; of a group, which one it is.
         stream_id: Of the stream.
         parameters: Of the channel, besides its endpoint.
         kind: `iterate`, `batches` or `poll`.
@@ -138,9 +143,11 @@ class Reader:
         lives_ns: After which time it is closed and added again; 0 is never.
         stalls: Times and durations, in nanoseconds, at which it does not read.
         is_reliable: Whether gaps are repaired.
+        is_multicast: Whether it is a member of a group.
     """
 
     host: int
+    endpoint_host: int
     stream_id: int
     parameters: str
     kind: str
@@ -148,6 +155,7 @@ class Reader:
     lives_ns: int
     stalls: tuple[tuple[int, int], ...]
     is_reliable: bool
+    is_multicast: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -189,7 +197,13 @@ class Scenario:
         is_stale = "churn" in self.features and not self.features.isdisjoint(
             {"duplication", "reordering"}
         )
-        return is_stale or not self.features.isdisjoint(
-            {"partition", "one_way", "flapping", "pause", "crash", "restart", "jump", "drift"}
-            | {"send_errors", "bandwidth", "corruption", "bursts", "delay", "collision"}
+        # The fastest sets the pace of a group unless it is told otherwise; others may be lapped.
+        is_lapped = "multicast" in self.features and "min_flow_control" not in self.features
+        return (
+            is_stale
+            or is_lapped
+            or not self.features.isdisjoint(
+                {"partition", "one_way", "flapping", "pause", "crash", "restart", "jump", "drift"}
+                | {"send_errors", "bandwidth", "corruption", "bursts", "delay", "collision"}
+            )
         )

@@ -31,6 +31,15 @@ LAST_MESSAGES = 3
 POLL_INTERVAL_S = 0.005
 
 
+def channel_of(world: World, side: Stream | Reader, parameters: str) -> str:
+    """Return the channel of one end of a stream."""
+    if side.is_multicast:
+        endpoint = f"224.20.30.{2 * side.endpoint_host + 1}:{PORT}|interface=10.0.0.0/8"
+    else:
+        endpoint = f"{world.hosts[side.endpoint_host].name}:{PORT}"
+    return f"aeron:udp?endpoint={endpoint}" + (f"|{parameters}" if parameters else "")
+
+
 class Publisher:
     """One publication of a host's present life.
 
@@ -63,8 +72,7 @@ class Publisher:
     async def run(self, aeron: Aeron) -> None:
         """Publish until told to finish, then offer the last messages."""
         stream = self.stream
-        host = self._world.hosts[stream.endpoint_host]
-        channel = f"aeron:udp?endpoint={host.name}:{PORT}|{stream.parameters}"
+        channel = channel_of(self._world, stream, stream.parameters)
         add = aeron.add_exclusive_publication if stream.is_exclusive else aeron.add_publication
         self.publication = publication = await add(channel, stream.stream_id)
         self.offered = offered = self._recorder.publishing(publication, aeron)
@@ -172,10 +180,7 @@ class Subscriber:
         reader = self.reader
         if not self._finishing.is_set():
             await self._or_finishing(reader.starts_at_ns)
-        host = self._world.hosts[reader.host]
-        channel = f"aeron:udp?endpoint={host.name}:{PORT}"
-        if reader.parameters:
-            channel += f"|{reader.parameters}"
+        channel = channel_of(self._world, reader, reader.parameters)
         while True:
             self.received.clear()
             self._partial.clear()

@@ -45,6 +45,13 @@ CHANGES: dict[str, set[str]] = {
     "large_messages": {"streams.lengths", "streams.gap_ns"},
     "late_join": {"readers.starts_at_ns"},
     "loss": {"conditions.loss"},
+    "min_flow_control": {"streams.parameters"},
+    "multicast": {
+        "streams.is_multicast",
+        "streams.parameters",
+        "readers.is_multicast",
+        "readers.host",
+    },
     "one_way": TROUBLES,
     "partition": TROUBLES,
     "pause": TROUBLES,

@@ -37,6 +37,8 @@ def test_a_seed_that_once_failed_passes(seed: int, features: set[str]) -> None:
     # The seed still stands for the story that it failed with.
     assert features <= draw_scenario(seed).features
     assert run_seed(seed).failure == ""
+    # It failed before there were groups.
+    assert run_seed(seed, without=frozenset({"multicast"})).failure == ""
 
 
 def test_five_hundred_random_worlds_keep_every_promise() -> None:
