@@ -126,8 +126,8 @@ class PublicationReady:
         uri: The channel as asked for.
         log: Where to append.
         publisher_limit: Position below which an offer may begin, in bytes.
-        channel_status: Of the endpoint: 1 when active.
-        local_address: What the endpoint is bound to, as `host:port`.
+        channel_status: Of the endpoint: 1 when active; None without one, as for IPC.
+        local_address: What the endpoint is bound to, as `host:port`; empty without one.
         sender_position: Up to where it has been sent, in bytes.
         is_exclusive: Whether no other request shares it.
         wake_sender: To be called when something was appended.
@@ -142,7 +142,7 @@ class PublicationReady:
     log: LogBuffers
     publisher_limit: Counter
     sender_position: Counter
-    channel_status: Counter
+    channel_status: Counter | None
     local_address: str
     is_exclusive: bool
     wake_sender: Callable[[], None]
@@ -156,14 +156,14 @@ class SubscriptionReady:
     Attributes:
         registration_id: Removes it again.
         uri: The channel as asked for.
-        channel_status: Of the endpoint: 1 when active.
-        local_address: What the endpoint is bound to, as `host:port`.
+        channel_status: Of the endpoint: 1 when active; None without one, as for IPC.
+        local_address: What the endpoint is bound to, as `host:port`; empty without one.
     """
 
     registration_id: int
     uri: ChannelUri
     stream_id: int
-    channel_status: Counter
+    channel_status: Counter | None
     local_address: str
 
 
@@ -176,9 +176,10 @@ class ImageReady:
         log: Where to read.
         join_position: Where this subscription starts, in bytes.
         position: To be moved after a message was taken, in bytes.
-        source_identity: Where the stream comes from, as `host:port`.
+        source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is a
+            publication of the same driver.
         port: Says when progress is worth telling.
-        wake_receiver: To be called when it is.
+        wake_receiver: To be called when it is; polls whatever the image is read from.
     """
 
     image_id: int

@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.command_queue import CommandQueue
+from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.session_ids import SessionIds
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
 from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.driver.destinations import Destinations
+from aeron_async.driver.ipc_publications import IpcPublications
 from aeron_async.driver.media.channel_resolver import (
     resolve_publication,
     resolve_subscription,
 )
 from aeron_async.driver.name_watch import NameWatch
+from aeron_async.driver.publication_links import PublicationLinks
 from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.responses import Responses
 from aeron_async.driver.sender import Sender
 from aeron_async.driver.subscriptions import Subscriptions
+from aeron_async.protocol.channel_uri import Media
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import (
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -80,12 +86,29 @@ class Conductor(Agent):
             context, resources.clock, resources.system_counters, self._on_publication_done
         )
         self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
-        self._subscriptions = Subscriptions(resources, self.receiver)
+        self._subscriptions = Subscriptions(resources, self.receiver, self.sender)
+        self._links = PublicationLinks(resources, self.sender)
+        session_ids = SessionIds(
+            resources.random_int32(),
+            reserved_low=context.publication_reserved_session_id_low,
+            reserved_high=context.publication_reserved_session_id_high,
+        )
         self._publications = Publications(
             resources,
             self.sender,
+            self._links,
             self._subscriptions,
             Responses(self._subscriptions, self.receiver),
+            session_ids,
+            self._check_drained,
+        )
+        self._ipc_publications = IpcPublications(
+            resources,
+            self.sender,
+            self._links,
+            self._subscriptions,
+            session_ids,
+            self._publications,
             self._check_drained,
         )
         self.destinations = Destinations(
@@ -99,6 +122,11 @@ class Conductor(Agent):
     def network_publications(self) -> tuple[NetworkPublication, ...]:
         """Return the publications there are, lingering ones included; for those who watch."""
         return tuple(self._publications)
+
+    @property
+    def ipc_publications(self) -> tuple[IpcPublication, ...]:
+        """Return the IPC publications there are, draining ones included; for those who watch."""
+        return tuple(self._ipc_publications)
 
     @property
     def publication_images(self) -> tuple[PublicationImage, ...]:
@@ -121,7 +149,7 @@ class Conductor(Agent):
     def remove_client(self, client_id: int) -> None:
         """Let a client go, and everything it holds."""
         if self._clients.pop(client_id, None) is not None:
-            self._publications.remove_client(client_id)
+            self._links.remove_client(client_id)
             self._subscriptions.remove_client(client_id)
 
     async def add_publication(
@@ -142,12 +170,17 @@ class Conductor(Agent):
         """
         self._queue.check_open()
         check_is_supported(uri)
-        suffix = str(self._resources.next_id()) if needs_unique_suffix(uri) else ""
-        channel = await self._queue.look_up(
-            resolve_publication(self._resources.network, uri, unique_suffix=suffix)
-        )
+        channel = await self._resolve_publication(uri)
 
         async def execute() -> PublicationReady:
+            if channel is None:
+                return self._ipc_publications.add(
+                    uri,
+                    stream_id=stream_id,
+                    is_exclusive=is_exclusive,
+                    client_id=client_id,
+                    listener=listener,
+                )
             return await self._publications.add(
                 channel,
                 stream_id=stream_id,
@@ -158,7 +191,16 @@ class Conductor(Agent):
             )
 
         return await self._queue.submit(
-            client_id, execute, lambda ready: self._publications.remove(ready.registration_id)
+            client_id, execute, lambda ready: self._links.remove(ready.registration_id)
+        )
+
+    async def _resolve_publication(self, uri: ChannelUri) -> UdpChannel | None:
+        """Return a channel with its addresses; None for IPC, which has none."""
+        if uri.media is Media.IPC:
+            return None
+        suffix = str(self._resources.next_id()) if needs_unique_suffix(uri) else ""
+        return await self._queue.look_up(
+            resolve_publication(self._resources.network, uri, unique_suffix=suffix)
         )
 
     async def add_subscription(
@@ -178,13 +220,16 @@ class Conductor(Agent):
         """
         self._queue.check_open()
         check_is_supported(uri)
-        suffix = str(self._resources.next_id())
-        channel = await self._queue.look_up(
-            resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
-        )
+        channel = None
+        if uri.media is not Media.IPC:
+            suffix = str(self._resources.next_id())
+            channel = await self._queue.look_up(
+                resolve_subscription(self._resources.network, uri, unique_suffix=suffix)
+            )
 
         async def execute() -> SubscriptionReady:
             return await self._subscriptions.add(
+                uri,
                 channel,
                 stream_id=stream_id,
                 client_id=client_id,
@@ -205,17 +250,18 @@ class Conductor(Agent):
         """
 
         async def execute() -> None:
-            self._subscriptions.images.reject(image_id, reason)
+            if not self._ipc_publications.reject(image_id, reason):
+                self._subscriptions.images.reject(image_id, reason)
 
         await self._queue.submit(client_id, execute, _undo_nothing)
 
     def remove_publication(self, registration_id: int) -> None:
         """Let a publication go; what is left to send is still sent."""
-        self._publications.remove(registration_id)
+        self._links.remove(registration_id)
 
     def revoke_publication(self, registration_id: int) -> None:
         """Let an exclusive publication go; what has not arrived yet is lost."""
-        self._publications.revoke(registration_id)
+        self._links.revoke(registration_id)
 
     def remove_subscription(self, registration_id: int) -> None:
         """Let a subscription go."""
@@ -241,8 +287,9 @@ class Conductor(Agent):
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent what it was given."""
         self._subscriptions.images.say_goodbye()
+        # Every subscription has gone by now, so that none that never reads is waited for.
         self._publications.hasten()
-        if len(self._publications):
+        if self._has_publications:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
@@ -260,14 +307,23 @@ class Conductor(Agent):
         """Free everything at once."""
         self._names.close()
         self._publications.close()
+        self._ipc_publications.close()
         self._subscriptions.close()
 
+    @property
+    def _has_publications(self) -> bool:
+        return bool(len(self._publications) or len(self._ipc_publications))
+
     def _on_publication_done(self, publication: Any) -> None:
-        self._publications.on_publication_done(publication)
+        if isinstance(publication, IpcPublication):
+            self._ipc_publications.on_publication_done(publication)
+        else:
+            self._publications.on_publication_done(publication)
 
     def _check_drained(self) -> None:
-        if self._drained is not None and not len(self._publications) and not self._drained.done():
-            self._drained.set_result(None)
+        drained = self._drained
+        if drained is not None and not self._has_publications and not drained.done():
+            drained.set_result(None)
 
 
 def _undo_nothing(result: None) -> None:

@@ -12,10 +12,12 @@ from aeron_async.driver.media.channel_resolver import (
     resolve_send_destination,
 )
 from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.channel_uri import Media
 
 if TYPE_CHECKING:
     from aeron_async.driver.command_queue import CommandQueue
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.publications import Publications
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscriptions import Subscriptions
@@ -99,10 +101,10 @@ class Destinations:
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
-        channel = await self._queue.look_up(resolve_receive_destination(self._network, uri))
+        channel = await self._channel(uri)
 
         async def execute() -> int:
-            return await self._subscriptions.add_destination(registration_id, channel)
+            return await self._subscriptions.add_destination(registration_id, uri, channel)
 
         return await self._queue.submit(
             client_id,
@@ -125,12 +127,8 @@ class Destinations:
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
-        form = None
-        if not isinstance(destination, int):
-            channel = await self._queue.look_up(
-                resolve_receive_destination(self._network, destination)
-            )
-            form = channel.canonical_form
+        channel = None if isinstance(destination, int) else await self._channel(destination)
+        form = None if channel is None or channel.uri.is_spy else channel.canonical_form
 
         async def execute() -> None:
             self._subscriptions.remove_destination(
@@ -138,6 +136,12 @@ class Destinations:
             )
 
         await self._queue.submit(client_id, execute, _undo_nothing)
+
+    async def _channel(self, uri: ChannelUri) -> UdpChannel | None:
+        """Return where to receive, or what to spy upon; None for IPC."""
+        if uri.media is Media.IPC:
+            return None
+        return await self._queue.look_up(resolve_receive_destination(self._network, uri))
 
     async def _address(self, uri: ChannelUri) -> Address | None:
         """Return where a receiver is; None where its name leads nowhere yet, but may."""

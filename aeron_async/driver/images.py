@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.driver.commands import ImageReady
-from aeron_async.driver.core.stream_counters import allocate_subscription_position
-from aeron_async.driver.core.subscriber_positions import SubscriberPosition
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.image_budget import ImageBudget, window_refusal
@@ -23,9 +20,9 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.core.subscriber_positions import Subscribable
     from aeron_async.driver.image_budget import Refusal
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.readers import Readers
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscription_link import SubscriptionLink
@@ -42,6 +39,7 @@ class Images:
     Args:
         resources: What the driver's parts share.
         receiver: Polls the images.
+        readers: Lets subscriptions join, and tells their clients.
         links: The subscriptions there are, oldest first.
         on_endpoint_released: Called when an image has let go of its endpoint.
     """
@@ -50,17 +48,19 @@ class Images:
         self,
         resources: DriverResources,
         receiver: Receiver,
+        readers: Readers,
         links: Mapping[int, SubscriptionLink],
         on_endpoint_released: Callable[[ReceiveChannelEndpoint], None],
     ) -> None:
         self._resources = resources
         self._receiver = receiver
+        self._readers = readers
         self._links = links
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._log_limiter = LogLimiter()
         self._budget = ImageBudget(resources.context)
-        self._factory = ImageFactory(resources, self)
+        self._factory = ImageFactory(resources, readers)
 
     def __iter__(self) -> Iterator[PublicationImage]:
         return iter(tuple(self._images))
@@ -125,23 +125,6 @@ class Images:
                 stream_id=setup.stream_id,
             )
 
-    def on_image_progress(self, source: Subscribable) -> None:
-        """Tell the readers that there is more to read, or where the end is."""
-        for subscriber in source.subscribers:
-            if subscriber.is_active:
-                link = self._links[subscriber.subscription_id]
-                link.listener.on_image_progress(source.registration_id)
-
-    def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """Take the image from the client of a subscription that was left behind."""
-        link = self._links[subscriber.subscription_id]
-        link.listener.on_unavailable_image(source.registration_id)
-
-    def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """Give the image back to the client of a subscription that has rested."""
-        (image,) = (image for image in self._images if image is source)
-        self._tell_available(image, self._links[subscriber.subscription_id], subscriber)
-
     def on_image_drained(self, image: PublicationImage) -> None:
         """Take an image out of sight: of the network, and of the clients."""
         endpoint = self._images[image]
@@ -153,9 +136,8 @@ class Images:
         ):
             endpoint.dispatcher.remove_cool_down(image)
         for subscriber in list(image.subscribers):
-            link = self._links[subscriber.subscription_id]
-            self._part(image, link)
-            link.listener.on_unavailable_image(image.registration_id)
+            self._readers.part(image, self._links[subscriber.subscription_id])
+            self._readers.on_unavailable_image(image, subscriber)
 
     def on_image_done(self, image: PublicationImage) -> None:
         """Free what an image used."""
@@ -185,7 +167,9 @@ class Images:
         """
         image = self.find(image_id)
         if image is None:
-            message = f"image {image_id} is not there: it has gone"
+            message = (
+                f"image {image_id} is not there: it has gone, or is of a publication spied upon"
+            )
             raise RegistrationError(message, code=ErrorCode.GENERIC)
         self._resources.system_counters[SystemCounterId.IMAGES_REJECTED].increment()
         image.reject(reason)
@@ -205,7 +189,7 @@ class Images:
     def leave(self, link: SubscriptionLink) -> None:
         """Let a subscription go from every image it has joined."""
         for image in list(self._images):
-            if self._part(image, link):
+            if self._readers.part(image, link) is not None:
                 self._receiver.on_activity(image)
 
     def say_goodbye(self) -> None:
@@ -225,47 +209,5 @@ class Images:
             image.log.close()
         self._images.clear()
 
-    def _part(self, image: PublicationImage, link: SubscriptionLink) -> bool:
-        subscriber = image.remove_subscriber(link.registration_id)
-        if subscriber is None:
-            return False
-        subscriber.position.close()
-        return True
-
     def _join(self, image: PublicationImage, link: SubscriptionLink) -> None:
-        join_position = image.join_position
-        position = allocate_subscription_position(
-            self._resources.counters_manager,
-            registration_id=link.registration_id,
-            session_id=image.session_id,
-            stream_id=image.stream_id,
-            channel=link.channel,
-            owner_id=link.client_id,
-            join_position=join_position,
-            reference_id=image.registration_id,
-        )
-        subscriber = SubscriberPosition(
-            subscription_id=link.registration_id,
-            position=position,
-            is_tether=link.params.is_tether,
-            is_rejoin=link.params.is_rejoin,
-        )
-        image.add_subscriber(subscriber)
-        self._tell_available(image, link, subscriber)
-
-    def _tell_available(
-        self, image: PublicationImage, link: SubscriptionLink, subscriber: SubscriberPosition
-    ) -> None:
-        link.listener.on_available_image(
-            ImageReady(
-                image_id=image.registration_id,
-                session_id=image.session_id,
-                stream_id=image.stream_id,
-                log=image.log,
-                join_position=subscriber.position.get(),
-                position=subscriber.position,
-                source_identity=format_address(image.source),
-                port=image,
-                wake_receiver=lambda: self._receiver.on_activity(image),
-            )
-        )
+        self._readers.join(image, link, link.params, channel=link.channel)

@@ -9,22 +9,72 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from aeron_async.driver.core.publication_params import StartPosition
 from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.term_log import LogBuffers, file_length
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.media.endpoint import ChannelEndpoint
-    from aeron_async.logbuffer.log_spec import LogSpec
+    from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["create_log", "with_channel_settings"]
+__all__ = ["create_log", "publication_log_spec", "with_channel_settings"]
+
+
+def publication_log_spec(
+    resources: DriverResources,
+    uri: ChannelUri,
+    params: PublicationParams,
+    *,
+    registration_id: int,
+    session_id: int,
+    stream_id: int,
+) -> LogSpec:
+    """Return the log of a publication as its channel wants it; it starts anywhere if not told.
+
+    Source: Aeron `DriverConductor.initLogMetadata`.
+    """
+    start = params.start
+    if start is None:
+        term_id = resources.random_int32()
+        start = StartPosition(initial_term_id=term_id, term_id=term_id, term_offset=0)
+    spec = LogSpec(
+        session_id=session_id,
+        stream_id=stream_id,
+        initial_term_id=start.initial_term_id,
+        start_term_id=start.term_id,
+        start_term_offset=start.term_offset,
+        term_length=params.term_length,
+        mtu_length=params.mtu_length,
+        log_type=(
+            LogType.EXCLUSIVE_PUBLICATION if params.is_exclusive else LogType.CONCURRENT_PUBLICATION
+        ),
+        correlation_id=registration_id,
+        publication_window_length=params.publication_window_length,
+        max_resend=params.max_resend,
+        linger_timeout_ns=params.linger_timeout_ns,
+        sparse=params.is_sparse,
+        signal_eos=params.signal_eos,
+        spies_simulate_connection=params.spies_simulate_connection,
+        is_group=params.has_group_semantics,
+    )
+    return spec if uri.entity_tag is None else attrs.evolve(spec, entity_tag=uri.entity_tag)
 
 
 def with_channel_settings(
-    spec: LogSpec, uri: ChannelUri, endpoint: ChannelEndpoint, context: DriverContext
+    spec: LogSpec, uri: ChannelUri, endpoint: ChannelEndpoint | None, context: DriverContext
 ) -> LogSpec:
     """Return the log with what its metadata says of the channel: socket buffers, and timeouts.
+
+    Args:
+        spec: The log.
+        uri: The channel.
+        endpoint: Where its sockets are; None for IPC.
+        context: Says what the channel leaves open.
 
     Source: Aeron `DriverConductor.initLogMetadata`.
     """
@@ -33,8 +83,8 @@ def with_channel_settings(
     )
     return attrs.evolve(
         spec,
-        socket_sndbuf_length=endpoint.socket_sndbuf_length,
-        socket_rcvbuf_length=endpoint.socket_rcvbuf_length,
+        socket_sndbuf_length=0 if endpoint is None else endpoint.socket_sndbuf_length,
+        socket_rcvbuf_length=0 if endpoint is None else endpoint.socket_rcvbuf_length,
         untethered_window_limit_timeout_ns=window_limit_timeout_ns,
         untethered_linger_timeout_ns=given(
             uri.untethered_linger_timeout_ns,

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from aeron_async.driver.core.flow_control import flow_control
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_counters import PublicationCounters
-from aeron_async.driver.core.publication_params import StartPosition
 from aeron_async.driver.core.response_outbox import ResponseOutbox
 from aeron_async.driver.core.send_timestamps import SendTimestamps
-from aeron_async.driver.core.session_ids import SessionIds
-from aeron_async.driver.log_creation import create_log, with_channel_settings
+from aeron_async.driver.core.session_ids import chosen_session_id
+from aeron_async.driver.log_creation import create_log, publication_log_spec, with_channel_settings
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_spec import LogSpec
-from aeron_async.logbuffer.metadata import LogType
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.network_publication import PublicationListener
     from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.session_ids import SessionIds
     from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.resources import DriverResources
@@ -40,6 +36,7 @@ class PublicationFactory:
         resources: What the driver's parts share.
         listener: Hears what they decide.
         readers: Tells the clients of subscriptions that read their logs.
+        session_ids: Where those come from that no channel asks for.
     """
 
     def __init__(
@@ -47,16 +44,12 @@ class PublicationFactory:
         resources: DriverResources,
         listener: PublicationListener,
         readers: SubscribableListener,
+        session_ids: SessionIds,
     ) -> None:
         self._resources = resources
         self._listener = listener
         self._readers = readers
-        context = resources.context
-        self._session_ids = SessionIds(
-            resources.random_int32(),
-            reserved_low=context.publication_reserved_session_id_low,
-            reserved_high=context.publication_reserved_session_id_high,
-        )
+        self._session_ids = session_ids
 
     def make(
         self,
@@ -83,16 +76,14 @@ class PublicationFactory:
         registration_id = resources.next_id()
         session_id = self._session_id(endpoint, params, stream_id)
         _check_sndbuf(endpoint, params)
-        spec = self._log_spec(params, registration_id, session_id, stream_id)
-        if uri.entity_tag is not None:
-            spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
+        ids = {"session_id": session_id, "stream_id": stream_id}
+        spec = publication_log_spec(resources, uri, params, registration_id=registration_id, **ids)
         log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
         control = self._flow_control(uri, params)
         counters = PublicationCounters.allocate(
             resources.counters_manager,
             registration_id=registration_id,
-            session_id=session_id,
-            stream_id=stream_id,
+            **ids,
             channel=str(endpoint.channel.uri),
             client_id=client_id,
             is_exclusive=params.is_exclusive,
@@ -135,47 +126,11 @@ class PublicationFactory:
     def _session_id(
         self, endpoint: SendChannelEndpoint, params: PublicationParams, stream_id: int
     ) -> int:
-        def is_in_use(session_id: int) -> bool:
-            return endpoint.dispatcher.is_session_in_use(session_id, stream_id)
-
-        if params.session_id is None:
-            return self._session_ids.take(is_in_use)
-        if is_in_use(params.session_id):
-            message = (
-                f"session-id={params.session_id} is in use by another publication of stream "
-                f"{stream_id} on {endpoint.channel.uri}: choose another, or leave session-id out"
-            )
-            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-        return params.session_id
-
-    def _log_spec(
-        self, params: PublicationParams, registration_id: int, session_id: int, stream_id: int
-    ) -> LogSpec:
-        start = params.start
-        if start is None:
-            term_id = self._resources.random_int32()
-            start = StartPosition(initial_term_id=term_id, term_id=term_id, term_offset=0)
-        return LogSpec(
-            session_id=session_id,
-            stream_id=stream_id,
-            initial_term_id=start.initial_term_id,
-            start_term_id=start.term_id,
-            start_term_offset=start.term_offset,
-            term_length=params.term_length,
-            mtu_length=params.mtu_length,
-            log_type=(
-                LogType.EXCLUSIVE_PUBLICATION
-                if params.is_exclusive
-                else LogType.CONCURRENT_PUBLICATION
-            ),
-            correlation_id=registration_id,
-            publication_window_length=params.publication_window_length,
-            max_resend=params.max_resend,
-            linger_timeout_ns=params.linger_timeout_ns,
-            sparse=params.is_sparse,
-            signal_eos=params.signal_eos,
-            spies_simulate_connection=params.spies_simulate_connection,
-            is_group=params.has_group_semantics,
+        return chosen_session_id(
+            self._session_ids,
+            params,
+            lambda session_id: endpoint.dispatcher.is_session_in_use(session_id, stream_id),
+            where=f"stream {stream_id} on {endpoint.channel.uri}",
         )
 
 

@@ -11,23 +11,25 @@ import attrs
 
 from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
 from aeron_async.driver.core.flow_control import flow_control_supplier
+from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_params import PublicationParams, check_can_share
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.publication_factory import PublicationFactory
 from aeron_async.driver.send_endpoints import SendEndpoints
+from aeron_async.driver.tagged_session import with_tagged_session
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.protocol.channel_uri import TagReference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
     from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
-    from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.session_ids import SessionIds
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.publication_links import PublicationLinks
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.responses import Responses
     from aeron_async.driver.sender import Sender
@@ -38,24 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["Publications"]
 
 
-@attrs.define(kw_only=True, eq=False)
-class PublicationLink:
-    """One client's hold on a publication."""
-
-    registration_id: int
-    client_id: int
-    publication: NetworkPublication
-    listener: PublicationListener
-
-
 class Publications:
-    """Every publication of one driver, with the endpoints they send from.
+    """Every network publication of one driver, with the endpoints they send from.
 
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
+        links: Knows which client holds what.
         subscriptions: Those that read the log of a publication, or its responses.
         responses: Knows what is answered to whom.
+        session_ids: Where those come from that no channel asks for.
         on_done: Called whenever a publication is gone.
 
     Attributes:
@@ -66,20 +60,21 @@ class Publications:
         self,
         resources: DriverResources,
         sender: Sender,
+        links: PublicationLinks,
         subscriptions: Subscriptions,
         responses: Responses,
+        session_ids: SessionIds,
         on_done: Callable[[], None],
     ) -> None:
         self._resources = resources
         self._sender = sender
+        self._links = links
         self._on_done = on_done
         self._subscriptions = subscriptions
         self._responses = responses
         self.endpoints = SendEndpoints(resources, sender, self._on_response_setup_heard)
-        self._factory = PublicationFactory(resources, self, subscriptions.images)
+        self._factory = PublicationFactory(resources, self, subscriptions.readers, session_ids)
         self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
-        self._links: dict[int, PublicationLink] = {}
-        self._holders: dict[NetworkPublication, list[PublicationLink]] = {}
 
     def __iter__(self) -> Iterator[NetworkPublication]:
         return iter(tuple(self._publications))
@@ -103,7 +98,7 @@ class Publications:
             RegistrationError: The session is taken, or the socket cannot be had.
             ConfigurationError: The channel contradicts the publication or socket it would share.
         """
-        uri, context = self._with_tagged_session(channel.uri), self._resources.context
+        uri, context = with_tagged_session(channel.uri, self), self._resources.context
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
         if flow_control is None:
             # Before any socket: a strategy that nobody has is refused at no cost.
@@ -124,8 +119,8 @@ class Publications:
                     endpoint, uri, params, stream_id=stream_id, client_id=client_id
                 )
                 self._publications[publication] = endpoint
-                self._holders[publication] = []
                 self._responses.on_publication_added(publication)
+                self._subscriptions.local.add_publication(publication, endpoint.channel)
                 self._sender.on_activity(publication)
             else:
                 check_can_share(
@@ -138,21 +133,8 @@ class Publications:
         except BaseException:
             self.endpoints.close_if_unused(endpoint)
             raise
-        link = self._hold(publication, client_id, listener)
-        return self._ready(link, channel, endpoint)
-
-    def _hold(
-        self, publication: NetworkPublication, client_id: int, listener: PublicationListener
-    ) -> PublicationLink:
-        link = PublicationLink(
-            registration_id=self._resources.next_id(),
-            client_id=client_id,
-            publication=publication,
-            listener=listener,
-        )
-        self._links[link.registration_id] = link
-        self._holders[publication].append(link)
-        return link
+        registration_id = self._links.add(publication, client_id=client_id, listener=listener)
+        return self._ready(registration_id, publication, channel, endpoint)
 
     def add_destination(
         self, registration_id: int, uri: ChannelUri, address: Address | None
@@ -162,7 +144,7 @@ class Publications:
         Raises:
             RegistrationError: UNKNOWN_PUBLICATION, or its channel takes no more destinations.
         """
-        endpoint = self._publications[self._link(registration_id).publication]
+        endpoint = self._publications[self._network_publication(registration_id)]
         destination_id = self._resources.next_id()
         self.endpoints.add_destination(endpoint, uri, address, destination_id)
         return destination_id
@@ -180,16 +162,16 @@ class Publications:
         Raises:
             RegistrationError: UNKNOWN_PUBLICATION, or it has no such destination.
         """
-        publication = self._link(registration_id).publication
+        publication = self._network_publication(registration_id)
         if not self._remove_destination(publication, destination, address):
             message = f"destination {destination} is none of {publication.channel}"
             raise RegistrationError(message)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
         """Take a destination back that nobody waits for any more."""
-        link = self._links.get(registration_id)
-        if link is not None:
-            self._remove_destination(link.publication, destination_id, None)
+        publication = self._links.find(registration_id)
+        if isinstance(publication, NetworkPublication):
+            self._remove_destination(publication, destination_id, None)
 
     def _remove_destination(
         self,
@@ -204,30 +186,6 @@ class Publications:
             registration_id=destination if isinstance(destination, int) else 0,
         )
 
-    def remove(self, registration_id: int) -> None:
-        """Let one client's hold go; the last one lets the publication drain."""
-        link = self._links.pop(registration_id, None)
-        if link is None:
-            return
-        publication = link.publication
-        self._holders[publication].remove(link)
-        if not self._holders[publication]:
-            publication.release(self._resources.clock.now_ns())
-            self._sender.on_activity(publication)
-
-    def revoke(self, registration_id: int) -> None:
-        """Let an exclusive publication go, and take back what has not arrived yet."""
-        link = self._links.get(registration_id)
-        if link is not None and link.publication.params.is_exclusive:
-            link.publication.revoke(self._resources.clock.now_ns())
-        self.remove(registration_id)
-
-    def remove_client(self, client_id: int) -> None:
-        """Let everything go that a client holds."""
-        for link in list(self._links.values()):
-            if link.client_id == client_id:
-                self.remove(link.registration_id)
-
     def hasten(self) -> None:
         """Do not linger for receivers that are not there: the driver is closing."""
         for publication in list(self._publications):
@@ -237,7 +195,8 @@ class Publications:
     def on_publication_done(self, publication: NetworkPublication) -> None:
         """Free what a publication used; called by the sender."""
         endpoint = self._publications.pop(publication)
-        del self._holders[publication]
+        self._links.forget(publication)
+        self._subscriptions.local.remove_publication(publication)
         self._responses.on_publication_done(publication)
         endpoint.dispatcher.remove(publication)
         publication.counters.close()
@@ -247,7 +206,6 @@ class Publications:
 
     def close(self) -> None:
         """Free everything at once, sent or not."""
-        self._links.clear()
         for publication in list(self._publications):
             self._sender.remove(publication)
             self.on_publication_done(publication)
@@ -257,8 +215,7 @@ class Publications:
     def on_window_changed(self, publication: NetworkPublication) -> None:
         """Tell every client that holds the publication."""
         self._responses.on_publication_changed(publication)
-        for link in self._holders[publication]:
-            link.listener.on_window_changed()
+        self._links.on_window_changed(publication)
 
     def on_publication_error(
         self,
@@ -268,27 +225,30 @@ class Publications:
         destination_id: int | None,
     ) -> None:
         """Tell every client that holds the publication."""
-        for link in list(self._holders[publication]):
-            link.listener.on_publication_error(
-                PublicationErrorFrame(
-                    code=error.error_code,
-                    message=error.message.decode("utf-8", "replace"),
-                    session_id=error.session_id,
-                    stream_id=error.stream_id,
-                    receiver_id=error.receiver_id,
-                    group_tag=error.group_tag if error.has_group_tag else None,
-                    source_address=None if source is None else format_address(source),
-                    registration_id=link.registration_id,
-                    destination_registration_id=destination_id,
-                )
-            )
+        self._links.on_publication_error(
+            publication,
+            PublicationErrorFrame(
+                code=error.error_code,
+                message=error.message.decode("utf-8", "replace"),
+                session_id=error.session_id,
+                stream_id=error.stream_id,
+                receiver_id=error.receiver_id,
+                group_tag=error.group_tag if error.has_group_tag else None,
+                source_address=None if source is None else format_address(source),
+                registration_id=publication.registration_id,
+                destination_registration_id=destination_id,
+            ),
+        )
 
-    def _link(self, registration_id: int) -> PublicationLink:
-        link = self._links.get(registration_id)
-        if link is None:
-            message = f"publication {registration_id} is not there: it was closed"
-            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
-        return link
+    def _network_publication(self, registration_id: int) -> NetworkPublication:
+        publication = self._links.get(registration_id)
+        if not isinstance(publication, NetworkPublication):
+            message = (
+                f"destinations of {publication.channel} cannot be added or removed: a publication "
+                "has them with aeron:udp and control-mode=manual only"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+        return publication
 
     def _on_response_setup_heard(
         self, publication: NetworkPublication, response_session_id: int
@@ -313,31 +273,15 @@ class Publications:
                 return publication
         return None
 
-    def _with_tagged_session(self, uri: ChannelUri) -> ChannelUri:
-        """Return the channel with the session, MTU and terms of the publication its tag names."""
-        reference = uri.session_id
-        if not isinstance(reference, TagReference):
-            return uri
-        for publication in self._publications:
-            log = publication.log
-            if log.metadata.entity_tag == reference.tag:
-                return uri.replace(
-                    session_id=publication.session_id,
-                    mtu_length=log.mtu_length,
-                    term_length=log.term_length,
-                )
-        message = (
-            f"session-id={reference} names no publication of this driver: add the one with "
-            f"tags=,{reference.tag} first"
-        )
-        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-
     def _ready(
-        self, link: PublicationLink, channel: UdpChannel, endpoint: SendChannelEndpoint
+        self,
+        registration_id: int,
+        publication: NetworkPublication,
+        channel: UdpChannel,
+        endpoint: SendChannelEndpoint,
     ) -> PublicationReady:
-        publication = link.publication
         return PublicationReady(
-            registration_id=link.registration_id,
+            registration_id=registration_id,
             original_registration_id=publication.registration_id,
             uri=channel.uri,
             session_id=publication.session_id,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.images import Images
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.setup import Setup
 
 __all__ = ["ReceiveEndpoints"]
@@ -141,28 +142,36 @@ class ReceiveEndpoints:
             endpoint, channel, self._resources.clock, registration_id=registration_id
         )
 
+    def check_destination_count(
+        self, endpoint: ReceiveChannelEndpoint, uri: ChannelUri, *, also: int
+    ) -> None:
+        """Refuse one destination too many.
+
+        Args:
+            endpoint: Of the subscription.
+            uri: The destination to be added.
+            also: How many it has beside its sockets.
+
+        Raises:
+            RegistrationError: RESOURCE_TEMPORARILY_UNAVAILABLE; the limit is reached.
+        """
+        limit = self._resources.context.max_destinations
+        number = len(endpoint.destinations) + also + 1
+        if number > limit:
+            message = (
+                f"destination {uri} would be number {number}, and the limit is {limit}: remove "
+                "others, or raise max_destinations"
+            )
+            raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+
     async def add_destination(
         self, endpoint: ReceiveChannelEndpoint, channel: UdpChannel, registration_id: int
     ) -> None:
         """Receive at one more socket from now on.
 
         Raises:
-            RegistrationError: The channel has no destinations to be added, has this one already, or
-                too many; or the socket cannot be had.
+            RegistrationError: The socket cannot be had, or another has its port.
         """
-        limit = self._resources.context.max_destinations
-        if not endpoint.channel.is_manual:
-            message = (
-                f"destinations of {endpoint.channel.uri} cannot be added: a subscription has them "
-                "with control-mode=manual only"
-            )
-            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
-        if len(endpoint.destinations) >= limit:
-            message = (
-                f"destination {channel.uri} would be number {len(endpoint.destinations) + 1}, and "
-                f"the limit is {limit}: remove others, or raise max_destinations"
-            )
-            raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
         destination = self._make_destination(endpoint, channel, registration_id)
         await open_destination(self._resources, endpoint, destination)
         self._start_eliciting(endpoint, destination)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["Sender"]
@@ -47,7 +47,7 @@ class Sender(Agent):
         context: DriverContext,
         clock: Clock,
         system_counters: SystemCounters,
-        on_done: Callable[[NetworkPublication], None],
+        on_done: Callable[[SubscribablePublication], None],
     ) -> None:
         super().__init__(
             clock=clock,
@@ -57,15 +57,15 @@ class Sender(Agent):
             cycle_threshold_ns=context.sender_cycle_threshold_ns,
             lag_threshold_ns=context.loop_lag_threshold_ns,
         )
-        self._schedule: Schedule[NetworkPublication] = Schedule()
+        self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done
 
-    def on_activity(self, publication: NetworkPublication) -> None:
+    def on_activity(self, publication: SubscribablePublication) -> None:
         """Let a publication be polled soon: it was offered to, or heard from."""
         self._schedule.ready(publication)
         self.wake()
 
-    def remove(self, publication: NetworkPublication) -> None:
+    def remove(self, publication: SubscribablePublication) -> None:
         """Poll a publication no more."""
         self._schedule.remove(publication)
 

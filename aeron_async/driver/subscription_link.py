@@ -23,13 +23,14 @@ class SubscriptionLink:
     """One client's subscription, and where it receives.
 
     Attributes:
+        endpoint: Its sockets; None where it reads streams of this driver only.
         session_id: The one session wanted, or None for all.
         is_response: Whether the session is still to be learned, and none is wanted till then.
     """
 
     registration_id: int
     client_id: int
-    endpoint: ReceiveChannelEndpoint
+    endpoint: ReceiveChannelEndpoint | None
     uri: ChannelUri
     stream_id: int
     params: SubscriptionParams

@@ -1,5 +1,8 @@
 """The conductor's hand on subscriptions: add, join what is there, release, close endpoints.
 
+A subscription receives from the network, or reads streams of its own driver, or both: that is up to
+its channel and its destinations.
+
 Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours.
 """
 
@@ -11,9 +14,12 @@ from aeron_async.driver.commands import SubscriptionReady
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
 from aeron_async.driver.core.subscription_params import SubscriptionParams
 from aeron_async.driver.images import Images
+from aeron_async.driver.local_streams import LocalInterest, LocalStreams
+from aeron_async.driver.readers import Readers
 from aeron_async.driver.receive_endpoints import ReceiveEndpoints
 from aeron_async.driver.subscription_link import SubscriptionLink
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
+from aeron_async.protocol.channel_uri import ControlMode, Media
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import SubscriptionListener
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.sender import Sender
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Subscriptions"]
@@ -33,22 +40,28 @@ class Subscriptions:
     Args:
         resources: What the driver's parts share.
         receiver: Polls the images.
+        sender: Polls the publications of this driver that they read.
 
     Attributes:
-        images: What they have joined.
+        readers: Lets them join, and tells their clients.
+        local: What they read of this driver.
+        images: What they have joined of the network.
         endpoints: Where they receive.
     """
 
-    def __init__(self, resources: DriverResources, receiver: Receiver) -> None:
+    def __init__(self, resources: DriverResources, receiver: Receiver, sender: Sender) -> None:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
-        self.images = Images(resources, receiver, self._links, self._close_if_unused)
+        self.readers = Readers(resources, receiver, sender, self._links)
+        self.local = LocalStreams(resources, self.readers, sender)
+        self.images = Images(resources, receiver, self.readers, self._links, self._close_if_unused)
         self.endpoints = ReceiveEndpoints(resources, receiver, self.images)
 
     async def add(
         self,
-        channel: UdpChannel,
+        uri: ChannelUri,
+        channel: UdpChannel | None,
         *,
         stream_id: int,
         client_id: int,
@@ -57,29 +70,30 @@ class Subscriptions:
     ) -> SubscriptionReady:
         """Add a subscription; images that are there are made available to it before this returns.
 
+        Args:
+            uri: As the client wrote it.
+            channel: The same, resolved; None for IPC.
+            stream_id: Within the channel.
+            client_id: Whose it is.
+            listener: Hears of its images.
+            congestion_control: Makes the strategy of each, whatever channel and context say.
+
         Raises:
             RegistrationError: The socket cannot be had, or buffers less than the window.
             ConfigurationError: The channel contradicts a subscription of the same stream, or the
                 socket it would share.
         """
-        uri = channel.uri
         params = SubscriptionParams.of(
             uri, self._resources.context, congestion_control=congestion_control
         )
+        if channel is None or uri.is_spy:
+            link = self._new_link(uri, params, None, stream_id, client_id, listener)
+            return self._add_local(link, channel)
         congestion_control_supplier(params.congestion_control)
         self._check_same_stream(channel, params, stream_id)
         endpoint = await self.endpoints.get(channel, params.group_tag)
-        link = SubscriptionLink(
-            registration_id=self._resources.next_id(),
-            client_id=client_id,
-            endpoint=endpoint,
-            uri=uri,
-            stream_id=stream_id,
-            params=params,
-            listener=listener,
-            session_id=params.session_id,
-            is_response=endpoint.channel.is_response and params.session_id is None,
-        )
+        link = self._new_link(uri, params, endpoint, stream_id, client_id, listener)
+        link.is_response = endpoint.channel.is_response and params.session_id is None
         try:
             self._check_window(endpoint, params)
         except RegistrationError:
@@ -87,7 +101,7 @@ class Subscriptions:
             raise
         self._links[link.registration_id] = link
         if not link.is_response:
-            self._take_interest(link)
+            self._take_interest(link, endpoint)
         try:
             self.images.join_existing(link)
         except RegistrationError:
@@ -101,32 +115,106 @@ class Subscriptions:
             local_address=endpoint.local_address,
         )
 
+    def _new_link(
+        self,
+        uri: ChannelUri,
+        params: SubscriptionParams,
+        endpoint: ReceiveChannelEndpoint | None,
+        stream_id: int,
+        client_id: int,
+        listener: SubscriptionListener,
+    ) -> SubscriptionLink:
+        return SubscriptionLink(
+            registration_id=self._resources.next_id(),
+            client_id=client_id,
+            endpoint=endpoint,
+            uri=uri,
+            stream_id=stream_id,
+            params=params,
+            listener=listener,
+            session_id=params.session_id,
+        )
+
+    def _add_local(self, link: SubscriptionLink, channel: UdpChannel | None) -> SubscriptionReady:
+        """Let a subscription read streams of this driver: of IPC, or of what it spies upon."""
+        interest = LocalInterest(
+            link=link,
+            uri=link.uri,
+            channel=channel,
+            params=link.params,
+            session_id=link.session_id,
+            is_response=_is_for_local_responses(link) and link.session_id is None,
+        )
+        self._links[link.registration_id] = link
+        try:
+            self.local.add(interest)
+        except RegistrationError:
+            self.remove(link.registration_id)
+            raise
+        return SubscriptionReady(
+            registration_id=link.registration_id,
+            uri=link.uri,
+            stream_id=link.stream_id,
+            channel_status=None,
+            local_address="",
+        )
+
     def remove(self, registration_id: int) -> None:
         """Let a subscription go; images without readers say goodbye to their sources."""
         link = self._links.pop(registration_id, None)
         if link is None:
             return
+        self.local.remove(link)
+        endpoint = link.endpoint
+        if endpoint is None:
+            return
         self.images.leave(link)
         is_still_wanted = any(
-            other.endpoint is link.endpoint
+            other.endpoint is endpoint
             and other.stream_id == link.stream_id
             and other.session_id == link.session_id
             and not other.is_response
             for other in self._links.values()
         )
         if not is_still_wanted and not link.is_response:
-            link.endpoint.dispatcher.remove_subscription(link.stream_id, link.session_id)
-        self._close_if_unused(link.endpoint)
+            endpoint.dispatcher.remove_subscription(link.stream_id, link.session_id)
+        self._close_if_unused(endpoint)
 
-    async def add_destination(self, registration_id: int, channel: UdpChannel) -> int:
-        """Let a subscription receive at one more socket; return the request's id.
+    async def add_destination(
+        self, registration_id: int, uri: ChannelUri, channel: UdpChannel | None
+    ) -> int:
+        """Let a subscription receive at one more place; return the request's id.
+
+        Args:
+            registration_id: Of the subscription.
+            uri: The destination, as the client wrote it.
+            channel: The same, resolved; None for IPC.
 
         Raises:
             RegistrationError: UNKNOWN_SUBSCRIPTION, or its channel takes no more destinations.
         """
         link = self._link(registration_id)
+        endpoint = _manual_endpoint(link)
+        local_count = self.local.destination_count(link)
+        self.endpoints.check_destination_count(endpoint, uri, also=local_count)
         destination_id = self._resources.next_id()
-        await self.endpoints.add_destination(link.endpoint, channel, destination_id)
+        if channel is not None and not uri.is_spy:
+            await self.endpoints.add_destination(endpoint, channel, destination_id)
+            return destination_id
+        params = SubscriptionParams.of(uri, self._resources.context)
+        interest = LocalInterest(
+            link=link,
+            uri=uri,
+            channel=channel,
+            params=params,
+            session_id=params.session_id,
+            registration_id=destination_id,
+        )
+        try:
+            self.local.add(interest)
+        except RegistrationError:
+            self.local.remove_destination(link, destination_id)
+            raise
         return destination_id
 
     def remove_destination(
@@ -143,12 +231,7 @@ class Subscriptions:
             RegistrationError: UNKNOWN_SUBSCRIPTION, or it has no such destination.
         """
         link = self._link(registration_id)
-        is_removed = self.endpoints.remove_destination(
-            link.endpoint,
-            canonical_form=canonical_form,
-            registration_id=destination if isinstance(destination, int) else 0,
-        )
-        if not is_removed:
+        if not self._remove_destination(link, destination, canonical_form):
             message = f"destination {destination} is none of {link.uri}"
             raise RegistrationError(message)
 
@@ -156,7 +239,18 @@ class Subscriptions:
         """Take a destination back that nobody waits for any more."""
         link = self._links.get(registration_id)
         if link is not None:
-            self.endpoints.remove_destination(link.endpoint, registration_id=destination_id)
+            self._remove_destination(link, destination_id, None)
+
+    def _remove_destination(
+        self, link: SubscriptionLink, destination: ChannelUri | int, canonical_form: str | None
+    ) -> bool:
+        if self.local.remove_destination(link, destination):
+            return True
+        return link.endpoint is not None and self.endpoints.remove_destination(
+            link.endpoint,
+            canonical_form=canonical_form,
+            registration_id=destination if isinstance(destination, int) else 0,
+        )
 
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
         """Let a subscription for responses take the session that they have.
@@ -164,19 +258,26 @@ class Subscriptions:
         Source: Aeron `aeron_driver_conductor_on_response_setup`.
         """
         link = self._links.get(registration_id)
-        if link is None or not link.endpoint.channel.is_response:
+        endpoint = None if link is None else link.endpoint
+        if link is None or endpoint is None or not endpoint.channel.is_response:
             return
         if link.is_response:
             link.is_response = False
             link.session_id = session_id
-            self._take_interest(link)
+            self._take_interest(link, endpoint)
         elif link.session_id is not None:
-            self.endpoints.on_interest(link.endpoint, link.stream_id, link.session_id)
+            self.endpoints.on_interest(endpoint, link.stream_id, link.session_id)
 
     def is_for_responses(self, registration_id: int | None) -> bool:
         """Return whether there is such a subscription, and its session is to be learned."""
         link = None if registration_id is None else self._links.get(registration_id)
-        return link is not None and link.endpoint.channel.is_response
+        endpoint = None if link is None else link.endpoint
+        return endpoint is not None and endpoint.channel.is_response
+
+    def is_for_local_responses(self, registration_id: int) -> bool:
+        """Return whether there is such a subscription, and its responses come over IPC."""
+        link = self._links.get(registration_id)
+        return link is not None and _is_for_local_responses(link)
 
     def remove_client(self, client_id: int) -> None:
         """Let everything go that a client holds."""
@@ -190,9 +291,9 @@ class Subscriptions:
         self.images.close()
         self.endpoints.close_all()
 
-    def _take_interest(self, link: SubscriptionLink) -> None:
-        link.endpoint.dispatcher.add_subscription(link.stream_id, link.session_id)
-        self.endpoints.on_interest(link.endpoint, link.stream_id, link.session_id)
+    def _take_interest(self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint) -> None:
+        endpoint.dispatcher.add_subscription(link.stream_id, link.session_id)
+        self.endpoints.on_interest(endpoint, link.stream_id, link.session_id)
 
     def _link(self, registration_id: int) -> SubscriptionLink:
         link = self._links.get(registration_id)
@@ -205,12 +306,14 @@ class Subscriptions:
         self, channel: UdpChannel, params: SubscriptionParams, stream_id: int
     ) -> None:
         for link in self._links.values():
+            endpoint = link.endpoint
             if (
-                link.stream_id == stream_id
-                and link.endpoint.channel.canonical_form == channel.canonical_form
+                endpoint is not None
+                and link.stream_id == stream_id
+                and endpoint.channel.canonical_form == channel.canonical_form
             ):
                 params.check_same_stream(link.params, stream_id=stream_id)
-                _check_same_role(channel, link)
+                _check_same_role(channel, link, endpoint)
 
     def _check_window(self, endpoint: ReceiveChannelEndpoint, params: SubscriptionParams) -> None:
         granted_length = endpoint.granted_rcvbuf_length
@@ -228,10 +331,28 @@ class Subscriptions:
             self.endpoints.close(endpoint)
 
 
-def _check_same_role(channel: UdpChannel, link: SubscriptionLink) -> None:
-    if channel.is_response != link.endpoint.channel.is_response:
+def _check_same_role(
+    channel: UdpChannel, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint
+) -> None:
+    if channel.is_response != endpoint.channel.is_response:
         message = (
             f"control-mode of {channel.uri} differs from that of {link.uri}, a subscription of the "
             "same stream: use another endpoint for responses"
         )
         raise ConfigurationError(message)
+
+
+def _manual_endpoint(link: SubscriptionLink) -> ReceiveChannelEndpoint:
+    endpoint = link.endpoint
+    if endpoint is None or not endpoint.channel.is_manual:
+        message = (
+            f"destinations of {link.uri} cannot be added: a subscription has them with "
+            "control-mode=manual only"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+    return endpoint
+
+
+def _is_for_local_responses(link: SubscriptionLink) -> bool:
+    uri = link.uri
+    return uri.media is Media.IPC and uri.control_mode is ControlMode.RESPONSE

@@ -69,6 +69,7 @@ def check_publication(uri: ChannelUri, stream_id: int | None) -> None:
         _refuse("aeron-spy: is for subscriptions; a publication needs the channel without it")
     _check_stream_id(uri, stream_id)
     if uri.media is Media.IPC:
+        _check_response(uri)
         return
     endpoint, mode = uri.endpoint, uri.control_mode
     if endpoint is not None and endpoint.port == 0 and mode not in GROUP_MODES:

@@ -16,7 +16,7 @@ STREAM_ID = 1001
 
 @pytest.fixture
 def context() -> aa.DriverContext:
-    return aa.DriverContext(term_buffer_length=64 * 1024)
+    return aa.DriverContext(term_buffer_length=64 * 1024, ipc_term_buffer_length=64 * 1024)
 
 
 @pytest.fixture

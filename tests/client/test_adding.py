@@ -215,7 +215,6 @@ async def test_a_publication_may_choose_where_it_sends_from(
 @pytest.mark.parametrize(
     ("channel", "reason"),
     [
-        ("aeron:ipc", "ipc"),
         ("aeron:udp?endpoint=127.0.0.1:40456|ats=true", "ats"),
         ("aeron:udp?endpoint=127.0.0.1:40456|channel-rcv-ts-offset=reserved", "channel-rcv"),
     ],

@@ -308,8 +308,6 @@ def test_plain_unicast_is_welcome() -> None:
 @pytest.mark.parametrize(
     ("channel", "what"),
     [
-        ("aeron-spy:aeron:udp?endpoint=localhost:40123", "spy"),
-        ("aeron:ipc", "ipc"),
         ("aeron:udp?endpoint=localhost:40123|ats=true", "ats"),
     ],
 )

@@ -14,7 +14,6 @@ CONFIGURATION = DOCS / "reference" / "configuration.md"
 DECLARATIONS = {"context.py", "context_limits.py", "context_settings.py"}
 # Read, and carried to where it is to be used, without anything coming of it yet.
 CARRIED = {
-    "spies_simulate_connection",
     "term_buffer_sparse_file",
 }
 

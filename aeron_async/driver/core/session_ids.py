@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.header import wrap_int32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SessionIds"]
+    from aeron_async.driver.core.publication_params import PublicationParams
+
+__all__ = ["SessionIds", "chosen_session_id"]
 
 
 class SessionIds:
@@ -38,3 +41,34 @@ class SessionIds:
             self._next = wrap_int32(session_id + 1)
             if not is_in_use(session_id):
                 return session_id
+
+
+def chosen_session_id(
+    session_ids: SessionIds,
+    params: PublicationParams,
+    is_in_use: Callable[[int], bool],
+    *,
+    where: str,
+) -> int:
+    """Return the session that the channel asks for, or the next free one.
+
+    Args:
+        session_ids: Where free ones come from.
+        params: What the channel asks for.
+        is_in_use: Says whether another publication has a session already.
+        where: Stream and channel, for the message.
+
+    Raises:
+        RegistrationError: INVALID_CHANNEL; the session asked for is taken.
+
+    Source: Aeron `DriverConductor.checkForSessionClash`.
+    """
+    if params.session_id is None:
+        return session_ids.take(is_in_use)
+    if is_in_use(params.session_id):
+        message = (
+            f"session-id={params.session_id} is in use by another publication of {where}: "
+            "choose another, or leave session-id out"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+    return params.session_id

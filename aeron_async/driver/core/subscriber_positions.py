@@ -81,6 +81,10 @@ class SubscriberPositions:
     def __iter__(self) -> Iterator[SubscriberPosition]:
         return iter(tuple(self._all.values()))
 
+    def has(self, subscription_id: int) -> bool:
+        """Return whether a subscription reads the stream, or rests from it."""
+        return subscription_id in self._all
+
     @property
     def has_working(self) -> bool:
         """Return whether anybody holds the stream back."""

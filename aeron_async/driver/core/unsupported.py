@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.protocol.channel_uri import Media
 
 if TYPE_CHECKING:
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -24,8 +23,6 @@ def check_is_supported(uri: ChannelUri) -> None:
         RegistrationError: NOT_SUPPORTED; the message names it.
     """
     asked = (
-        ("spy subscriptions (aeron-spy:)", uri.is_spy),
-        ("ipc channels", uri.media is Media.IPC),
         ("ats=true", uri.ats is True),
         ("media-rcv-ts-offset", uri.media_receive_timestamp_offset is not None),
         ("channel-rcv-ts-offset", uri.channel_receive_timestamp_offset is not None),

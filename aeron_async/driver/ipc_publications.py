@@ -1,0 +1,292 @@
+"""The conductor's hand on IPC publications: add, share, answer, reject, release.
+
+Source: Aeron `DriverConductor.addIpcPublication` and its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
+from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.publication_counters import IpcPublicationCounters
+from aeron_async.driver.core.publication_params import PublicationParams, check_can_share
+from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.session_ids import chosen_session_id
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.log_creation import create_log, publication_log_spec, with_channel_settings
+from aeron_async.driver.tagged_session import with_tagged_session
+from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from aeron_async.driver.commands import PublicationListener
+    from aeron_async.driver.core.session_ids import SessionIds
+    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.publication_links import PublicationLinks
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.sender import Sender
+    from aeron_async.driver.subscriptions import Subscriptions
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["IpcPublications"]
+
+IN_USE: Final = frozenset({PublicationState.ACTIVE, PublicationState.DRAINING})
+"""States in which a publication keeps its session to itself."""
+NO_RECEIVER_ID: Final = -1
+"""What Aeron says of who rejects a stream of its own driver: only receivers have a name."""
+
+
+class IpcPublications:
+    """Every IPC publication of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        sender: Polls them.
+        links: Knows which client holds what.
+        subscriptions: Where their readers are.
+        session_ids: Where those come from that no channel asks for.
+        others: The network publications, whose sessions a channel may refer to.
+        on_done: Called whenever a publication is gone.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        sender: Sender,
+        links: PublicationLinks,
+        subscriptions: Subscriptions,
+        session_ids: SessionIds,
+        others: Iterable[SubscribablePublication],
+        on_done: Callable[[], None],
+    ) -> None:
+        self._resources = resources
+        self._sender = sender
+        self._links = links
+        self._subscriptions = subscriptions
+        self._session_ids = session_ids
+        self._others = others
+        self._on_done = on_done
+        self._publications: dict[int, IpcPublication] = {}
+
+    def __iter__(self) -> Iterator[IpcPublication]:
+        return iter(tuple(self._publications.values()))
+
+    def __len__(self) -> int:
+        return len(self._publications)
+
+    def add(
+        self,
+        asked: ChannelUri,
+        *,
+        stream_id: int,
+        is_exclusive: bool,
+        client_id: int,
+        listener: PublicationListener,
+    ) -> PublicationReady:
+        """Add a publication, or share the one that is there.
+
+        Raises:
+            RegistrationError: The session is taken, a tag or correlation id names nothing that
+                fits, or there is no memory or counter left.
+            ConfigurationError: The channel contradicts the publication it would share.
+        """
+        uri = with_tagged_session(asked, (*self, *self._others))
+        params = PublicationParams.of(uri, self._resources.context, is_exclusive=is_exclusive)
+        params, request = self._as_response(params)
+        publication = None if is_exclusive else self._find_shared(stream_id, params)
+        if publication is None:
+            publication = self._make(uri, params, stream_id=stream_id, client_id=client_id)
+            self._publications[publication.registration_id] = publication
+            if request is not None:
+                self._subscriptions.local.on_response_setup(request, publication.session_id)
+            self._subscriptions.local.add_publication(publication, None)
+            self._sender.on_activity(publication)
+        else:
+            check_can_share(
+                uri, publication.params, session_id=publication.session_id, start=publication.start
+            )
+        registration_id = self._links.add(publication, client_id=client_id, listener=listener)
+        return self._ready(registration_id, asked, publication)
+
+    def reject(self, image_id: int, reason: str) -> bool:
+        """Send all readers of a publication away for a while; False where there is none.
+
+        Args:
+            image_id: Of the images; it is that of the publication.
+            reason: What its publishers are told.
+        """
+        publication = self._publications.get(image_id)
+        if publication is None:
+            return False
+        self._resources.system_counters[SystemCounterId.IMAGES_REJECTED].increment()
+        publication.reject(reason, self._resources.clock.now_ns())
+        self._sender.on_activity(publication)
+        return True
+
+    def on_publication_done(self, publication: IpcPublication) -> None:
+        """Free what a publication used; called by the sender."""
+        del self._publications[publication.registration_id]
+        self._links.forget(publication)
+        self._subscriptions.local.remove_publication(publication)
+        publication.counters.close()
+        publication.log.close()
+        self._on_done()
+
+    def close(self) -> None:
+        """Free everything at once, consumed or not."""
+        for publication in self:
+            self._sender.remove(publication)
+            self.on_publication_done(publication)
+
+    # What the cores say.
+
+    def on_window_changed(self, publication: IpcPublication) -> None:
+        """Tell every client that holds the publication."""
+        self._links.on_window_changed(publication)
+
+    def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
+        """Tell every client that holds the publication."""
+        self._links.on_publication_error(
+            publication,
+            PublicationErrorFrame(
+                code=ErrorCode.IMAGE_REJECTED,
+                message=reason,
+                session_id=publication.session_id,
+                stream_id=publication.stream_id,
+                receiver_id=NO_RECEIVER_ID,
+                group_tag=None,
+                source_address=None,
+                registration_id=publication.registration_id,
+                destination_registration_id=None,
+            ),
+        )
+
+    def on_accepting_subscriptions(self, publication: IpcPublication) -> None:
+        """Let whoever wants it read the publication again."""
+        self._subscriptions.local.on_accepting_subscriptions(publication)
+
+    # How they are found, and made.
+
+    def _find_shared(self, stream_id: int, params: PublicationParams) -> IpcPublication | None:
+        for publication in self:
+            theirs = publication.params
+            if (
+                publication.stream_id == stream_id
+                and not theirs.is_exclusive
+                and publication.state is PublicationState.ACTIVE
+                and theirs.response_correlation_id == params.response_correlation_id
+            ):
+                return publication
+        return None
+
+    def _as_response(self, params: PublicationParams) -> tuple[PublicationParams, int | None]:
+        """Return what a publication is to its correlation id, and which subscription it answers.
+
+        Raises:
+            RegistrationError: INVALID_CHANNEL; the id names nothing that fits.
+
+        Source: Aeron `DriverConductor.findAndUpdateResponseIpcSubscription`.
+        """
+        correlation_id = params.response_correlation_id
+        is_prototype = params.is_response and correlation_id == PROTOTYPE_CORRELATION_ID
+        if is_prototype or not (params.is_response or params.is_response_requested):
+            return params, None
+        assert correlation_id is not None, "no channel for responses is read without one"
+        # Aeron takes whatever names a request for its answer, whether or not the channel says so.
+        requests = self._publications.get(correlation_id)
+        if requests is not None and requests.params.is_response_requested:
+            subscription_id = requests.params.response_correlation_id
+            return attrs.evolve(params, is_response=True), subscription_id
+        if not params.is_response and self._subscriptions.is_for_local_responses(correlation_id):
+            return params, None
+        # Differs: Aeron makes it nevertheless, and nobody is ever answered.
+        wanted = (
+            "the correlation_id of an image whose aeron:ipc publication has a "
+            "response-correlation-id of its own"
+            if params.is_response
+            else "the registration_id of a subscription to aeron:ipc?control-mode=response"
+        )
+        message = (
+            f"response-correlation-id={correlation_id} names nothing that fits aeron:ipc: "
+            f"give {wanted}"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+
+    def _make(
+        self, uri: ChannelUri, params: PublicationParams, *, stream_id: int, client_id: int
+    ) -> IpcPublication:
+        resources = self._resources
+        registration_id = resources.next_id()
+        session_id = chosen_session_id(
+            self._session_ids,
+            params,
+            lambda session_id: self._is_in_use(session_id, stream_id),
+            where=f"stream {stream_id} on aeron:ipc",
+        )
+        spec = publication_log_spec(
+            resources,
+            uri,
+            params,
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+        )
+        log = create_log(with_channel_settings(spec, uri, None, resources.context))
+        channel = str(uri)
+        try:
+            counters = IpcPublicationCounters.allocate(
+                resources.counters_manager,
+                registration_id=registration_id,
+                session_id=session_id,
+                stream_id=stream_id,
+                channel=channel,
+                client_id=client_id,
+                is_exclusive=params.is_exclusive,
+            )
+        except BaseException:
+            log.close()
+            raise
+        return IpcPublication(
+            registration_id=registration_id,
+            channel=channel,
+            log=log,
+            params=params,
+            context=resources.context,
+            counters=counters,
+            system_counters=resources.system_counters,
+            listener=self,
+            readers=self._subscriptions.readers,
+            now_ns=resources.clock.now_ns(),
+        )
+
+    def _is_in_use(self, session_id: int, stream_id: int) -> bool:
+        return any(
+            (each.session_id, each.stream_id) == (session_id, stream_id) and each.state in IN_USE
+            for each in self
+        )
+
+    def _ready(
+        self, registration_id: int, uri: ChannelUri, publication: IpcPublication
+    ) -> PublicationReady:
+        counters = publication.counters
+        return PublicationReady(
+            registration_id=registration_id,
+            original_registration_id=publication.registration_id,
+            uri=uri,
+            session_id=publication.session_id,
+            stream_id=publication.stream_id,
+            log=publication.log,
+            publisher_limit=counters.publisher_limit,
+            # What is published has arrived: there is nothing between the two.
+            sender_position=counters.publisher_position,
+            channel_status=None,
+            local_address="",
+            is_exclusive=publication.params.is_exclusive,
+            wake_sender=lambda: self._sender.on_activity(publication),
+            slowest_receiver=lambda: None,
+        )

@@ -1,0 +1,127 @@
+"""Which client holds which publication, whatever its kind.
+
+A publication that several clients share lives until the last of them lets go.
+
+Source: Aeron `PublicationLink`, `DriverConductor.onRemovePublication`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.errors import ErrorCode, RegistrationError
+
+if TYPE_CHECKING:
+    from aeron_async.driver.commands import PublicationErrorFrame, PublicationListener
+    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.sender import Sender
+
+__all__ = ["PublicationLink", "PublicationLinks"]
+
+
+@attrs.define(kw_only=True, eq=False)
+class PublicationLink:
+    """One client's hold on a publication."""
+
+    registration_id: int
+    client_id: int
+    publication: SubscribablePublication
+    listener: PublicationListener
+
+
+class PublicationLinks:
+    """The holds of all clients on all publications of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        sender: Polls the publications.
+    """
+
+    def __init__(self, resources: DriverResources, sender: Sender) -> None:
+        self._resources = resources
+        self._sender = sender
+        self._links: dict[int, PublicationLink] = {}
+        self._holders: dict[SubscribablePublication, list[PublicationLink]] = {}
+
+    def add(
+        self,
+        publication: SubscribablePublication,
+        *,
+        client_id: int,
+        listener: PublicationListener,
+    ) -> int:
+        """Let a client hold a publication; return the id that lets it go again."""
+        link = PublicationLink(
+            registration_id=self._resources.next_id(),
+            client_id=client_id,
+            publication=publication,
+            listener=listener,
+        )
+        self._links[link.registration_id] = link
+        self._holders.setdefault(publication, []).append(link)
+        return link.registration_id
+
+    def find(self, registration_id: int) -> SubscribablePublication | None:
+        """Return what somebody holds by that id, or None if nobody does any more."""
+        link = self._links.get(registration_id)
+        return None if link is None else link.publication
+
+    def get(self, registration_id: int) -> SubscribablePublication:
+        """Return what somebody holds by that id.
+
+        Raises:
+            RegistrationError: UNKNOWN_PUBLICATION; nobody does.
+        """
+        publication = self.find(registration_id)
+        if publication is None:
+            message = f"publication {registration_id} is not there: it was closed"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_PUBLICATION)
+        return publication
+
+    def remove(self, registration_id: int) -> None:
+        """Let one client's hold go; the last one lets the publication drain."""
+        link = self._links.pop(registration_id, None)
+        if link is None:
+            return
+        publication = link.publication
+        self._holders[publication].remove(link)
+        if not self._holders[publication]:
+            publication.release(self._resources.clock.now_ns())
+            self._sender.on_activity(publication)
+
+    def revoke(self, registration_id: int) -> None:
+        """Let an exclusive publication go, and take back what has not arrived yet."""
+        publication = self.find(registration_id)
+        if publication is not None and publication.params.is_exclusive:
+            publication.revoke(self._resources.clock.now_ns())
+        self.remove(registration_id)
+
+    def remove_client(self, client_id: int) -> None:
+        """Let everything go that a client holds."""
+        for link in list(self._links.values()):
+            if link.client_id == client_id:
+                self.remove(link.registration_id)
+
+    def forget(self, publication: SubscribablePublication) -> None:
+        """Know nothing more of a publication that is done."""
+        for link in self._holders.pop(publication, ()):
+            self._links.pop(link.registration_id, None)
+
+    # What holders are told.
+
+    def on_window_changed(self, publication: SubscribablePublication) -> None:
+        """Tell every client that holds the publication."""
+        for link in self._holders.get(publication, ()):
+            link.listener.on_window_changed()
+
+    def on_publication_error(
+        self, publication: SubscribablePublication, error: PublicationErrorFrame
+    ) -> None:
+        """Tell every client that holds the publication who rejected it, and by its own id."""
+        for link in list(self._holders.get(publication, ())):
+            link.listener.on_publication_error(
+                attrs.evolve(error, registration_id=link.registration_id)
+            )

@@ -1,0 +1,384 @@
+"""`aeron:ipc`: streams that never leave their driver, as applications see them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.client.image_events import ImageEventKind
+from tests.client.local import IPC, STREAM_ID, labels, publications, take, until
+
+
+@pytest.fixture
+async def subscription(aeron: aa.Aeron) -> aa.Subscription:
+    return await aeron.add_subscription(IPC, STREAM_ID)
+
+
+@pytest.fixture
+async def publication(aeron: aa.Aeron, subscription: aa.Subscription) -> aa.Publication:
+    return await aeron.add_publication(IPC, STREAM_ID)
+
+
+# From end to end.
+
+
+async def test_what_is_offered_is_read(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.offer(b"hello", reserved_value=7, timeout=5)
+    message = await anext(subscription)
+    assert (message.data, message.reserved_value) == (b"hello", 7)
+    assert message.session_id == publication.session_id
+    assert message.image.source_identity == "aeron:ipc"
+    assert subscription.local_address == publication.local_address == ""
+
+
+async def test_a_reader_sees_the_log_of_its_publisher_and_no_copy(
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    (core,) = aeron.driver.conductor.ipc_publications
+    (image,) = subscription.images
+    assert image._log is core.log
+    assert image.image_id == core.registration_id
+
+
+async def test_a_stream_goes_round_its_terms_many_times(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    messages = [b"%d" % number * (number % 400) for number in range(4_000)]
+    offering = asyncio.create_task(publication.offer_many(messages))
+    assert await take(subscription, len(messages)) == messages
+    assert await offering > 3 * publication.term_length
+
+
+async def test_messages_may_be_longer_than_a_frame(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    longest = bytes(range(256)) * (publication.max_message_length // 256)
+    await publication.offer(longest, timeout=5)
+    assert await take(subscription, 1) == [longest]
+
+
+async def test_a_claim_is_read_when_it_is_committed(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    claim = await publication.claim(5, timeout=5)
+    reading = asyncio.ensure_future(anext(subscription))
+    claim.data[:] = b"later"
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert not reading.done()
+    claim.commit()
+    assert (await asyncio.wait_for(reading, 5)).data == b"later"
+
+
+async def test_an_offer_wakes_its_reader_within_two_turns_of_the_loop(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    reading = asyncio.ensure_future(anext(subscription))
+    await publication.wait_connected(timeout=5)
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert publication.try_offer(b"now") == 64
+    # The sender has the first turn, the reader the second.
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert reading.done()
+
+
+async def test_reading_makes_room_for_an_offer_that_waits(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.wait_connected(timeout=5)
+    while isinstance(publication.try_offer(bytes(1_000)), int):
+        pass
+    waiting = asyncio.ensure_future(publication.offer(b"last", timeout=5))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert (await take(subscription, 33))[-1] == b"last"
+    assert await waiting == publication.position
+
+
+async def test_the_slowest_of_several_subscriptions_sets_the_pace(
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    slow = await aeron.add_subscription(IPC, STREAM_ID)
+    await publication.wait_connected(timeout=5)
+    count = 0
+    while isinstance(publication.try_offer(bytes(1_000)), int):
+        count += 1
+    await take(subscription, count)
+    assert publication.try_offer(b"") is aa.OfferOutcome.BACK_PRESSURED
+    await take(slow, count)
+    await publication.offer(b"room", timeout=5)
+
+
+async def test_drain_waits_until_publications_know_what_was_offered(
+    publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.offer(b"one", timeout=5)
+    await publication.drain(timeout=5)
+    assert labels_value(publication) == publication.position
+
+
+def labels_value(publication: aa.Publication) -> int:
+    return publication._ready.sender_position.get()
+
+
+# Who is connected.
+
+
+async def test_a_publication_is_connected_while_somebody_subscribes(aeron: aa.Aeron) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    connections = [publication.is_connected]
+    assert publication.try_offer(b"nobody") is aa.OfferOutcome.NOT_CONNECTED
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    connections.append(publication.is_connected)
+    assert publication.try_offer(b"somebody") == 64
+    await subscription.aclose()
+    connections.append(publication.is_connected)
+    assert publication.try_offer(b"nobody") is aa.OfferOutcome.NOT_CONNECTED
+    assert connections == [False, True, False]
+
+
+async def test_an_offer_may_wait_for_the_first_subscription(aeron: aa.Aeron) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    waiting = asyncio.ensure_future(publication.offer(b"early", timeout=5))
+    await asyncio.sleep(0)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    await waiting
+    assert await take(subscription, 1) == [b"early"]
+
+
+async def test_only_subscriptions_of_the_stream_and_session_join(aeron: aa.Aeron) -> None:
+    publication = await aeron.add_publication(f"{IPC}?session-id=5", STREAM_ID)
+    other_stream = await aeron.add_subscription(IPC, STREAM_ID + 1)
+    other_session = await aeron.add_subscription(f"{IPC}?session-id=6", STREAM_ID)
+    this_session = await aeron.add_subscription(f"{IPC}?session-id=5", STREAM_ID)
+    assert other_stream.images == other_session.images == ()
+    await publication.offer(b"for 5", timeout=5)
+    assert await take(this_session, 1) == [b"for 5"]
+
+
+async def test_what_reads_the_network_does_not_read_ipc_nor_the_other_way_round(
+    aeron: aa.Aeron, channel: str
+) -> None:
+    await aeron.add_publication(IPC, STREAM_ID)
+    await aeron.add_publication(channel, STREAM_ID + 1)
+    assert (await aeron.add_subscription(f"aeron-spy:{channel}", STREAM_ID)).images == ()
+    assert (await aeron.add_subscription(IPC, STREAM_ID + 1)).images == ()
+
+
+# Shared and exclusive publications, and their sessions.
+
+
+async def test_publications_of_one_stream_are_shared(aeron: aa.Aeron) -> None:
+    one = await aeron.add_publication(IPC, STREAM_ID)
+    two = await aeron.add_publication(f"{IPC}?term-length=64k", STREAM_ID)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    assert one.session_id == two.session_id
+    await one.offer(b"one", timeout=5)
+    await two.offer(b"two", timeout=5)
+    assert await take(subscription, 2) == [b"one", b"two"]
+    await one.aclose()
+    assert len(publications(aeron)) == len(subscription.images) == 1
+    await two.aclose()
+    await until(lambda: not publications(aeron))
+
+
+@pytest.mark.parametrize(
+    "parameter", ["term-length=128k", "mtu=4k", "session-id=99", "term-offset=32"]
+)
+async def test_a_shared_publication_is_not_had_otherwise(aeron: aa.Aeron, parameter: str) -> None:
+    start = "init-term-id=1|term-id=1|term-offset="
+    await aeron.add_publication(f"{IPC}?{start}0", STREAM_ID)
+    if parameter.startswith("term-offset"):
+        parameter = f"{start}32"
+    with pytest.raises(aa.ConfigurationError, match="differs from"):
+        await aeron.add_publication(f"{IPC}?{parameter}", STREAM_ID)
+    assert len(publications(aeron)) == 1
+
+
+async def test_exclusive_publications_have_sessions_of_their_own(aeron: aa.Aeron) -> None:
+    shared = await aeron.add_publication(IPC, STREAM_ID)
+    exclusive = [await aeron.add_exclusive_publication(IPC, STREAM_ID) for _ in range(3)]
+    sessions = {each.session_id for each in (shared, *exclusive)}
+    assert len(sessions) == 4
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    assert {image.session_id for image in subscription.images} == sessions
+
+
+async def test_a_session_that_is_taken_is_refused_and_may_be_had_on_another_stream(
+    aeron: aa.Aeron,
+) -> None:
+    await aeron.add_exclusive_publication(f"{IPC}?session-id=7", STREAM_ID)
+    with pytest.raises(aa.RegistrationError, match="session-id=7 is in use") as caught:
+        await aeron.add_exclusive_publication(f"{IPC}?session-id=7", STREAM_ID)
+    assert caught.value.code is aa.ErrorCode.INVALID_CHANNEL
+    other = await aeron.add_exclusive_publication(f"{IPC}?session-id=7", STREAM_ID + 1)
+    assert other.session_id == 7
+    assert len(publications(aeron)) == 2
+
+
+async def test_a_tag_stands_for_the_session_mtu_and_terms_of_a_publication(
+    aeron: aa.Aeron, channel: str
+) -> None:
+    tagged = await aeron.add_publication(f"{IPC}?tags=,3|mtu=4k|term-length=128k", STREAM_ID)
+    network = await aeron.add_publication(f"{channel}|tags=,4|session-id=44", STREAM_ID)
+    one = await aeron.add_publication(f"{IPC}?session-id=tag:3", STREAM_ID + 1)
+    two = await aeron.add_publication(f"{IPC}?session-id=tag:4", STREAM_ID + 2)
+    assert (one.session_id, one.mtu_length, one.term_length) == (tagged.session_id, 4096, 131_072)
+    assert (two.session_id, two.mtu_length) == (44, network.mtu_length)
+    with pytest.raises(aa.RegistrationError, match="tags=,5 first"):
+        await aeron.add_publication(f"{IPC}?session-id=tag:5", STREAM_ID + 3)
+
+
+async def test_a_stream_may_start_anywhere(aeron: aa.Aeron) -> None:
+    start = "init-term-id=2147483647|term-id=-2147483648|term-offset=64"
+    publication = await aeron.add_exclusive_publication(f"{IPC}?{start}", STREAM_ID)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    assert publication.position == 64 * 1024 + 64
+    await publication.offer(b"wrapped", timeout=5)
+    assert subscription.images[0].join_position == 64 * 1024 + 64
+    assert await take(subscription, 1) == [b"wrapped"]
+
+
+async def test_a_publication_on_ipc_has_no_destinations(aeron: aa.Aeron, channel: str) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    with pytest.raises(aa.RegistrationError, match="control-mode=manual"):
+        await publication.add_destination(channel)
+    with pytest.raises(aa.RegistrationError, match="control-mode=manual"):
+        await publication.remove_destination(5)
+    with pytest.raises(aa.RegistrationError, match="control-mode=manual"):
+        await subscription.add_destination(channel)
+    with pytest.raises(aa.RegistrationError, match="none of"):
+        await subscription.remove_destination(5)
+
+
+# Counters.
+
+
+async def test_an_ipc_stream_has_three_counters_and_they_go_with_it(aeron: aa.Aeron) -> None:
+    before = len(list(aeron.counters))
+    publication = await aeron.add_publication(f"{IPC}?session-id=5|alias=x", STREAM_ID)
+    subscription = await aeron.add_subscription(f"{IPC}?alias=y", STREAM_ID)
+    await publication.offer(b"x", timeout=5)
+    await take(subscription, 1)
+    await publication.drain(timeout=5)
+    counters = list(aeron.counters)[before:]
+    publication_id, subscription_id = (record.registration_id for record in counters[::2])
+    assert [(each.label, each.value) for each in counters] == [
+        (f"pub-pos (concurrent): {publication_id} 5 1001 aeron:ipc?session-id=5|alias=x", 64),
+        (f"pub-lmt: {publication_id} 5 1001 aeron:ipc?session-id=5|alias=x", 32_768),
+        (f"sub-pos: {subscription_id} 5 1001 aeron:ipc?alias=y @0", 64),
+    ]
+    assert counters[2].reference_id == publication_id
+    await publication.aclose()
+    await until(lambda: not publications(aeron))
+    assert subscription.images == ()
+    assert len(list(aeron.counters)) == before
+
+
+async def test_without_counters_nothing_is_added_and_nothing_left_behind(aeron: aa.Aeron) -> None:
+    counters = aeron.counters
+    await aeron.add_subscription(IPC, STREAM_ID)
+    fillers = [
+        counters.allocate(1_000, b"", "filler")
+        for _ in range(counters.limit - len(counters.snapshot()) - 1)
+    ]
+    with pytest.raises(aa.RegistrationError, match="counters"):
+        await aeron.add_publication(IPC, STREAM_ID)
+    assert not publications(aeron)
+    for filler in fillers[:2]:
+        filler.close()
+    assert not labels(aeron, "pub-")
+
+
+# The end.
+
+
+async def test_a_closed_publication_drains_and_its_image_goes(
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    events = subscription.image_events()
+    assert (await anext(events)).kind is ImageEventKind.AVAILABLE
+    await publication.offer(b"last words", timeout=5)
+    await publication.aclose()
+    (image,) = subscription.images
+    assert image.end_of_stream_position == 64
+    assert len(publications(aeron)) == 1
+    assert await take(subscription, 1) == [b"last words"]
+    assert (await anext(events)).kind is ImageEventKind.UNAVAILABLE
+    assert image.is_end_of_stream
+    assert image.is_closed
+    await until(lambda: not publications(aeron))
+
+
+async def test_who_comes_while_a_publication_drains_still_gets_what_is_left(
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+) -> None:
+    await publication.offer(b"left", timeout=5)
+    await publication.aclose()
+    late = await aeron.add_subscription(IPC, STREAM_ID)
+    assert await take(late, 1) == [b"left"]
+    assert await take(subscription, 1) == [b"left"]
+    await until(lambda: not publications(aeron))
+    assert late.images == subscription.images == ()
+
+
+async def test_a_revoked_publication_takes_its_images_along_at_once(
+    aeron: aa.Aeron, subscription: aa.Subscription
+) -> None:
+    publication = await aeron.add_exclusive_publication(IPC, STREAM_ID)
+    await publication.offer(b"never read", timeout=5)
+    (image,) = subscription.images
+    await publication.aclose(revoke=True)
+    assert image.is_closed
+    assert subscription.images == ()
+    await until(lambda: not publications(aeron))
+
+
+async def test_a_client_that_goes_takes_its_publications_and_subscriptions_along(
+    driver: aa.MediaDriver, aeron: aa.Aeron
+) -> None:
+    before = len(list(aeron.counters))
+    async with aa.Aeron.connect(driver) as other:
+        publication = await other.add_publication(IPC, STREAM_ID)
+        subscription = await aeron.add_subscription(IPC, STREAM_ID)
+        await other.add_subscription(IPC, STREAM_ID)
+        await publication.offer(b"from the other", timeout=5)
+    assert await take(subscription, 1) == [b"from the other"]
+    await until(lambda: not publications(aeron))
+    assert len(list(aeron.counters)) == before
+
+
+async def test_a_driver_that_closes_does_not_wait_for_readers_that_have_gone(
+    context: aa.DriverContext,
+) -> None:
+    driver = aa.MediaDriver.launch(context)
+    async with asyncio.timeout(5), driver, aa.Aeron.connect(driver) as aeron:
+        await aeron.add_subscription(IPC, STREAM_ID)
+        publication = await aeron.add_publication(IPC, STREAM_ID)
+        await publication.offer(b"never read", timeout=5)
+    assert driver.is_closed
+
+
+async def test_a_driver_that_is_stopped_leaves_no_counters_of_streams(
+    context: aa.DriverContext,
+) -> None:
+    driver = aa.MediaDriver.launch(context)
+    await driver.start()
+    before = len(list(driver.counters))
+    aeron = aa.Aeron.connect(driver)
+    await aeron.start()
+    subscription = await aeron.add_subscription(IPC, STREAM_ID)
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    await publication.offer(b"never read", timeout=5)
+    await driver.abort()
+    assert publication.is_closed
+    assert subscription.is_closed
+    assert len(list(driver.counters)) == before
+    await aeron.aclose()
