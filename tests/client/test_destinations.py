@@ -1,0 +1,205 @@
+"""Destinations as clients add and remove them, and channels for responses: what is refused, how."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aeron_async as aa
+from tests.client.conftest import STREAM_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MANUAL = "aeron:udp?control-mode=manual"
+
+
+@pytest.fixture
+def context() -> aa.DriverContext:
+    # A publisher whose receiver was taken away must wait until that counts as silent.
+    return aa.DriverContext(
+        term_buffer_length=64 * 1024, publication_connection_timeout_ns=300_000_000
+    )
+
+
+@pytest.fixture
+def port(unused_udp_port_factory: Callable[[], int]) -> Callable[[], str]:
+    return lambda: f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
+
+
+async def test_a_subscription_receives_where_it_is_told_and_no_longer_where_not(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+    assert subscription.local_address == ""
+    channels = [port(), port(), port()]
+    added = [await subscription.add_destination(channel) for channel in channels]
+    publications = [await aeron.add_publication(channel, STREAM_ID) for channel in channels]
+    for number, publication in enumerate(publications):
+        await publication.offer(bytes([number]), timeout=5)
+    heard = {(await anext(subscription)).data for _ in channels}
+    assert heard == {b"\0", b"\1", b"\2"}
+    await subscription.remove_destination(channels[0])
+    await subscription.remove_destination(added[1])
+    for destination in (channels[0], added[1], "aeron:udp?endpoint=127.0.0.1:9"):
+        with pytest.raises(aa.RegistrationError, match="is none of aeron:udp"):
+            await subscription.remove_destination(destination)
+    # Its port is free, and its counter gone.
+    again = await aeron.add_subscription(channels[0], STREAM_ID + 1)
+    assert again.local_address == channels[0].partition("=")[2]
+    names = [record.label for record in aeron.counters if "rcv-local" in record.label]
+    assert len(names) == 2
+
+
+async def test_destinations_are_for_those_who_ask_for_them(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    plain = await aeron.add_subscription(port(), STREAM_ID)
+    with pytest.raises(aa.RegistrationError, match="with control-mode=manual only") as caught:
+        await plain.add_destination(port())
+    assert caught.value.code is aa.ErrorCode.INVALID_CHANNEL
+    sending = await aeron.add_publication(port(), STREAM_ID)
+    for change in (sending.add_destination, sending.remove_destination):
+        with pytest.raises(aa.RegistrationError, match="use control-mode=manual"):
+            await change(port())
+    manual = await aeron.add_publication(MANUAL, STREAM_ID)
+    with pytest.raises(aa.ChannelUriError, match="endpoint"):
+        await manual.add_destination("aeron:udp?control=127.0.0.1:9")
+    with pytest.raises(aa.RegistrationError, match="is none of"):
+        await manual.remove_destination(12345)
+    with pytest.raises(aa.RegistrationError) as caught:
+        await manual.add_destination("aeron:udp?endpoint=127.0.0.1:9|interface={missing0}")
+    assert caught.value.code is aa.ErrorCode.INVALID_CHANNEL
+
+
+async def test_a_channel_has_so_many_destinations_at_most(port: Callable[[], str]) -> None:
+    context = aa.DriverContext(max_destinations=2)
+    async with aa.Aeron.connect(context=context) as aeron:
+        subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+        publication = await aeron.add_publication(MANUAL, STREAM_ID)
+        for holder in (subscription, publication):
+            for _ in range(2):
+                await holder.add_destination(port())
+            with pytest.raises(aa.RegistrationError, match=r"number 3.*limit is 2"):
+                await holder.add_destination(port())
+
+
+async def test_a_destination_whose_port_is_taken_is_refused_and_leaves_nothing(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    channel = port()
+    taken = await aeron.add_subscription(channel, STREAM_ID)
+    subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+    before = sum(1 for _ in aeron.counters)
+    with pytest.raises(aa.RegistrationError) as caught:
+        await subscription.add_destination(channel)
+    assert caught.value.code is aa.ErrorCode.CHANNEL_ENDPOINT_ERROR
+    assert sum(1 for _ in aeron.counters) == before
+    await taken.aclose()
+    await subscription.add_destination(channel)
+
+
+async def test_what_is_closed_has_no_destinations_any_more(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    publication = await aeron.add_publication(MANUAL, STREAM_ID)
+    subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+    conductor = aeron.driver.conductor
+    await publication.aclose()
+    await subscription.aclose()
+    for holder in (publication, subscription):
+        with pytest.raises(aa.ClosedError):
+            await holder.add_destination(port())
+        with pytest.raises(aa.ClosedError):
+            await holder.remove_destination(1)
+    uri = aa.ChannelUri.parse(port())
+    # Closed while the request was under way, it is not there any more when its turn comes.
+    with pytest.raises(aa.RegistrationError, match="publication 99 is not there"):
+        await conductor.destinations.add_to_publication(aeron.client_id, 99, uri)
+    with pytest.raises(aa.RegistrationError, match="subscription 99 is not there"):
+        await conductor.destinations.add_to_subscription(aeron.client_id, 99, uri)
+
+
+async def test_a_destination_nobody_waits_for_any_more_is_taken_back(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    publication = await aeron.add_publication(MANUAL, STREAM_ID)
+    subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+    for holder in (publication, subscription):
+        for turns in range(6):
+            task = asyncio.create_task(holder.add_destination(port()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            was_done = task.done()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if was_done:
+                await holder.remove_destination(task.result())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    counts = [record.value for record in aeron.counters if "mdc-num-dest" in record.label]
+    assert counts == [0]
+    assert not [record for record in aeron.counters if "rcv-local" in record.label]
+
+
+async def test_responses_need_somebody_who_asked(aeron: aa.Aeron, port: Callable[[], str]) -> None:
+    response = "aeron:udp?control=127.0.0.1:0|control-mode=response"
+    requests = port()
+    with pytest.raises(aa.AeronError, match="response-correlation-id"):
+        await aeron.add_publication(response, STREAM_ID)
+    with pytest.raises(aa.RegistrationError, match="names no image"):
+        await aeron.add_publication(f"{response}|response-correlation-id=99", STREAM_ID)
+    with pytest.raises(aa.RegistrationError, match="names no subscription with control-mode"):
+        await aeron.add_publication(f"{requests}|response-correlation-id=99", STREAM_ID)
+    subscription = await aeron.add_subscription(requests, STREAM_ID)
+    plain = await aeron.add_publication(requests, STREAM_ID)
+    await plain.offer(b"no answer wanted", timeout=5)
+    image = (await anext(subscription)).image
+    with pytest.raises(aa.RegistrationError, match="an image that wants no response"):
+        await aeron.add_publication(
+            f"{response}|response-correlation-id={image.correlation_id}", STREAM_ID
+        )
+    prototype = await aeron.add_publication(f"{response}|response-correlation-id=prototype", 9)
+    assert not prototype.is_connected
+
+
+async def test_an_image_that_has_gone_cannot_be_rejected(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    channel = port()
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    await publication.offer(b"x", timeout=5)
+    image = (await anext(subscription)).image
+    with pytest.raises(aa.ConfigurationError, match="at most 1023 bytes"):
+        await image.reject("é" * 512)
+    with pytest.raises(aa.RegistrationError, match="image 99 is not there"):
+        await aeron.driver.conductor.reject_image(aeron.client_id, 99, "gone")
+    await image.reject("é" * 511)
+    await publication.aclose()
+    await subscription.aclose()
+    with pytest.raises(aa.ClosedError):
+        await image.reject("closed")
+
+
+async def test_tags_name_the_endpoint_and_its_kind(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    channel = port()
+    first = await aeron.add_publication(f"{channel}|tags=77", STREAM_ID)
+    second = await aeron.add_publication("aeron:udp?tags=77", STREAM_ID + 1)
+    assert first.local_address == second.local_address
+    for other in (port(), "aeron:udp?control-mode=manual"):
+        with pytest.raises(aa.RegistrationError, match="has the tag of"):
+            await aeron.add_publication(
+                f"{other}{'|' if '?' in other else '?'}tags=77", STREAM_ID + 2
+            )
+    subscription = await aeron.add_subscription(f"{channel}|tags=5", STREAM_ID)
+    assert (await aeron.add_subscription("aeron:udp?tags=5", 4)).local_address == (
+        subscription.local_address
+    )
+    tagged = await aeron.add_exclusive_publication(f"{port()}|tags=,9|mtu=2k", STREAM_ID)
+    copied = await aeron.add_exclusive_publication(f"{port()}|session-id=tag:9", STREAM_ID)
+    assert (copied.session_id, copied.mtu_length) == (tagged.session_id, tagged.mtu_length)
