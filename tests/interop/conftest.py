@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.interop.libaeron import OfficialClient, official_client
 from tests.interop.official import OfficialDriver, official_driver
 from tests.interop.ours import our_client
 
@@ -56,3 +57,10 @@ async def aeron(official: OfficialDriver) -> AsyncIterator[aa.Aeron]:
 @pytest.fixture
 def channel(unused_udp_port: int) -> str:
     return f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+
+
+@pytest.fixture
+async def client(official: OfficialDriver) -> AsyncIterator[OfficialClient]:
+    """The official client of the official driver, in this process."""
+    async with official_client(official) as client:
+        yield client
