@@ -50,20 +50,29 @@ async def exchange(
 
 
 async def offer(publication: AnyPublication, number: int) -> None:
-    """Offer one message, waiting for whoever is not there yet."""
-    if isinstance(publication, aa.Publication):
-        await publication.offer(MESSAGES[number], timeout=TIMEOUT_S)
-    else:
-        await publication.offer_all([MESSAGES[number]], timeout=TIMEOUT_S)
+    """Offer one numbered message, waiting for whoever is not there yet."""
+    await offer_data(publication, MESSAGES[number])
 
 
 async def take(subscription: AnySubscription, numbers: range) -> None:
     """Take messages, and check them byte by byte."""
     for number in numbers:
-        if isinstance(subscription, aa.Subscription):
-            MESSAGES.check(number, (await anext(subscription)).data)
-        else:
-            MESSAGES.check(number, await subscription.take())
+        MESSAGES.check(number, await take_data(subscription))
+
+
+async def offer_data(publication: AnyPublication, data: bytes) -> None:
+    """Offer one message, waiting for whoever is not there yet."""
+    if isinstance(publication, aa.Publication):
+        await publication.offer(data, timeout=TIMEOUT_S)
+    else:
+        await publication.offer_all([data], timeout=TIMEOUT_S)
+
+
+async def take_data(subscription: AnySubscription) -> bytes:
+    """Wait for the next message."""
+    if isinstance(subscription, aa.Subscription):
+        return (await anext(subscription)).data
+    return await subscription.take()
 
 
 def receive_more(subscription: AnySubscription) -> int:

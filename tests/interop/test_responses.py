@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.interop.exchange import COUNT, exchange
+from tests.interop.exchange import exchange, offer_data, take_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 REQUEST_STREAM_ID: Final = 10_000
 RESPONSE_STREAM_ID: Final = 10_001
-SHORT: Final = range(COUNT // 4)
 
 
 @pytest.fixture
@@ -46,10 +45,10 @@ async def test_the_official_response_server_answers_us(
             await responses.wait_connected(timeout=10)
         for number in range(100):
             for asker, (requests, _) in enumerate(asking):
-                await offer_text(requests, f"{asker} asks {number}")
+                await offer_data(requests, b"%d asks %d" % (asker, number))
             for asker, (_, responses) in enumerate(asking):
-                answer = await take_text(responses)
-                assert answer == f"responding to message: {asker} asks {number}"
+                heard = await take_data(responses)
+                assert heard == b"responding to message: %d asks %d" % (asker, number)
         for requests, _ in asking:
             requests.close()
         assert await server.interrupt() == 0
@@ -66,8 +65,7 @@ async def test_we_answer_the_official_response_client(
         responses = await answer(aeron, response_channel, requests)
         # It asks once a second, and prints the answer when it asks again.
         for _ in range(3):
-            request = (await anext(requests)).data.decode()
-            await offer_text(responses, f"answer to {request}")
+            await offer_data(responses, b"answer to " + await take_data(requests))
         await client.wait(timeout=20)
     printed = re.findall(r"<<answer to Hello World! (\d+)>>", "\n".join(client.stdout.lines))
     assert [int(each) - int(printed[0]) for each in printed] == [0, 1, 2]
