@@ -73,11 +73,9 @@ class HostNetwork(LossyNetwork):
     """
 
     def __init__(self, namespace: str, names: dict[str, str], loss: float) -> None:
-        super().__init__("socket")
+        super().__init__(loss, random.Random(namespace))
         self._namespace = namespace
         self._names = names
-        self._random = random.Random(namespace)
-        self._loss = loss
 
     async def open(
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
