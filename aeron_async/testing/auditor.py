@@ -2,7 +2,8 @@
 
 Invariant N7, by the names it has in the documentation: the sender position stays within the sender
 limit, offers within the publisher limit, an image within half a term of its last status message;
-no datagram is longer than the MTU; positions never go back.
+no datagram is longer than the MTU; readers are never beyond what was written, and on IPC never
+lapped; positions never go back.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aeron_async.driver.conductor import Conductor
+    from aeron_async.driver.core.ipc_publication import IpcPublication
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.testing.world import World
 
 __all__ = ["Auditor"]
@@ -64,6 +68,8 @@ class Auditor:
                     continue
                 for publication in conductor.network_publications:
                     self._audit_publication(publication)
+                for ipc_publication in conductor.ipc_publications:
+                    self._audit_ipc_publication(ipc_publication)
                 for image in conductor.publication_images:
                     self._audit_image(image)
 
@@ -120,16 +126,29 @@ class Auditor:
         sent = publication.sender_position
         name = f"publication {publication.session_id} of stream {publication.stream_id}"
         produced = publication.producer_position
-        longest = framed_length(
-            max_message_length(log.term_length),
-            max_payload_length=log.mtu_length - DATA_HEADER_LENGTH,
-        )
         # The publisher limit may be pulled back, but was never further ahead of the sender.
-        if produced > sent + log.term_length // 2 + longest:
+        if produced > sent + log.term_length // 2 + longest_message(log):
             self._violated(f"{name}: producer position {produced}, sender position {sent}")
         if sent > produced:
             self._violated(f"{name}: sender position {sent} beyond the producer's {produced}")
+        self._audit_readers(publication, name)
         self._audit_growth(publication, name, (sent, produced))
+
+    def _audit_ipc_publication(self, publication: IpcPublication) -> None:
+        log = publication.log
+        name = f"IPC publication {publication.session_id} of stream {publication.stream_id}"
+        produced, furthest = publication.producer_position, publication.consumer_position
+        # Nobody comes after the slowest: where readers are, the limit follows them.
+        slowest = min([furthest, *publication.subscribers.consumed()])
+        if produced > slowest + log.term_length // 2 + longest_message(log):
+            self._violated(f"{name}: producer position {produced}, slowest reader {slowest}")
+        self._audit_readers(publication, name)
+        self._audit_growth(publication, name, (furthest, produced))
+
+    def _audit_readers(self, publication: SubscribablePublication, name: str) -> None:
+        consumed, produced = publication.subscribers.consumed(), publication.producer_position
+        if max(consumed, default=0) > produced:
+            self._violated(f"{name}: subscriber position {max(consumed)} beyond {produced}")
 
     def _audit_image(self, image: PublicationImage) -> None:
         name = f"image {image.session_id} of stream {image.stream_id}"
@@ -156,6 +175,14 @@ class Auditor:
     def _violated(self, what: str) -> None:
         if len(self.violations) < 4:  # noqa: PLR2004 - the first says it, the others follow from it
             self.violations.append(ViolationError(f"N7: {what}, at {self._world.now_ns} ns"))
+
+
+def longest_message(log: LogBuffers) -> int:
+    """Return by how much one offer may run over the publisher limit, in bytes."""
+    return framed_length(
+        max_message_length(log.term_length),
+        max_payload_length=log.mtu_length - DATA_HEADER_LENGTH,
+    )
 
 
 def data_frames(datagram: bytes) -> Iterator[tuple[int, int, int, int]]:

@@ -253,7 +253,8 @@ class Run:
                 if driver.is_closed or driver not in self._baselines:
                     continue
                 conductor = driver.conductor
-                held = conductor.network_publications, conductor.publication_images
+                publications = conductor.network_publications + conductor.ipc_publications
+                held = publications, conductor.publication_images
                 counters = counters_in_use(driver) - self._baselines[driver]
                 if any(held) or counters or host.machine.socket_count:
                     return (

@@ -29,7 +29,7 @@ class Stream:
         )
         self.sender_position = self.producer_position = 0
         self.sender_limit = 32_768
-        self.rebuild_position = self.hwm_position = 0
+        self.rebuild_position = self.hwm_position = self.consumer_position = 0
         self.consumed: list[int] = [0]
         self.set(**positions)
 
@@ -54,9 +54,14 @@ class MadeUp:
     """A world with one driver, and another that is closed."""
 
     def __init__(
-        self, publications: tuple[Stream, ...] = (), images: tuple[Stream, ...] = ()
+        self,
+        publications: tuple[Stream, ...] = (),
+        images: tuple[Stream, ...] = (),
+        ipc: tuple[Stream, ...] = (),
     ) -> None:
-        conductor = SimpleNamespace(network_publications=publications, publication_images=images)
+        conductor = SimpleNamespace(
+            network_publications=publications, publication_images=images, ipc_publications=ipc
+        )
         drivers = [SimpleNamespace(conductor=conductor), ClosedDriver()]
         machine = SimpleNamespace(addresses=(PEERS[0][0],))
         self.trace = Trace()
@@ -112,6 +117,25 @@ def test_n7_a_publication_beyond_its_bounds_is_found(
 ) -> None:
     (violation,) = MadeUp((Stream(**positions),)).violations()
     assert violation == f"N7: publication 7 of stream 1: {complaint}, at 99 ns"
+
+
+@pytest.mark.parametrize(
+    ("positions", "complaint"),
+    [
+        ({"producer_position": 100_000}, "producer position 100000, slowest reader 0"),
+        ({"consumed": [64]}, "subscriber position 64 beyond 0"),
+    ],
+)
+def test_n7_an_ipc_publication_beyond_its_bounds_is_found(
+    positions: dict[str, Any], complaint: str
+) -> None:
+    (violation,) = MadeUp(ipc=(Stream(**positions),)).violations()
+    assert violation == f"N7: IPC publication 7 of stream 1: {complaint}, at 99 ns"
+
+
+def test_n7_a_spy_beyond_what_was_published_is_found() -> None:
+    (violation,) = MadeUp((Stream(consumed=[32]),)).violations()
+    assert "subscriber position 32 beyond 0" in violation
 
 
 @pytest.mark.parametrize(
