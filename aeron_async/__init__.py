@@ -8,12 +8,15 @@ from __future__ import annotations
 from aeron_async import congestion_control, flow_control, name_resolver
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.buffer_claim import BufferClaim
+from aeron_async.client.channel import Channel
 from aeron_async.client.exclusive_publication import ExclusivePublication
+from aeron_async.client.fc import Fc
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind
 from aeron_async.client.message import FragmentHeader, Message
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication import Publication
+from aeron_async.client.streams import AeronAttribute
 from aeron_async.client.subscription import Subscription
 from aeron_async.clock import Clock, SystemClock
 from aeron_async.driver.commands import PublicationErrorFrame
@@ -45,10 +48,12 @@ from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
     "Aeron",
+    "AeronAttribute",
     "AeronError",
     "AeronTimeoutError",
     "BufferClaim",
     "BusyError",
+    "Channel",
     "ChannelUri",
     "ChannelUriError",
     "Clock",
@@ -60,6 +65,7 @@ __all__ = [
     "DriverTimeoutError",
     "ErrorCode",
     "ExclusivePublication",
+    "Fc",
     "FlowControl",
     "FragmentHeader",
     "Image",

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _get_running_loop
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from anyio.abc import ObjectSendStream
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
+from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.shared_appender import SharedAppender
+from aeron_async.protocol.header import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from aeron_async.logbuffer.appender import Appender
-    from aeron_async.protocol.header import Buffer
 
 __all__ = ["Publication"]
 
@@ -32,10 +36,11 @@ BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
 """Why an offer does not even try while others wait: what is full for them is full for it."""
 
 
-class Publication(PublicationBase):
+class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
     """A publication that clients of one driver share when they ask for the same channel and stream.
 
-    Messages are bytes, any other buffer, or a list of buffers to be sent as one message.
+    Messages are bytes, any other buffer, or a list of buffers to be sent as one message. It is a
+    stream of anyio's too, with `send` for `offer`.
     """
 
     _appender: Appender
@@ -98,6 +103,31 @@ class Publication(PublicationBase):
         for data in messages:
             position = await self.offer(data, timeout=timeout)
         return position
+
+    async def send(self, item: Buffer | list[Buffer]) -> None:
+        """Append one message as `offer` does; for code that is written for anyio's streams.
+
+        Raises:
+            ClosedResourceError: The publication was closed, before or meanwhile.
+            BrokenResourceError: The driver failed; or no subscriber is there, and the publication
+                was told not to wait; or the stream is at its end.
+            MessageTooLongError: The message is longer than the log allows.
+        """
+        await checkpoint_if_cancelled()
+        try:
+            await self.offer(item)
+        except STREAM_ERRORS as error:
+            raise as_anyio(error) from error
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        """Return what `extra` can be asked for; see `AeronAttribute`."""
+        return {
+            AeronAttribute.channel: lambda: self.channel,
+            AeronAttribute.stream_id: lambda: self.stream_id,
+            AeronAttribute.session_id: lambda: self.session_id,
+            AeronAttribute.local_address: lambda: self.local_address,
+        }
 
     def try_offer(
         self, data: Buffer | list[Buffer], *, reserved_value: int = 0

@@ -16,16 +16,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, final
 from weakref import ref
 
+from anyio import EndOfStream
+from anyio.abc import ObjectReceiveStream
+from anyio.lowlevel import checkpoint_if_cancelled
+
 from aeron_async.client.image import Image
+from aeron_async.client.message import Message
+from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.subscription_base import SubscriptionBase
 from aeron_async.errors import BusyError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import FragmentHandler
-    from aeron_async.client.message import Message
     from aeron_async.client.subscription_base import ImageHandler
     from aeron_async.driver.commands import ImageReady
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -37,13 +42,15 @@ MESSAGES_PER_TURN: Final = 64
 
 
 @final
-class Subscription(SubscriptionBase):
+class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
     """One stream to receive; made by `Aeron.add_subscription`.
 
     One task at a time consumes it. While a task that iterates waits, or holds what it was given,
     another gets `BusyError`: at once if it iterates or polls, and where it calls `anext` itself, as
     soon as that needs another batch. It may follow when the first is done, or has used `poll` last,
     for then it holds nothing. Single calls of `anext` may come from any task, one after another.
+
+    It is a stream of anyio's too, with `receive` for `anext`.
     """
 
     def __init__(
@@ -117,6 +124,35 @@ class Subscription(SubscriptionBase):
         message = self._taken = self._batch[index]
         self._index = index + 1
         return message
+
+    async def receive(self) -> Message:
+        """Return the next message as `anext` does; for code that is written for anyio's streams.
+
+        The end of one publication is not the end of the stream: others may come.
+
+        Raises:
+            EndOfStream: The subscription was closed meanwhile.
+            ClosedResourceError: It was closed before.
+            BrokenResourceError: The driver failed.
+            BusyResourceError: Another task consumes the subscription.
+        """
+        await checkpoint_if_cancelled()
+        try:
+            self._check_open()
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise EndOfStream from None
+        except STREAM_ERRORS as error:
+            raise as_anyio(error) from error
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        """Return what `extra` can be asked for; see `AeronAttribute`."""
+        return {
+            AeronAttribute.channel: lambda: self.channel,
+            AeronAttribute.stream_id: lambda: self.stream_id,
+            AeronAttribute.local_address: lambda: self.local_address,
+        }
 
     async def batches(self, limit: int = MESSAGES_PER_TURN) -> AsyncIterator[list[Message]]:
         """Iterate over what has arrived, a list of up to `limit` messages of one image at a time.

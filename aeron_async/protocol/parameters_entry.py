@@ -81,7 +81,7 @@ class Parameter:
         try:
             text = self.kind.write(value)
         except ConfigurationError as error:
-            message = f"{self.key}={value} must be {self.kind.expects}: {error}"
+            message = f"{self.key}={value!r} must be {self.kind.expects}: {error}"
             raise ChannelUriError(message) from None
         if self.read(text) != value:
             message = f"{self.key}: {value!r} reads back from {text!r} as another value"

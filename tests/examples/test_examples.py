@@ -47,6 +47,24 @@ PRINTED = {
         "messages read: 300 300",
         "the fast one was ahead by less than the window: True",
     ],
+    "channels": [
+        re.escape(line)
+        for block in blocks_of(DOCS / "howto" / "channels.md")
+        if block.language == "text"
+        for line in block.text.splitlines()
+    ],
+    "fan_out": [
+        "connected before the gateway is there: False",
+        "connected before one archiver is there: False",
+        "connected before another archiver is there: False",
+        r"the gateway is slow: 200 events took 0\.\d s",
+        r"one archiver is slow: 200 events took (?!0)\d\.\d s",
+    ],
+    "pump": [
+        "nobody reads the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
+        r"somebody does: 300 more took \d+\.\d s",
+    ],
+    "request_response": ["BOB 1, BOB 2", "CAROL 1, CAROL 2"],
     "several_subscribers": ["audit took 3 orders", "billing took 3 orders"],
     "request_reply": ["one -> ONE", "two -> TWO", "three -> THREE"],
     "majority_flow_control": [
