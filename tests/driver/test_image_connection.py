@@ -43,10 +43,13 @@ def test_both_sources_are_told_and_asked_while_they_live() -> None:
     rig.image.poll(5 * SECOND)
     assert rig.outbox.addresses == [SOURCE, SOURCE]
     assert other.addresses == [OTHER_SOURCE]
-    assert rig.log.metadata.active_transport_count == 1
+    # Not answered any more, it still counts as one of the sources until the image could end.
+    assert rig.log.metadata.active_transport_count == 2
     assert rig.counters.naks_sent.get() == 0
     rig.image.poll(6 * SECOND)
     assert rig.counters.naks_sent.get() == 1
+    rig.image.poll(11 * SECOND)
+    assert rig.log.metadata.active_transport_count == 1
 
 
 def test_a_publication_has_aerons_six_counters() -> None:

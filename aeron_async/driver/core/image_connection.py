@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
 
 __all__ = ["ImageConnection", "ImageConnections"]
@@ -73,6 +75,9 @@ class ImageConnections:
     def __len__(self) -> int:
         return len(self._connections)
 
+    def __iter__(self) -> Iterator[ImageConnection]:
+        return iter(self._connections.values())
+
     def connect(
         self, destination: ReceiveDestination, source: Address, now_ns: int
     ) -> ImageConnection | None:
@@ -100,9 +105,13 @@ class ImageConnections:
             return None
         return max(each.eos_position for each in connections)
 
+    def active_count(self, now_ns: int, timeout_ns: int) -> int:
+        """Return how many sources were heard within the timeout that ends images."""
+        return sum(now_ns < each.last_activity_ns + timeout_ns for each in self)
+
     def live_count(self, now_ns: int) -> int:
         """Return how many sources there are to ask."""
-        return sum(each.is_alive(now_ns) for each in self._connections.values())
+        return sum(each.is_alive(now_ns) for each in self)
 
     def send_to_live(self, frame: bytes, now_ns: int) -> tuple[int, int]:
         """Send to every source heard recently; return how often it could leave, and not leave."""

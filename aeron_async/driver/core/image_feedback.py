@@ -40,6 +40,7 @@ class ImageFeedback:
         position: Where the image joined, in bytes.
         window_length: The first window, in bytes.
         timeout_ns: The longest time between two status messages.
+        liveness_timeout_ns: How long a silent source still counts as one of the image's.
         nak_budget: Says which NAKs may leave.
         receiver_id: Names our end to the sender.
         group_tag: Carried by every status message, or None.
@@ -64,6 +65,7 @@ class ImageFeedback:
         position: int,
         window_length: int,
         timeout_ns: int,
+        liveness_timeout_ns: int,
         nak_budget: NakBudget,
         receiver_id: int,
         group_tag: int | None,
@@ -74,6 +76,7 @@ class ImageFeedback:
     ) -> None:
         self._log = log
         self._timeout_ns = timeout_ns
+        self._liveness_timeout_ns = liveness_timeout_ns
         self.nak_budget = nak_budget
         self._receiver_id = receiver_id
         self._group_tag = group_tag
@@ -236,7 +239,9 @@ class ImageFeedback:
         self.overrun_threshold = position + log.term_length // 2
         self._is_pending = False
         self._deadline_ns = now_ns + self._timeout_ns
-        log.metadata.active_transport_count = self._connections.live_count(now_ns)
+        log.metadata.active_transport_count = self._connections.active_count(
+            now_ns, self._liveness_timeout_ns
+        )
 
     def _send_to_live(self, frame: bytes, now_ns: int) -> int:
         """Send to every source heard recently, and return to how many it could leave."""

@@ -109,6 +109,7 @@ class PublicationImage:
             position=join_position,
             window_length=congestion_control.initial_window_length(),
             timeout_ns=context.status_message_timeout_ns,
+            liveness_timeout_ns=context.image_liveness_timeout_ns,
             nak_budget=NakBudget(context.max_naks_per_second),
             receiver_id=receiver_id,
             group_tag=group_tag,
