@@ -161,7 +161,7 @@ def test_a_source_silent_for_five_seconds_gets_no_status_messages() -> None:
         rig.image.poll(ms * MS)
         sent += [ms] * len(positions(rig))
     assert sent == list(range(0, 5_000, 200))
-    assert rig.log.metadata.active_transport_count == 0
+    assert rig.log.metadata.active_transport_count == 1
     rig.feed(heartbeat(0), 9_000 * MS)
     rig.image.poll(9_000 * MS)
     assert positions(rig) == [0]
