@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
+from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
 from aeron_async.driver.core.setup_elicitor import SetupElicitor
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.endpoint_opening import (
@@ -132,6 +133,7 @@ class ReceiveEndpoints:
             group_tag=group_tag,
             dispatcher=dispatcher,
             on_received=self._receiver.on_received,
+            timestamps=ReceiveTimestamps.of(channel.uri, resources.clock.epoch_ns),
         )
         return listener.endpoint
 

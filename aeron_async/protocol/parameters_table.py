@@ -359,7 +359,7 @@ TABLE: Final = (
         TIMESTAMP_OFFSET,
         "S",
         "none",
-        "Where in each message the network card's receive time is written.",
+        "Where in each message the time is written at which the system's network stack had it.",
     ),
     _parameter(
         "channel-rcv-ts-offset",

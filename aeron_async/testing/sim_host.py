@@ -16,6 +16,7 @@ import attrs
 
 from aeron_async.driver.core.udp_channel import format_address, wildcard_like
 from aeron_async.driver.media.socket_spec import is_group, literal
+from aeron_async.driver.media.sockets import refuse_timestamps
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.testing.sim_interfaces import FIRST_INDEX, interface_index, interface_table
 from aeron_async.testing.sim_socket import DATAGRAM_LENGTH_MAX, SimTransport
@@ -77,8 +78,9 @@ class SimHost:
 
         Raises:
             RegistrationError: CHANNEL_ENDPOINT_ERROR; the port is taken, the address another's, or
-                the host was told to refuse.
+                the host was told to refuse. NOT_SUPPORTED; times of arrival are asked for.
         """
+        refuse_timestamps(spec, "a simulated network")
         self._check_open(spec)
         local = self._bind(spec)
         sndbuf_length = spec.socket_sndbuf_length or SNDBUF_DEFAULT_LENGTH

@@ -174,7 +174,7 @@ def test_what_one_role_lacks_is_said_of_that_role(
     assert whole[other]["is_supported"]
 
 
-@pytest.mark.parametrize("parameter", ["ats=true", "channel-rcv-ts-offset=0"])
+@pytest.mark.parametrize("parameter", ["ats=true"])
 def test_what_the_driver_refuses_is_said_to_be_missing(
     parameter: str, explained: Explainer
 ) -> None:

@@ -216,7 +216,6 @@ async def test_a_publication_may_choose_where_it_sends_from(
     ("channel", "reason"),
     [
         ("aeron:udp?endpoint=127.0.0.1:40456|ats=true", "ats"),
-        ("aeron:udp?endpoint=127.0.0.1:40456|channel-rcv-ts-offset=reserved", "channel-rcv"),
     ],
 )
 async def test_what_this_driver_has_not_is_refused_by_name(

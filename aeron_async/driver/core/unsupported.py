@@ -22,11 +22,7 @@ def check_is_supported(uri: ChannelUri) -> None:
     Raises:
         RegistrationError: NOT_SUPPORTED; the message names it.
     """
-    asked = (
-        ("ats=true", uri.ats is True),
-        ("media-rcv-ts-offset", uri.media_receive_timestamp_offset is not None),
-        ("channel-rcv-ts-offset", uri.channel_receive_timestamp_offset is not None),
-    )
+    asked = (("ats=true", uri.ats is True),)
     what = next((text for text, is_asked in asked if is_asked), None)
     if what is not None:
         message = (

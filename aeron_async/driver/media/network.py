@@ -6,6 +6,7 @@ A simulated network implements the same `Network`; nothing above can tell the di
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
 import attrs
@@ -15,7 +16,7 @@ from aeron_async.driver.media.interfaces import system_interfaces
 from aeron_async.driver.media.loop_transport import open_loop_transport
 from aeron_async.driver.media.resolver import resolve_host
 from aeron_async.driver.media.socket_transport import SocketTransport
-from aeron_async.driver.media.sockets import open_socket, two_tuple
+from aeron_async.driver.media.sockets import open_socket, refuse_timestamps, two_tuple
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -101,18 +102,27 @@ class SystemNetwork:
         """Open a socket and its transport; a cancelled or failed opening leaves nothing behind.
 
         Raises:
-            RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused the socket.
+            RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused the socket. NOT_SUPPORTED;
+                it is to tell of times that it cannot know.
             ConfigurationError: `socket` was demanded of a loop without `add_reader`.
         """
         loop = asyncio.get_running_loop()
+        if sys.platform != "linux":
+            refuse_timestamps(spec, sys.platform)
         sock = open_socket(spec)
         try:
             extra = self._describe(sock, spec)
             protocol = protocol_factory()
             if not self._is_watching(loop, sock):
+                refuse_timestamps(spec, "the transport 'loop'")
                 return await open_loop_transport(loop, sock, protocol, extra=extra)
             transport = SocketTransport(
-                loop, sock, protocol, burst_limit=self._burst_limit, extra=extra
+                loop,
+                sock,
+                protocol,
+                burst_limit=self._burst_limit,
+                extra=extra,
+                is_timestamped=spec.is_timestamped,
             )
             transport.start()
         except BaseException:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.udp_channel import UdpChannel
 
@@ -59,6 +60,8 @@ class ReceiveDestinationTransport(ChannelSocket):
         self._dispatcher = endpoint.dispatcher
         self._clock = clock
         self._on_received = endpoint.on_received
+        self._timestamps = endpoint.timestamps
+        self._media_ns: int | None = None
 
     def move_control(self, address: Address) -> None:
         """Report to where the name of the control address leads now."""
@@ -71,12 +74,20 @@ class ReceiveDestinationTransport(ChannelSocket):
             counter.close()
         self.counters.clear()
 
+    def media_timestamp_received(self, epoch_ns: int) -> None:
+        """Note when the system had the next datagram, in nanoseconds since 1970."""
+        self._media_ns = epoch_ns
+
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Hand a datagram of data or setup to the dispatcher."""
         now_ns = self._clock.now_ns()
         self.last_activity_ns = now_ns
         self._on_received(len(data))
-        self._dispatcher.on_datagram(memoryview(data), addr, now_ns, self)
+        datagram = memoryview(data)
+        if self._timestamps is not None:
+            datagram = self._timestamps.stamp(datagram, self._media_ns)
+            self._media_ns = None
+        self._dispatcher.on_datagram(datagram, addr, now_ns, self)
 
 
 class ReceiveChannelEndpoint(ChannelEndpoint):
@@ -89,6 +100,7 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
         group_tag: Carried by every status message, or None; the first subscription decides.
         dispatcher: Takes what arrives.
         on_received: Told of the length of each datagram.
+        timestamps: Writes the time of arrival into messages; None where nobody asked for it.
 
     Attributes:
         destinations: Its sockets.
@@ -103,8 +115,10 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
         group_tag: int | None,
         dispatcher: DataPacketDispatcher,
         on_received: Callable[[int], None],
+        timestamps: ReceiveTimestamps | None = None,
     ) -> None:
         super().__init__(channel, system_counters)
+        self.timestamps = timestamps
         self.receiver_id = receiver_id
         self.group_tag = group_tag
         self.dispatcher = dispatcher

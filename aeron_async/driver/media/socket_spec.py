@@ -70,6 +70,7 @@ class SocketSpec:
             choice.
         ttl: Hops of multicast datagrams; 0 is the system's default.
         wildcard_ports: Where a local port of 0 comes from; None leaves it to the system.
+        is_timestamped: Whether the protocol is told when the system had each datagram.
 
     Raises:
         ConfigurationError: a host that is a name, two families, a group that is none, or a port,
@@ -86,6 +87,7 @@ class SocketSpec:
     interface: Interface | None = None
     ttl: int = 0
     wildcard_ports: WildcardPorts | None = None
+    is_timestamped: bool = False
 
     def __attrs_post_init__(self) -> None:
         local_ip = _checked_ip(self.local, port_min=0)
@@ -187,6 +189,7 @@ def receive_socket_spec(
         socket_rcvbuf_length=uri.socket_rcvbuf_length or context.socket_rcvbuf_length,
         interface=channel.interface,
         wildcard_ports=ports,
+        is_timestamped=uri.media_receive_timestamp_offset is not None,
     )
     if not channel.is_multicast:
         return spec

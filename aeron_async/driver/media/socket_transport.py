@@ -6,10 +6,16 @@ messages on their own datagram transports.
 
 from __future__ import annotations
 
-from socket import AF_INET
-from typing import TYPE_CHECKING, Any, Final
+from socket import AF_INET, SOL_SOCKET
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from aeron_async.driver.media.sockets import connect_socket, system_address, two_tuple
+from aeron_async.driver.media.sockets import (
+    SO_TIMESTAMPNS,
+    connect_socket,
+    system_address,
+    two_tuple,
+)
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 
 if TYPE_CHECKING:
@@ -19,9 +25,24 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media.socket_spec import SocketAddress
 
-__all__ = ["DATAGRAM_LENGTH_MAX", "SocketTransport"]
+__all__ = ["DATAGRAM_LENGTH_MAX", "SocketTransport", "TimestampedProtocol"]
 
 DATAGRAM_LENGTH_MAX: Final = 65536
+TIMESPEC: Final = Struct("@ll")
+ANCILLARY_LENGTH: Final = 64
+"""Room for one time with its header, on any machine."""
+
+
+class TimestampedProtocol(Protocol):
+    """Who wants to know when the system had a datagram."""
+
+    def media_timestamp_received(self, epoch_ns: int) -> None:
+        """The next datagram was had then, in nanoseconds since 1970."""
+        ...
+
+    def datagram_received(self, data: Any, addr: Any) -> None:
+        """Take the datagram."""
+        ...
 
 
 class SocketTransport(BoundedTransport):
@@ -33,6 +54,7 @@ class SocketTransport(BoundedTransport):
         protocol: Who is told what happens.
         burst_limit: Most datagrams received in one turn of the loop.
         extra: Answers of `get_extra_info`.
+        is_timestamped: Whether the protocol is a `TimestampedProtocol`, and the socket tells times.
     """
 
     def __init__(
@@ -43,8 +65,10 @@ class SocketTransport(BoundedTransport):
         *,
         burst_limit: int,
         extra: Mapping[str, Any],
+        is_timestamped: bool = False,
     ) -> None:
         super().__init__(loop, protocol, extra)
+        self._is_timestamped = is_timestamped
         self._sock = sock
         self._fileno = sock.fileno()
         self._is_ipv4 = sock.family == AF_INET
@@ -132,6 +156,26 @@ class SocketTransport(BoundedTransport):
             if self._is_closing:
                 return
 
+    def _read_timestamped_burst(self) -> None:
+        protocol = cast("TimestampedProtocol", self._protocol)
+        note, deliver = protocol.media_timestamp_received, protocol.datagram_received
+        view, is_ipv4 = self._view, self._is_ipv4
+        for _ in range(self._burst_limit):
+            try:
+                length, ancillary, _, address = self._sock.recvmsg_into([view], ANCILLARY_LENGTH)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._on_error(error)
+            else:
+                for level, kind, value in ancillary:
+                    if (level, kind) == (SOL_SOCKET, SO_TIMESTAMPNS):
+                        seconds, nanoseconds = TIMESPEC.unpack(value)
+                        note(seconds * 1_000_000_000 + nanoseconds)
+                deliver(view[:length], address if is_ipv4 else two_tuple(address))
+            if self._is_closing:
+                return
+
     def _hold(self, data: bytes, addr: Destination) -> None:
         self._held = data, addr
         self._is_blocked = True
@@ -180,7 +224,8 @@ class SocketTransport(BoundedTransport):
 
     def _watch(self) -> None:
         if not self._is_closing:
-            self._loop.add_reader(self._fileno, self._tell, self._read_burst)
+            read = self._read_timestamped_burst if self._is_timestamped else self._read_burst
+            self._loop.add_reader(self._fileno, self._tell, read)
         if self._held is not None:
             self._loop.add_writer(self._fileno, self._send_held, *self._held)
 

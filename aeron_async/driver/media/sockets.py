@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
-__all__ = ["connect_socket", "open_socket", "system_address", "two_tuple"]
+__all__ = [
+    "SO_TIMESTAMPNS",
+    "connect_socket",
+    "open_socket",
+    "refuse_timestamps",
+    "system_address",
+    "two_tuple",
+]
 
 REMEDIES: Final[Mapping[int, str]] = {
     errno.EADDRINUSE: "another socket holds this port: choose another one, or stop its program",
@@ -33,12 +40,31 @@ REMEDIES: Final[Mapping[int, str]] = {
     errno.ENODEV: "no interface can join the group: check interface= of the channel",
     errno.ENETUNREACH: "no route leads there: check the address and the interface",
 }
-# Of the Linux headers; the module `socket` has neither.
+# Of the Linux headers; the module `socket` has none of them.
 IP_MULTICAST_ALL: Final = 49
 IPV6_MULTICAST_ALL: Final = 29
+SO_TIMESTAMPNS: Final = 35
 # Host, port, flow and scope.
 IPV6_TUPLE_LENGTH: Final = 4
 OTHER_REMEDY: Final = "check the endpoint, control and interface of the channel"
+
+
+def refuse_timestamps(spec: SocketSpec, what: str) -> None:
+    """Refuse a socket that is to tell when the system had each datagram, if that is asked.
+
+    Args:
+        spec: The socket.
+        what: What it is that cannot tell.
+
+    Raises:
+        RegistrationError: NOT_SUPPORTED.
+    """
+    if spec.is_timestamped:
+        message = (
+            f"media-rcv-ts-offset is not supported by {what}: it needs Linux and the transport "
+            "'socket'; channel-rcv-ts-offset has the driver's own time"
+        )
+        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
 
 
 def open_socket(spec: SocketSpec) -> socket.socket:
@@ -117,6 +143,8 @@ def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, spec.socket_sndbuf_length)
     if spec.socket_rcvbuf_length:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, spec.socket_rcvbuf_length)
+    if spec.is_timestamped:
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     if spec.group is not None or (spec.remote is not None and is_group(spec.remote[0])):
         _set_multicast_options(sock, spec)
 

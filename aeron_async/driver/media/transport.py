@@ -4,6 +4,7 @@ The contract towards the protocol, whichever transport stands below:
 
 - `connection_made` is called before `open` returns; `connection_lost` in a later turn of the loop;
 - `datagram_received(data, (host, port))`: `data` is any buffer, valid only during the call;
+- where its description says `is_timestamped`, `media_timestamp_received(epoch_ns)` goes before it;
 - a datagram that cannot leave at once is kept, alone, between `pause_writing` and
   `resume_writing`; until then `sendto` raises BufferError;
 - a datagram the system refused was not sent: `error_received` says so before `sendto` returns,
