@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from aeron_async.cli.explain_pace import pace_facts, repair_facts
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
 from aeron_async.driver.core.publication_params import PublicationParams
 from aeron_async.driver.core.subscription_params import SubscriptionParams
@@ -18,7 +19,7 @@ from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.errors import AeronError, ConfigurationError, RegistrationError
 from aeron_async.protocol.address import Address, multicast_control_address
-from aeron_async.protocol.channel_uri import ControlMode, Media
+from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Media
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ __all__ = ["Fact", "RoleExplanation", "explain_publication", "explain_subscripti
 Fact = tuple[str, str]
 """What happens, such as "binds", and to what."""
 
+NO_CORRELATION_ID: Final = -1
 ANY_PORT: Final = ", a port of the system's choice"
 
 
@@ -59,9 +61,13 @@ def explain_publication(uri: ChannelUri, context: DriverContext) -> RoleExplanat
             PublicationParams.of(uri, context, is_exclusive=True)
     except ConfigurationError as error:
         return RoleExplanation(refusal=str(error))
-    return RoleExplanation(
-        facts=tuple(publication_facts(uri)), unsupported=lacking_for_publication(uri)
-    )
+    facts = [*publication_facts(uri), *tag_facts(uri)]
+    unsupported = lacking(uri)
+    try:
+        facts += pace_facts(uri, context)
+    except AeronError as error:
+        unsupported = unsupported or str(error)
+    return RoleExplanation(facts=tuple(facts), unsupported=unsupported)
 
 
 def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
@@ -72,14 +78,13 @@ def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplana
         return RoleExplanation(refusal=str(error))
     params = SubscriptionParams.of(uri, context)
     return RoleExplanation(
-        facts=tuple(subscription_facts(uri)),
+        facts=(
+            *subscription_facts(uri),
+            *tag_facts(uri),
+            *repair_facts(uri, params, context),
+        ),
         unsupported=lacking_for_subscription(uri, params.congestion_control),
     )
-
-
-def lacking_for_publication(uri: ChannelUri) -> str | None:
-    """Return what this version lacks, or None."""
-    return lacking(uri)
 
 
 def lacking_for_subscription(
@@ -109,6 +114,7 @@ def publication_facts(uri: ChannelUri) -> Iterator[Fact]:
     endpoint, control = uri.endpoint, uri.control
     if uri.media is Media.IPC:
         yield "binds", "nothing: messages stay in memory that clients of one driver share"
+        yield from response_facts(uri)
     elif endpoint is not None and endpoint.is_multicast:
         yield from multicast_publication_facts(uri, endpoint)
     elif uri.control_mode is ControlMode.MANUAL:
@@ -122,6 +128,8 @@ def publication_facts(uri: ChannelUri) -> Iterator[Fact]:
     elif uri.control_mode is ControlMode.RESPONSE:
         yield "binds", str(control) if control else f"the wildcard address{ANY_PORT}"
         yield "sends", "everything to the one subscriber whose request is answered"
+        yield "hears", "status messages and NAKs of that one"
+        yield from response_facts(uri)
     elif endpoint is None:
         yield "binds", "nothing of its own: it uses the endpoint that has the same channel tag"
     else:
@@ -141,9 +149,37 @@ def unicast_publication_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fa
     yield "connects", f"to {endpoint}, and hears nobody else"
     yield "sends", f"SETUP, data and heartbeats to {endpoint}"
     yield "hears", f"status messages and NAKs from {endpoint}"
+    yield from response_facts(uri)
     form = publication_identity(uri, endpoint)
     if form is not None:
         yield "identity", f"{form}; publications of that identity share the socket"
+
+
+def response_facts(uri: ChannelUri) -> Iterator[Fact]:
+    """Yield which answers a publication asks for, or whom it answers."""
+    number = uri.response_correlation_id
+    if number is None or number == NO_CORRELATION_ID:
+        return
+    if uri.control_mode is not ControlMode.RESPONSE:
+        yield "asks", f"to be answered on the subscription with registration_id {number}"
+    elif number == PROTOTYPE_CORRELATION_ID:
+        yield "answers", "nobody yet: it is made in advance"
+    else:
+        yield "answers", f"the publisher of the image with correlation_id {number}"
+
+
+def tag_facts(uri: ChannelUri) -> Iterator[Fact]:
+    """Yield what others may call the endpoint and the stream."""
+    if uri.channel_tag is not None:
+        yield (
+            "is called",
+            f"{uri.channel_tag}: channels with tags={uri.channel_tag} share its socket",
+        )
+    if uri.entity_tag is not None:
+        yield (
+            "is called",
+            f"{uri.entity_tag}: session-id=tag:{uri.entity_tag} takes a publication's session",
+        )
 
 
 def publication_identity(uri: ChannelUri, endpoint: Address) -> str | None:
@@ -182,6 +218,7 @@ def subscription_facts(uri: ChannelUri) -> Iterator[Fact]:
         yield "binds", "nothing: messages stay in memory that clients of one driver share"
     elif uri.is_spy:
         yield "binds", "nothing: it reads the log of the publication of this driver on the channel"
+        yield "hears", "what is sent, from the sender's position on"
     elif endpoint is not None and endpoint.is_multicast:
         yield "binds", f"the wildcard address, port {endpoint.port}"
         yield "joins", f"{endpoint} on {uri.interface or 'the best multicast interface'}"
@@ -189,6 +226,12 @@ def subscription_facts(uri: ChannelUri) -> Iterator[Fact]:
         yield "sends", f"status messages and NAKs to {multicast_control_address(endpoint)}"
     elif uri.control_mode is ControlMode.MANUAL:
         yield "binds", "nothing, until destinations are added: one socket for each"
+        yield "hears", "SETUP, data and heartbeats at all of them; one session makes one image"
+        yield "sends", "status messages and NAKs to every source, each from the socket it came to"
+    elif uri.control_mode is ControlMode.RESPONSE:
+        yield "binds", str(endpoint) if endpoint else f"the wildcard address{ANY_PORT}"
+        yield "sends", f"status messages and NAKs to {control or 'where the answers come from'}"
+        yield "hears", "only the session that answers a publication which names this subscription"
     elif control is not None:
         yield "binds", str(endpoint) if endpoint else f"the wildcard address{ANY_PORT}"
         yield "sends", f"status messages and NAKs to {control}, and every second asks it for SETUP"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.protocol.channel_uri import Media
+from aeron_async.protocol.channel_uri import ControlMode, Media
 from aeron_async.protocol.parameters import PARAMETERS, Role
 from aeron_async.protocol.units import format_size
 
@@ -33,25 +33,28 @@ GROUP_KEYS: Final = frozenset({"ttl", "fc", "max-resend"})
 SILENT_KEYS: Final = frozenset(
     {
         "sparse",
-        "ssc",
-        "untethered-window-limit-timeout",
-        "untethered-linger-timeout",
-        "untethered-resting-timeout",
         "response-endpoint",
     }
 )
 """Parameters that this version reads and checks, and does not use."""
-UNUSED_KEYS: Final = SILENT_KEYS | {
-    "tether",
-    "response-correlation-id",
-    "media-rcv-ts-offset",
-    "channel-rcv-ts-offset",
-    "channel-snd-ts-offset",
-    "ats",
-}
+UNUSED_KEYS: Final = SILENT_KEYS | {"media-rcv-ts-offset", "channel-rcv-ts-offset", "ats"}
 """These, and those that the driver refuses as soon as they would mean something."""
-IPC_KEYS: Final = frozenset(
-    {"mtu", "term-length", "init-term-id", "term-id", "term-offset", "session-id", "pub-wnd"}
+UNTETHERED_KEYS: Final = frozenset(
+    {
+        "untethered-window-limit-timeout",
+        "untethered-linger-timeout",
+        "untethered-resting-timeout",
+    }
+)
+"""Parameters for which there must be a subscriber that may be left behind."""
+RARE_KEYS: Final = frozenset({"stream-id", "response-correlation-id", "channel-snd-ts-offset"})
+"""Parameters that mean something only where they are given."""
+IPC_KEYS: Final = (
+    frozenset(
+        {"mtu", "term-length", "init-term-id", "term-id", "term-offset", "session-id", "pub-wnd"}
+    )
+    | {"tether", "response-correlation-id"}
+    | UNTETHERED_KEYS
 )
 """Parameters that count where nothing is sent."""
 DRIVER_SETTINGS: Final = {
@@ -65,6 +68,11 @@ DRIVER_SETTINGS: Final = {
     "publication_unblock_timeout_ns": Role.PUBLICATION,
 }
 """Settings of a unicast stream that no channel can change, and the roles in which they count."""
+GROUP_SETTINGS: Final = {
+    "nak_multicast_max_backoff_ns": Role.SUBSCRIPTION,
+    "nak_multicast_group_size": Role.SUBSCRIPTION,
+}
+"""These count too where there may be several receivers."""
 
 
 @final
@@ -101,7 +109,8 @@ def applied_settings(
             yield _applied(uri, context, parameter, "".join(shared))
     if uri.media is Media.IPC or uri.is_spy:
         return
-    for field_name, role in DRIVER_SETTINGS.items():
+    group_settings = GROUP_SETTINGS if is_for_group(uri) else {}
+    for field_name, role in (DRIVER_SETTINGS | group_settings).items():
         setting = DriverContext.settings()[field_name]
         if role in roles:
             yield AppliedSetting(
@@ -115,7 +124,10 @@ def applied_settings(
 
 def _is_shown(uri: ChannelUri, key: str) -> bool:
     """Return whether a parameter can count for the channel, or is worth a line by being given."""
-    if key in ADDRESS_KEYS | UNUSED_KEYS or (key == "stream-id" and uri.stream_id is None):
+    is_given = key in uri.parameters
+    if key in ADDRESS_KEYS | UNUSED_KEYS or (key in RARE_KEYS and not is_given):
+        return False
+    if key in UNTETHERED_KEYS and not is_given and uri.is_tether is not False:
         return False
     if uri.media is Media.IPC:
         return key in IPC_KEYS
@@ -133,7 +145,9 @@ def keys_without_effect(uri: ChannelUri) -> Iterator[tuple[str, str]]:
 
 def is_for_group(uri: ChannelUri) -> bool:
     """Return whether a publication there may have several receivers."""
-    return uri.control_mode is not None or (uri.endpoint is not None and uri.endpoint.is_multicast)
+    if uri.control_mode in {ControlMode.MANUAL, ControlMode.DYNAMIC}:
+        return True
+    return uri.endpoint is not None and uri.endpoint.is_multicast
 
 
 def _applied(

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
+from aeron_async.driver.core.context import DriverContext
+from tests.cli.explainer import Explainer
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -23,6 +26,13 @@ PATIENCE_S = 60.0
 def _configured_logs_do_not_leak() -> Iterator[None]:
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Explainer:
+    for setting in DriverContext.settings().values():
+        monkeypatch.delenv(setting.env_name, raising=False)
+    return Explainer(capsys)
 
 
 class Running:
