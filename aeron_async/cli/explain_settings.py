@@ -37,7 +37,7 @@ SILENT_KEYS: Final = frozenset(
     }
 )
 """Parameters that this version reads and checks, and does not use."""
-UNUSED_KEYS: Final = SILENT_KEYS | {"media-rcv-ts-offset", "channel-rcv-ts-offset", "ats"}
+UNUSED_KEYS: Final = SILENT_KEYS | {"ats"}
 """These, and those that the driver refuses as soon as they would mean something."""
 UNTETHERED_KEYS: Final = frozenset(
     {
@@ -47,7 +47,15 @@ UNTETHERED_KEYS: Final = frozenset(
     }
 )
 """Parameters for which there must be a subscriber that may be left behind."""
-RARE_KEYS: Final = frozenset({"stream-id", "response-correlation-id", "channel-snd-ts-offset"})
+RARE_KEYS: Final = frozenset(
+    {
+        "stream-id",
+        "response-correlation-id",
+        "channel-snd-ts-offset",
+        "channel-rcv-ts-offset",
+        "media-rcv-ts-offset",
+    }
+)
 """Parameters that mean something only where they are given."""
 IPC_KEYS: Final = (
     frozenset(
