@@ -130,3 +130,18 @@ async def check_two_streams(
     await exchange(second, [subscription])
     await wait_until(lambda: not first.is_connected, "removed", timeout=10)
     await exchange(second, [subscription], FEW)
+
+
+async def test_destinations_of_either_side_may_be_groups_and_dynamic_channels_of_the_other(
+    client: OfficialClient, aeron: aa.Aeron, unused_udp_port_factory: Callable[[], int]
+) -> None:
+    for sender, receiver in ((aeron, client), (client, aeron)):
+        subscription = await receiver.add_subscription(MANUAL, STREAM_ID)
+        group = f"aeron:udp?endpoint=224.20.30.43:{unused_udp_port_factory()}|interface=127.0.0.1"
+        dynamic = f"control=127.0.0.1:{unused_udp_port_factory()}|control-mode=dynamic"
+        named = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}|{dynamic}"
+        for sending, receiving in ((group, group), (f"aeron:udp?{dynamic}", named)):
+            publication = await sender.add_exclusive_publication(sending, STREAM_ID)
+            await subscription.add_destination(receiving)
+            await exchange(publication, [subscription])
+        assert len(subscription.images) == 2
