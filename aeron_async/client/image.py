@@ -61,7 +61,7 @@ class Image:
         self._discarded_before = 0
         self._header = FragmentHeader(self)
         self._position = ready.join_position
-        self._is_closed = False
+        self._is_closed = self._is_revoked = False
         self._end_of_stream_position = END_OF_STREAM_UNKNOWN
 
     @property
@@ -87,6 +87,11 @@ class Image:
         """Return whether the stream has ended, and everything of it has been taken."""
         end = self.end_of_stream_position
         return end is not None and self._position >= end
+
+    @property
+    def is_publication_revoked(self) -> bool:
+        """Return whether the publisher took the stream back: what was not read yet is lost."""
+        return self._is_revoked if self._is_closed else self._metadata.is_publication_revoked
 
     @property
     def discarded_fragments(self) -> int:
@@ -175,6 +180,7 @@ class Image:
         """Touch the log no more: it is about to go."""
         if not self._is_closed:
             self._end_of_stream_position = self._metadata.end_of_stream_position
+            self._is_revoked = self._metadata.is_publication_revoked
             self._is_closed = True
 
     async def reject(self, reason: str) -> None:

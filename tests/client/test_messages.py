@@ -216,3 +216,21 @@ async def test_sessions_take_turns_and_keep_apart(
         assert image is not None
         assert image.session_id == publication.session_id
     assert subscription.image_by_session_id(12345) is None
+
+
+@pytest.mark.parametrize("is_revoked", [False, True])
+async def test_an_image_says_whether_its_stream_was_taken_back(
+    aeron: aa.Aeron, subscription: aa.Subscription, channel: str, *, is_revoked: bool
+) -> None:
+    publication = await aeron.add_exclusive_publication(channel, STREAM_ID)
+    await publication.offer(b"x")
+    await subscription.wait_connected(timeout=5)
+    (image,) = subscription.images
+    assert not image.is_publication_revoked
+    await publication.aclose(revoke=is_revoked)
+    async with asyncio.timeout(10):
+        async for _ in image:
+            pass
+        while subscription.images:
+            await asyncio.sleep(0.01)
+    assert image.is_publication_revoked == is_revoked
