@@ -37,7 +37,8 @@ class Image:
         session_id: Of the publication.
         stream_id: Of the subscription.
         join_position: Where this subscription came in, in bytes.
-        source_identity: Where the stream comes from, as `host:port`.
+        source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is this
+            very driver.
         subscription: Who reads it.
     """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 import aeron_async as aa
-from aeron_async.client.image_events import ImageEventKind
 from tests.client.local import IPC, STREAM_ID, labels, publications, take, until
 
 
@@ -297,88 +297,16 @@ async def test_without_counters_nothing_is_added_and_nothing_left_behind(aeron: 
     assert not labels(aeron, "pub-")
 
 
-# The end.
-
-
-async def test_a_closed_publication_drains_and_its_image_goes(
-    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
+async def test_a_reader_that_finds_no_counter_is_refused_counted_and_told_in_the_log(
+    aeron: aa.Aeron,
 ) -> None:
-    events = subscription.image_events()
-    assert (await anext(events)).kind is ImageEventKind.AVAILABLE
-    await publication.offer(b"last words", timeout=5)
-    await publication.aclose()
-    (image,) = subscription.images
-    assert image.end_of_stream_position == 64
-    assert len(publications(aeron)) == 1
-    assert await take(subscription, 1) == [b"last words"]
-    assert (await anext(events)).kind is ImageEventKind.UNAVAILABLE
-    assert image.is_end_of_stream
-    assert image.is_closed
-    await until(lambda: not publications(aeron))
-
-
-async def test_who_comes_while_a_publication_drains_still_gets_what_is_left(
-    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription
-) -> None:
-    await publication.offer(b"left", timeout=5)
-    await publication.aclose()
-    late = await aeron.add_subscription(IPC, STREAM_ID)
-    assert await take(late, 1) == [b"left"]
-    assert await take(subscription, 1) == [b"left"]
-    await until(lambda: not publications(aeron))
-    assert late.images == subscription.images == ()
-
-
-async def test_a_revoked_publication_takes_its_images_along_at_once(
-    aeron: aa.Aeron, subscription: aa.Subscription
-) -> None:
-    publication = await aeron.add_exclusive_publication(IPC, STREAM_ID)
-    await publication.offer(b"never read", timeout=5)
-    (image,) = subscription.images
-    await publication.aclose(revoke=True)
-    assert image.is_closed
-    assert subscription.images == ()
-    await until(lambda: not publications(aeron))
-
-
-async def test_a_client_that_goes_takes_its_publications_and_subscriptions_along(
-    driver: aa.MediaDriver, aeron: aa.Aeron
-) -> None:
-    before = len(list(aeron.counters))
-    async with aa.Aeron.connect(driver) as other:
-        publication = await other.add_publication(IPC, STREAM_ID)
-        subscription = await aeron.add_subscription(IPC, STREAM_ID)
-        await other.add_subscription(IPC, STREAM_ID)
-        await publication.offer(b"from the other", timeout=5)
-    assert await take(subscription, 1) == [b"from the other"]
-    await until(lambda: not publications(aeron))
-    assert len(list(aeron.counters)) == before
-
-
-async def test_a_driver_that_closes_does_not_wait_for_readers_that_have_gone(
-    context: aa.DriverContext,
-) -> None:
-    driver = aa.MediaDriver.launch(context)
-    async with asyncio.timeout(5), driver, aa.Aeron.connect(driver) as aeron:
-        await aeron.add_subscription(IPC, STREAM_ID)
-        publication = await aeron.add_publication(IPC, STREAM_ID)
-        await publication.offer(b"never read", timeout=5)
-    assert driver.is_closed
-
-
-async def test_a_driver_that_is_stopped_leaves_no_counters_of_streams(
-    context: aa.DriverContext,
-) -> None:
-    driver = aa.MediaDriver.launch(context)
-    await driver.start()
-    before = len(list(driver.counters))
-    aeron = aa.Aeron.connect(driver)
-    await aeron.start()
+    counters = aeron.counters
     subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    publication = await aeron.add_publication(IPC, STREAM_ID)
-    await publication.offer(b"never read", timeout=5)
-    await driver.abort()
-    assert publication.is_closed
-    assert subscription.is_closed
-    assert len(list(driver.counters)) == before
-    await aeron.aclose()
+    for _ in range(counters.limit - len(counters.snapshot()) - 2):
+        counters.allocate(1_000, b"", "filler")
+    with capture_logs() as lines:
+        publication = await aeron.add_publication(IPC, STREAM_ID)
+    assert [line["event"] for line in lines] == ["image_refused"]
+    assert [each.value for each in counters if each.label.startswith("Images refused")] == [1]
+    assert subscription.images == ()
+    assert not publication.is_connected

@@ -64,6 +64,7 @@ PRINTED = {
         "nobody reads the far end: stopped after 1[23]\\d KiB, two windows of 64 KiB",
         r"somebody does: 300 more took \d+\.\d s",
     ],
+    "in_one_process": ["buy at 101.5", "buy at 101.75", "buy at 99"],
     "request_response": ["BOB 1, BOB 2", "CAROL 1, CAROL 2"],
     "several_subscribers": ["audit took 3 orders", "billing took 3 orders"],
     "request_reply": ["one -> ONE", "two -> TWO", "three -> THREE"],
