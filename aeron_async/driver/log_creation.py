@@ -61,8 +61,14 @@ def publication_log_spec(
         signal_eos=params.signal_eos,
         spies_simulate_connection=params.spies_simulate_connection,
         is_group=params.has_group_semantics,
+        is_response=params.is_response,
     )
-    return spec if uri.entity_tag is None else attrs.evolve(spec, entity_tag=uri.entity_tag)
+    # The default of these is not None: what is not given is left out.
+    if uri.entity_tag is not None:
+        spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
+    if params.response_correlation_id is not None:
+        spec = attrs.evolve(spec, response_correlation_id=params.response_correlation_id)
+    return spec
 
 
 def with_channel_settings(

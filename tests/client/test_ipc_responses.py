@@ -32,6 +32,10 @@ async def test_each_client_hears_its_own_answer(aeron: aa.Aeron, is_said: bool) 
             f"{IPC}?{query}response-correlation-id={message.image.correlation_id}", STREAM_ID + 1
         )
         await answers.offer(b"answer to " + message.data, timeout=5)
+    for core in publications(aeron):
+        metadata = core.log.metadata
+        assert metadata.is_response == (core.stream_id == STREAM_ID + 1)
+        assert metadata.response_correlation_id == core.params.response_correlation_id
     for number, (responses, _) in enumerate(clients):
         assert await take(responses, 1) == [b"answer to request %d" % number]
         assert len(responses.images) == 1

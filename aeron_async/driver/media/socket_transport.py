@@ -40,10 +40,6 @@ class TimestampedProtocol(Protocol):
         """The next datagram was had then, in nanoseconds since 1970."""
         ...
 
-    def datagram_received(self, data: Any, addr: Any) -> None:
-        """Take the datagram."""
-        ...
-
 
 class SocketTransport(BoundedTransport):
     """A datagram transport over `add_reader` and `add_writer`.
@@ -140,7 +136,9 @@ class SocketTransport(BoundedTransport):
         connect_socket(self._sock, address)
 
     def _read_burst(self) -> None:
-        receive = self._sock.recvfrom_into
+        receive: Callable[[memoryview], tuple[int, Any]] = (
+            self._receive_timestamped if self._is_timestamped else self._sock.recvfrom_into
+        )
         deliver: Callable[..., None] = self._protocol.datagram_received
         view, is_ipv4 = self._view, self._is_ipv4
         # What is left after the burst keeps the socket readable: the loop comes back next turn.
@@ -156,25 +154,15 @@ class SocketTransport(BoundedTransport):
             if self._is_closing:
                 return
 
-    def _read_timestamped_burst(self) -> None:
-        protocol = cast("TimestampedProtocol", self._protocol)
-        note, deliver = protocol.media_timestamp_received, protocol.datagram_received
-        view, is_ipv4 = self._view, self._is_ipv4
-        for _ in range(self._burst_limit):
-            try:
-                length, ancillary, _, address = self._sock.recvmsg_into([view], ANCILLARY_LENGTH)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._on_error(error)
-            else:
-                for level, kind, value in ancillary:
-                    if (level, kind) == (SOL_SOCKET, SO_TIMESTAMPNS):
-                        seconds, nanoseconds = TIMESPEC.unpack(value)
-                        note(seconds * 1_000_000_000 + nanoseconds)
-                deliver(view[:length], address if is_ipv4 else two_tuple(address))
-            if self._is_closing:
-                return
+    def _receive_timestamped(self, view: memoryview) -> tuple[int, Any]:
+        """Receive as `recvfrom_into` does, and tell the protocol when the system did."""
+        length, ancillary, _, address = self._sock.recvmsg_into([view], ANCILLARY_LENGTH)
+        for level, kind, value in ancillary:
+            if (level, kind) == (SOL_SOCKET, SO_TIMESTAMPNS):
+                seconds, nanoseconds = TIMESPEC.unpack(value)
+                protocol = cast("TimestampedProtocol", self._protocol)
+                protocol.media_timestamp_received(seconds * 1_000_000_000 + nanoseconds)
+        return length, address
 
     def _hold(self, data: bytes, addr: Destination) -> None:
         self._held = data, addr
@@ -224,8 +212,7 @@ class SocketTransport(BoundedTransport):
 
     def _watch(self) -> None:
         if not self._is_closing:
-            read = self._read_timestamped_burst if self._is_timestamped else self._read_burst
-            self._loop.add_reader(self._fileno, self._tell, read)
+            self._loop.add_reader(self._fileno, self._tell, self._read_burst)
         if self._held is not None:
             self._loop.add_writer(self._fileno, self._send_held, *self._held)
 
