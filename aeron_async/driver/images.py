@@ -148,6 +148,14 @@ class Images:
         image.log.close()
         self._on_endpoint_released(endpoint)
 
+    def on_destination_added(
+        self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination
+    ) -> None:
+        """Let the images of an endpoint wait for what another way in may bring."""
+        for image, its_endpoint in self._images.items():
+            if its_endpoint is endpoint:
+                image.connections.expect(destination)
+
     def on_destination_removed(
         self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination
     ) -> None:

@@ -176,6 +176,7 @@ class ReceiveEndpoints:
         """
         destination = self._make_destination(endpoint, channel, registration_id)
         await open_destination(self._resources, endpoint, destination)
+        self._images.on_destination_added(endpoint, destination)
         self._start_eliciting(endpoint, destination)
 
     def remove_destination(

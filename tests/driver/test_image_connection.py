@@ -52,6 +52,22 @@ def test_both_sources_are_told_and_asked_while_they_live() -> None:
     assert rig.log.metadata.active_transport_count == 1
 
 
+def test_a_destination_added_later_is_waited_for_until_it_has_ended_or_gone() -> None:
+    rig = ImageRig()
+    late, gone = Outbox(), Outbox()
+    for destination in (late, gone, rig.outbox):
+        rig.image.connections.expect(destination)
+    rig.feed(heartbeat(640, EOS), 1)
+    assert not rig.image.is_end_of_stream
+    rig.image.remove_destination(gone)
+    assert not rig.image.is_end_of_stream
+    second = rig.image.connections.connect(late, OTHER_SOURCE, 2)
+    assert second is not None
+    second.is_end_of_stream = True
+    rig.feed(heartbeat(640, EOS), 3)
+    assert rig.image.is_end_of_stream
+
+
 def test_a_publication_has_aerons_six_counters() -> None:
     for is_exclusive, position_type in (
         (True, StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE),

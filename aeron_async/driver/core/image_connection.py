@@ -67,10 +67,11 @@ class ImageConnections:
         now_ns: The time now.
     """
 
-    __slots__ = ("_connections",)
+    __slots__ = ("_awaited", "_connections")
 
     def __init__(self, destination: ReceiveDestination, source: Address, *, now_ns: int) -> None:
         self._connections = {destination: ImageConnection(destination, source, now_ns=now_ns)}
+        self._awaited: set[ReceiveDestination] = set()
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -89,21 +90,27 @@ class ImageConnections:
         if connection is None:
             connection = ImageConnection(destination, source, now_ns=now_ns)
             self._connections[destination] = connection
+            self._awaited.discard(destination)
         elif connection.source != source:
             return None
         return connection
 
+    def expect(self, destination: ReceiveDestination) -> None:
+        """Let the stream not end before a source has ended it that is yet to be heard."""
+        if destination not in self._connections:
+            self._awaited.add(destination)
+
     def remove(self, destination: ReceiveDestination) -> None:
         """Forget the source that was heard that way."""
         self._connections.pop(destination, None)
+        self._awaited.discard(destination)
 
     @property
     def eos_position(self) -> int | None:
         """Return where the stream ends, in bytes, once every source has said so."""
-        connections = self._connections.values()
-        if not connections or not all(each.is_end_of_stream for each in connections):
+        if self._awaited or not all(each.is_end_of_stream for each in self):
             return None
-        return max(each.eos_position for each in connections)
+        return max((each.eos_position for each in self), default=None)
 
     def active_count(self, now_ns: int, timeout_ns: int) -> int:
         """Return how many sources were heard within the timeout that ends images."""
