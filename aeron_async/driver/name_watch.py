@@ -84,6 +84,7 @@ class NameWatch:
         self._send_endpoints = send_endpoints
         self._receive_endpoints = receive_endpoints
         self._wake = wake
+        self._next_poll_ns = 0
         self._checked_ns: dict[object, int] = {}
         self._lookups: dict[object, asyncio.Task[None]] = {}
 
@@ -91,6 +92,10 @@ class NameWatch:
         """Look for those who are silent for too long, and return when somebody might be."""
         if not self._interval_ns:
             return NEVER_NS
+        if now_ns < self._next_poll_ns:
+            # Something was added, or found: it is early enough to look at it with the others.
+            return self._next_poll_ns
+        self._next_poll_ns = now_ns + self._interval_ns
         deadline_ns, checked_ns = NEVER_NS, self._checked_ns
         self._checked_ns = {}
         for silence in self._silences():
@@ -98,16 +103,14 @@ class NameWatch:
             due_ns = checked_ns.get(place, silence.since_ns - self._interval_ns) + self._interval_ns
             if silence.address is not None:
                 due_ns = max(due_ns, silence.since_ns + DESTINATION_TIMEOUT_NS + 1)
-            if place in self._lookups:
-                continue
-            if now_ns >= due_ns:
+            if now_ns < due_ns:
+                deadline_ns = min(deadline_ns, due_ns)
+            elif place not in self._lookups:
                 self._lookups[place] = asyncio.create_task(self._look_up(silence))
                 checked_ns[place] = now_ns
-            else:
-                deadline_ns = min(deadline_ns, due_ns)
             if place in checked_ns:
                 self._checked_ns[place] = checked_ns[place]
-        return deadline_ns
+        return max(deadline_ns, self._next_poll_ns)
 
     def close(self) -> None:
         """Look for nobody any more."""
