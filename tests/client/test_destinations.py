@@ -203,3 +203,16 @@ async def test_tags_name_the_endpoint_and_its_kind(
     tagged = await aeron.add_exclusive_publication(f"{port()}|tags=,9|mtu=2k", STREAM_ID)
     copied = await aeron.add_exclusive_publication(f"{port()}|session-id=tag:9", STREAM_ID)
     assert (copied.session_id, copied.mtu_length) == (tagged.session_id, tagged.mtu_length)
+
+
+async def test_a_session_of_a_tag_is_refused_before_the_tagged_publication_is_there(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    copying = f"{port()}|session-id=tag:9"
+    with pytest.raises(aa.RegistrationError, match="names no publication of this driver") as caught:
+        await aeron.add_publication(copying, STREAM_ID)
+    assert caught.value.code is aa.ErrorCode.INVALID_CHANNEL
+    tagged = await aeron.add_publication(f"{port()}|tags=,9|session-id=77", STREAM_ID)
+    copied = await aeron.add_publication(copying, STREAM_ID)
+    assert copied.session_id == tagged.session_id == 77
+    await tagged.aclose()

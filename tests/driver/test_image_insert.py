@@ -263,6 +263,17 @@ def test_padding_counts_in_full_against_the_bound() -> None:
     assert rig[OVER_RUNS] == 1
 
 
+def test_a_padding_header_of_32_bytes_moves_the_high_water_mark_by_all_of_its_length(
+    rig: ImageRig,
+) -> None:
+    datagram = pad(START, 6_400)
+    assert len(datagram) == 32
+    rig.feed(datagram, 1)
+    rig.image.poll(1)
+    assert rig.counters.receiver_hwm.get() == START + 6_400
+    assert rig.counters.receiver_position.get() == START + 6_400
+
+
 def test_a_duplicate_is_recognised_by_its_first_frame(rig: ImageRig) -> None:
     rig.feed(data(START, 64), 1)
     rig.feed(data(START, 64) + data(START + 64, 64), 2)

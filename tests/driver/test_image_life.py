@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.status_message import StatusMessage
@@ -160,6 +161,27 @@ def test_what_overruns_keeps_nothing_alive(rig: ImageRig) -> None:
     rig.image.poll(10 * SECOND + 1)
     assert rig.state() is ImageState.DRAINING
     assert rig.status_messages() == []
+
+
+def test_a_sender_half_a_term_ahead_is_no_longer_heard_and_its_image_ends_without_a_goodbye(
+    rig: ImageRig,
+) -> None:
+    rig.read()
+    # Its last status message said 0; every heartbeat is an over-run, and refreshes nothing.
+    sent: list[tuple[int, int]] = []
+    drained_ms = 0
+    for ms in range(10, 15_000, 10):
+        if ms % 100 == 0:
+            rig.feed(heartbeat(TERM_LENGTH // 2 + 32), ms * MS)
+        rig.image.poll(ms * MS)
+        sent += [(ms, int(sm.flags)) for sm in rig.status_messages()]
+        if rig.state() is ImageState.ACTIVE:
+            drained_ms = ms + 10
+    assert sent == [(ms, 0) for ms in range(200, 5_000, 200)]
+    assert drained_ms == 10_010
+    assert rig.state() is ImageState.LINGER
+    assert rig[SystemCounterId.FLOW_CONTROL_OVER_RUNS] >= 100
+    assert rig[SystemCounterId.HEARTBEATS_RECEIVED] == 0
 
 
 def test_an_image_that_nobody_reads_says_goodbye_at_once(rig: ImageRig) -> None:

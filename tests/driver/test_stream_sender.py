@@ -116,6 +116,18 @@ def test_padding_counts_as_a_header_against_the_limit_and_in_full_in_the_positio
     assert rig.send(TERM_LENGTH + 1_024) == [1_024]
 
 
+def test_padding_before_the_longest_message_is_longer_than_a_datagram_and_leaves_as_a_header() -> (
+    None
+):
+    rig = Rig(burst_limit=100)
+    rig.offer(*[1_408] * 42)
+    rig.send(TERM_LENGTH * 2)
+    # 6 400 bytes are left of the term, and the longest message needs more.
+    assert rig.appender.offer(bytes(TERM_LENGTH // 8), limit=NO_LIMIT) == -3
+    assert rig.send() == [32]
+    assert rig.sender.position == TERM_LENGTH
+
+
 def test_the_datagram_of_a_term_end_holds_frames_and_one_bare_padding_header() -> None:
     rig = Rig(burst_limit=100)
     rig.offer(*[1_024] * 63, 512)
@@ -165,6 +177,20 @@ def test_a_frame_that_does_not_fit_the_window_is_counted_like_a_used_up_window()
     assert rig.blocked_count == 1
     assert rig.send(600) == []
     assert rig.blocked_count == 1
+
+
+def test_a_used_up_window_counts_as_the_same_one_until_something_could_leave() -> None:
+    rig = Rig()
+    rig.offer(320, 320, 320)
+    assert rig.send(320) == [320]
+    assert rig.blocked_count == 1
+    rig.outbox.is_full = True
+    assert rig.send(640) == []
+    rig.outbox.is_full = False
+    assert rig.send(320) == []
+    assert rig.blocked_count == 1, "nothing has left since"
+    assert rig.send(640) == [320]
+    assert rig.blocked_count == 2
 
 
 def test_a_window_that_is_open_is_not_counted() -> None:
@@ -264,6 +290,16 @@ def test_a_heartbeat_is_a_bare_header_of_length_zero(
     assert rig.counts[SystemCounterId.HEARTBEATS_SENT] == 1
     assert rig.counts[SystemCounterId.BYTES_SENT] == 352
     assert rig.sender.heartbeat_deadline_ns == 9 + 100 * MS
+
+
+def test_the_heartbeat_behind_a_full_term_stands_at_the_start_of_the_next() -> None:
+    rig = Rig(burst_limit=100)
+    rig.offer(*[1_024] * 64)
+    rig.send(TERM_LENGTH * 2)
+    assert rig.sender.position == TERM_LENGTH
+    rig.sender.send_heartbeat(9, is_end_of_stream=False)
+    header = DataHeader.decode(rig.outbox.take()[-1])
+    assert (header.frame_length, header.term_id, header.term_offset) == (0, INITIAL_TERM_ID + 1, 0)
 
 
 def test_a_heartbeat_that_cannot_leave_is_counted_and_not_hurried() -> None:
