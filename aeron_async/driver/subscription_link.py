@@ -26,6 +26,7 @@ class SubscriptionLink:
         endpoint: Its sockets; None where it reads streams of this driver only.
         session_id: The one session wanted, or None for all.
         is_response: Whether the session is still to be learned, and none is wanted till then.
+        next_elicit_ns: When a repeated RSP_SETUP may next make it ask for the SETUP of its session.
     """
 
     registration_id: int
@@ -37,6 +38,7 @@ class SubscriptionLink:
     listener: SubscriptionListener
     session_id: int | None = None
     is_response: bool = False
+    next_elicit_ns: int = 0
 
     @property
     def channel(self) -> str:

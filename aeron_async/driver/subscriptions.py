@@ -8,11 +8,13 @@ Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.commands import SubscriptionReady
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
 from aeron_async.driver.core.subscription_params import SubscriptionParams
+from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.images import Images
 from aeron_async.driver.local_streams import LocalInterest, LocalStreams
 from aeron_async.driver.readers import Readers
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Subscriptions"]
+
+ELICIT_INTERVAL_NS: Final = NS_PER_SECOND // 10
+"""How often one subscription asks for the SETUP of its responses, however often it is told to."""
 
 
 class Subscriptions:
@@ -255,6 +260,8 @@ class Subscriptions:
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
         """Let a subscription for responses take the session that they have.
 
+        What repeats it has the SETUP asked for again, and is sent every 200 ms by honest peers.
+
         Source: Aeron `aeron_driver_conductor_on_response_setup`.
         """
         link = self._links.get(registration_id)
@@ -266,6 +273,13 @@ class Subscriptions:
             link.session_id = session_id
             self._take_interest(link, endpoint)
         elif link.session_id is not None:
+            now_ns = self._resources.clock.now_ns()
+            if now_ns < link.next_elicit_ns:
+                # Differs: Aeron answers each one, however many there are.
+                counters = self._resources.system_counters
+                counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED].increment()
+                return
+            link.next_elicit_ns = now_ns + ELICIT_INTERVAL_NS
             self.endpoints.on_interest(endpoint, link.stream_id, link.session_id)
 
     def is_for_responses(self, registration_id: int | None) -> bool:

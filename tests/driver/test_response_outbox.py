@@ -1,0 +1,74 @@
+"""Who gets the responses: whoever asks for them, until somebody has them and is heard."""
+
+from __future__ import annotations
+
+import pytest
+
+from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+from aeron_async.driver.core.response_outbox import ResponseOutbox
+from tests.driver.fakes import (
+    OTHER_SOURCE,
+    SECOND,
+    SOURCE,
+    Outbox,
+    eliciting_message,
+    status_message,
+)
+from tests.driver.rigs import PublicationRig
+
+
+class Rig(PublicationRig):
+    def __init__(self) -> None:
+        super().__init__(is_unicast=False)
+        self.network = Outbox()
+        self.responses = ResponseOutbox(self.network.send_to)
+        self.dispatcher = ControlPacketDispatcher(
+            self.counts.system, lambda _: None, lambda *_: pytest.fail("all of it can be meant")
+        )
+        self.dispatcher.add(self.publication, self.responses)
+
+    def ask(self, source: tuple[str, int], now_ns: int) -> None:
+        message = eliciting_message(self.log).encode()
+        self.dispatcher.on_datagram(memoryview(message), source, now_ns)
+
+    def answer(self, source: tuple[str, int], now_ns: int) -> None:
+        message = status_message(self.log, 0).encode()
+        self.dispatcher.on_datagram(memoryview(message), source, now_ns)
+
+
+def test_nothing_leaves_until_somebody_has_asked() -> None:
+    rig = Rig()
+    assert not rig.responses.send(b"x")
+    rig.answer(OTHER_SOURCE, 0)
+    assert rig.responses.address is None, "a status message asks for nothing"
+    assert rig.network.sent == []
+
+
+def test_until_somebody_is_heard_the_last_to_ask_has_the_responses() -> None:
+    rig = Rig()
+    rig.ask(OTHER_SOURCE, 0)
+    rig.ask(SOURCE, 1)
+    assert rig.responses.send(b"x")
+    assert rig.network.addresses == [SOURCE]
+
+
+def test_a_stranger_that_asks_does_not_take_the_responses_of_whoever_is_heard() -> None:
+    rig = Rig()
+    rig.ask(SOURCE, 0)
+    rig.answer(SOURCE, 1)
+    for now_ns in range(2, 1_000):
+        rig.ask(OTHER_SOURCE, now_ns)
+    rig.responses.send(b"x")
+    assert rig.network.addresses == [SOURCE]
+
+
+def test_whoever_is_silent_for_five_seconds_leaves_the_responses_to_the_next() -> None:
+    rig = Rig()
+    rig.ask(SOURCE, 0)
+    rig.answer(SOURCE, 0)
+    rig.poll(5 * SECOND)
+    rig.ask(OTHER_SOURCE, 5 * SECOND)
+    assert rig.responses.address == SOURCE
+    rig.poll(5 * SECOND + 1)
+    rig.ask(OTHER_SOURCE, 5 * SECOND + 1)
+    assert rig.responses.address == OTHER_SOURCE
