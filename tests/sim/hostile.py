@@ -1,4 +1,4 @@
-"""An honest stream, and a third host that shoots at both of its ends."""
+"""An honest stream of any kind, and a third host that shoots at both of its ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.driver.core.context import DriverContext
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.hostile import Attack, shots
 from aeron_async.testing.leaks import tell_and_close
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.socket_spec import SocketAddress
     from aeron_async.testing.recorder import Received
 
-__all__ = ["Figures", "run_attacked"]
+__all__ = ["DYNAMIC", "MULTICAST", "UNICAST", "Figures", "Kind", "run_attacked"]
 
 PORT: Final = 20_121
-CHANNEL: Final = f"aeron:udp?endpoint=bob:{PORT}|term-length=64k"
 STREAM_ID: Final = 1001
+STRANGER: Final = ("10.0.0.3", 6_666)
 SHOT_INTERVAL_S: Final = 0.001
 SHOT_COUNT: Final = 2_000
 MESSAGE_INTERVAL_S: Final = 0.002
@@ -42,6 +43,51 @@ GONE_AFTER_S: Final = 30
 """Images that strangers made are silent for 10 s, say goodbye for 1 s, and linger for 10 s."""
 LEFT: Final = (Verdict.SENT, Verdict.LOST, Verdict.NO_ROUTE)
 """What is noted of a datagram when it leaves."""
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """A kind of stream: its channels, and where its ends can be shot at.
+
+    Attributes:
+        publish: Channel of the publication.
+        subscribe: Channel of the subscription.
+        control: Where the publication hears; None is the socket that it sends from.
+        data: Where the subscription hears.
+        is_open: Whether the publication hears everybody, and not only the address of `data`.
+        socket_counts: How many sockets the two ends have.
+        context: Settings of the publication's driver.
+    """
+
+    publish: str
+    subscribe: str
+    control: SocketAddress | None = None
+    data: SocketAddress = ("10.0.0.2", PORT)
+    is_open: bool = True
+    socket_counts: tuple[int, int] = (1, 1)
+    context: DriverContext = attrs.field(factory=DriverContext)
+
+
+UNICAST: Final = Kind(
+    publish=f"aeron:udp?endpoint=bob:{PORT}|term-length=64k",
+    subscribe=f"aeron:udp?endpoint=bob:{PORT}|term-length=64k",
+    is_open=False,
+)
+DYNAMIC: Final = Kind(
+    publish="aeron:udp?control=alice:20120|control-mode=dynamic|term-length=64k",
+    subscribe=f"aeron:udp?endpoint=bob:{PORT}|control=alice:20120|control-mode=dynamic",
+    control=("10.0.0.1", 20_120),
+    context=DriverContext(max_destinations=8),
+)
+GROUP: Final = f"aeron:udp?endpoint=224.20.30.39:{PORT}|interface=10.0.0.0/8"
+MULTICAST: Final = Kind(
+    publish=f"{GROUP}|term-length=64k|fc=min,t:1s",
+    subscribe=GROUP,
+    control=("224.20.30.40", PORT),
+    data=("224.20.30.39", PORT),
+    socket_counts=(2, 1),
+    context=DriverContext(max_flow_control_receivers=50),
+)
 
 
 @attrs.define
@@ -68,8 +114,9 @@ class Figures:
 class Battle:
     """One run of the honest stream, attacked or not."""
 
-    def __init__(self, world: World, attacks: Sequence[Attack], seed: int) -> None:
+    def __init__(self, world: World, attacks: Sequence[Attack], seed: int, kind: Kind) -> None:
         self.world = world
+        self.kind = kind
         self.figures = Figures()
         self.recorder = Recorder()
         self.received: dict[int, Received] = {}
@@ -86,14 +133,15 @@ class Battle:
         world.network.trace.watch(self._on_event)
 
     async def run(self, *, is_idle: bool) -> None:
-        async with self._alice.aeron() as sending, self._bob.aeron() as receiving:
+        kind = self.kind
+        async with self._alice.aeron(kind.context) as sending, self._bob.aeron() as receiving:
             subscription = await receiving.add_subscription(
-                CHANNEL,
+                kind.subscribe,
                 STREAM_ID,
                 on_available_image=self._on_available_image,
                 on_unavailable_image=lambda image: self.gone.append(image.session_id),
             )
-            publication = await sending.add_publication(CHANNEL, STREAM_ID)
+            publication = await sending.add_publication(kind.publish, STREAM_ID)
             offered = self.recorder.publishing(publication)
             async with asyncio.TaskGroup() as group:
                 reading = group.create_task(self._read(subscription, publication.session_id))
@@ -134,7 +182,6 @@ class Battle:
         conductor = self._alice.drivers[0].conductor
         endpoint = next(iter(conductor._publications.endpoints))
         sender = ("10.0.0.1", int(endpoint.local_address.rpartition(":")[2]))
-        receiver = ("10.0.0.2", PORT)
         victim = Victim(
             session_id=publication.session_id,
             stream_id=STREAM_ID,
@@ -143,6 +190,7 @@ class Battle:
             mtu_length=publication.mtu_length,
             position=0,
         )
+        receivers = [("10.0.0.2", PORT)] + [STRANGER] * self.kind.is_open
         shooting = shots(victim, self._random, self._attacks) if self._attacks else None
         for _ in range(SHOT_COUNT):
             await self.world.sleep(SHOT_INTERVAL_S)
@@ -151,12 +199,13 @@ class Battle:
             victim.position = self.images[publication.session_id].position
             target, datagram = next(shooting)
             self.figures.shot_length += len(datagram)
+            # Whoever can send can say that it is somebody else.
             if target is Target.SENDER:
-                self._send(receiver, sender, datagram)
+                source = self._random.choice(receivers)
+                self._send(source, self.kind.control or sender, datagram)
             else:
-                # Whoever can send can say that it is somebody else.
-                source = self._random.choice((sender, ("10.0.0.3", 6_666)))
-                self._send(source, receiver, datagram)
+                source = self._random.choice((sender, STRANGER))
+                self._send(source, self.kind.data, datagram)
 
     def _send(self, source: SocketAddress, destination: SocketAddress, datagram: bytes) -> None:
         self._is_shooting = True
@@ -202,7 +251,8 @@ class Battle:
         ]
         images = conductor._subscriptions.images
         assert images._budget.log_length == 3 * publication.term_length
-        assert self._bob.machine.socket_count == self._alice.machine.socket_count == 1
+        machines = self._alice.machine, self._bob.machine
+        assert tuple(each.socket_count for each in machines) == self.kind.socket_counts
 
     def _count(self, *aerons: Aeron) -> None:
         counts = self.figures.counts
@@ -211,14 +261,16 @@ class Battle:
                 counts[record.label] = counts.get(record.label, 0) + record.value
 
 
-def run_attacked(*attacks: Attack, seed: int = 1, is_idle: bool = False) -> Figures:
+def run_attacked(
+    *attacks: Attack, seed: int = 1, is_idle: bool = False, kind: Kind = UNICAST
+) -> Figures:
     """Run the honest stream under these attacks, or none, and return what that came to.
 
     Where it is idle, it has nothing to say from the first shot to its end.
     """
 
     async def story(world: World) -> Figures:
-        battle = Battle(world, attacks, seed)
+        battle = Battle(world, attacks, seed, kind)
         await battle.run(is_idle=is_idle)
         return battle.figures
 
