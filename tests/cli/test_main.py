@@ -107,7 +107,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["sub", "aeron:udp?endpoint=224.0.1.1:40456", "--stream", "1"], "not supported"),
+        (["sub", "aeron:udp?endpoint=127.0.0.1:40456|ats=true", "--stream", "1"], "not supported"),
         (["decode", "/nowhere/x.pcap"], "error: /nowhere/x.pcap: No such file or directory"),
         (
             ["pub", "aeron:udp?endpoint=127.0.0.1:9", "--stream", "1", "--timeout", "0.05"],
