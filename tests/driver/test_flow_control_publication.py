@@ -82,6 +82,19 @@ def test_a_receiver_that_says_goodbye_lets_the_limit_go_in_the_next_cycle() -> N
     assert rig.publication.sender_limit == WINDOW
 
 
+def test_the_count_of_receivers_is_0_in_the_idle_cycle_after_the_last_goodbye() -> None:
+    rig = rig_with(MinMulticastFlowControl())
+    rig.hear(0, 0)
+    rig.poll(0)
+    rig.offer(bytes(992))
+    rig.hear(0, 1, flags=StatusMessageFlags.END_OF_STREAM)
+    assert receivers(rig) == 1
+    assert len(rig.poll(2)) == 1
+    assert receivers(rig) == 1, "data has left: that was no idle cycle"
+    rig.poll(3)
+    assert receivers(rig) == 0
+
+
 def test_one_tagged_receiver_that_rejects_leaves_the_group_and_the_living_at_once() -> None:
     rig = rig_with(TaggedMulticastFlowControl(group_tag=TAG))
     rig.hear(0, 0, receiver_id=SLOW, group_tag=TAG)

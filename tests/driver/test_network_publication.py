@@ -120,6 +120,19 @@ def test_a_full_window_holds_publishers_back_and_the_next_status_message_lets_th
     assert rig.offer(bytes(992)) > 0
 
 
+def test_a_window_that_shrinks_moves_the_limit_of_one_receiver_not_back(
+    rig: PublicationRig,
+) -> None:
+    rig.connect(0)
+    rig.hear(0, 1, receiver_window=1_024)
+    assert rig.publication.sender_limit == HALF_TERM
+    for _ in range(8):
+        rig.offer(bytes(992))
+    rig.poll(2)
+    # More than the receiver has just offered, and within what it accepts: half a term.
+    assert 1_024 < rig.publication.sender_position <= HALF_TERM
+
+
 def test_receivers_that_fall_silent_disconnect_and_pull_the_limit_back(rig: PublicationRig) -> None:
     rig.connect(0)
     rig.offer(bytes(1_000))
