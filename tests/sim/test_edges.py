@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.nak import Nak
@@ -126,7 +127,10 @@ def test_a_stream_is_joined_however_far_it_is_from_its_first_term(initial_term_i
     simulate(story)
 
 
-def test_a_session_that_starts_anew_waits_for_its_old_image_though_that_still_lingers() -> None:
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_session_that_starts_anew_waits_for_its_old_image_to_be_read_and_linger(
+    is_read: bool,  # noqa: FBT001 - a table of cases
+) -> None:
     async def story(world: World) -> None:
         alice, bob = world.host("alice"), world.host("bob")
         session = f"{CHANNEL}|session-id=5"
@@ -136,27 +140,42 @@ def test_a_session_that_starts_anew_waits_for_its_old_image_though_that_still_li
             return await aeron.add_exclusive_publication(f"{session}|{place}", STREAM_ID)
 
         async with bob.aeron() as receiving:
+            read: list[tuple[bytes, int]] = []
             subscription = await receiving.add_subscription(CHANNEL, STREAM_ID)
+
+            async def keep_reading() -> None:
+                async for message in subscription:
+                    image_id = message.image.image_id
+                    read.append((bytes(message.data), image_id))
+
             async with alice.aeron() as sending:
                 publication = await publish(sending, 3)
                 await publication.offer(b"old")
-                await until(world, lambda: subscription.images)
-                (old,) = subscription.images
+                await world.sleep(0.5)
+                (old,) = receiving.driver.conductor.publication_images
+                if is_read:
+                    bob.spawn(keep_reading())
                 await alice.crash()
             died_s = world.now_ns / 1e9
             await alice.restart()
             async with alice.aeron() as sending:
                 publication = await publish(sending, -70_000)
-                await until(world, lambda: old not in subscription.images)
-                # Nobody has read the old one: it was silent for 10 s, and lingers as it was left.
-                assert 10 <= world.now_ns / 1e9 - died_s < 12.5
-                conductor = receiving.driver.conductor
+                if not is_read:
+                    await world.sleep(30)
+                    assert old.state is ImageState.DRAINING, "silent, and not read yet"
+                    assert not publication.is_connected
+                    assert old.hwm_position == 64, "nothing of the new one is in the old log"
+                    bob.spawn(keep_reading())
+                await publication.wait_connected(20)
+                if is_read:
+                    # 10 s of silence, and 1 s of goodbyes.
+                    assert 10.8 <= world.now_ns / 1e9 - died_s < 11.5
+                assert old.state in (ImageState.LINGER, ImageState.DONE)
                 await publication.offer(b"new", timeout=5)
-                message = await anext(subscription)
-                assert message.data == b"new"
-                assert message.position == publication.position
-                assert message.image is not old
-                assert len(conductor.publication_images) == 1
+                await until(world, lambda: len(read) == 2)
+                (first, old_id), (second, new_id) = read
+                assert (first, second) == (b"old", b"new")
+                assert old_id != new_id
 
     simulate(story)
 
