@@ -23,6 +23,7 @@ from aeron_async.errors import ErrorCode, RegistrationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aeron_async.counters import Counter
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.udp_channel import UdpChannel
@@ -81,26 +82,31 @@ class SendEndpoints:
 
     def _make(self, channel: UdpChannel) -> SendChannelEndpoint:
         resources = self._resources
+        count = destinations = None
+        if channel.is_multi_destination and not channel.is_multicast:
+            count = allocate_destination_count(resources, channel)
+            destinations = self._destinations(channel, count)
         dispatcher = ControlPacketDispatcher(
             resources.system_counters,
             self._sender.on_activity,
             self._invalid_datagrams.on_invalid_datagram,
-            destinations=self._destinations(channel),
+            destinations=destinations,
             on_response_setup=self._on_response_setup,
             now_ns=resources.clock.now_ns(),
         )
-        return SendChannelEndpoint(
+        endpoint = SendChannelEndpoint(
             channel, resources.clock, resources.system_counters, dispatcher, self._on_writable
         )
+        if count is not None:
+            endpoint.counters.append(count)
+        return endpoint
 
-    def _destinations(self, channel: UdpChannel) -> DestinationTracker | None:
-        if channel.is_multicast or not channel.is_multi_destination:
-            return None
+    def _destinations(self, channel: UdpChannel, count: Counter) -> DestinationTracker:
         resources = self._resources
         return DestinationTracker(
             is_manual=channel.is_manual,
             limit=resources.context.max_destinations,
-            count=allocate_destination_count(resources, channel),
+            count=count,
             refused=resources.system_counters[DriverCounterId.DESTINATIONS_REFUSED],
         )
 

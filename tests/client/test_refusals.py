@@ -292,3 +292,25 @@ async def test_a_log_that_finds_no_memory_leaves_no_counters_behind(
     assert "no memory for a log" in lines[0]["reason"]
     assert records_of(driver.counters) == before
     assert subscription.images == ()
+
+
+@pytest.mark.parametrize("mode", ["manual", "dynamic"])
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_channel_with_destinations_leaves_no_counter_behind(
+    aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork, mode: str, *, is_refused: bool
+) -> None:
+    before = records_of(driver.counters)
+    channel = f"aeron:udp?control=127.0.0.1:40456|control-mode={mode}"
+    if is_refused:
+        network.failure = aa.RegistrationError("the port is taken")
+        with pytest.raises(aa.RegistrationError, match="the port is taken"):
+            await aeron.add_publication(channel, STREAM_ID)
+    else:
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        assert len(records(driver.counters, ChannelCounterType.MDC_NUM_DESTINATIONS.type_id)) == 1
+        await publication.aclose()
+        assert driver._conductor is not None
+        async with asyncio.timeout(5):
+            while driver._conductor.network_publications:
+                await asyncio.sleep(0)
+    assert records_of(driver.counters) == before

@@ -54,6 +54,7 @@ class Rig:
             lambda _: None,
         )
         self.endpoint.counters = [self.counts.new(1), self.counts.new(1)]
+        self.endpoint.registration_id = 1
         self.endpoint.status = self.endpoint.counters[0]
         self.transport = Transport()
         self.endpoint.data.connection_made(self.transport)
@@ -85,6 +86,15 @@ def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) ->
     assert rig.endpoint.local_address == "127.0.0.1:40000"
     assert rig.endpoint.granted_sndbuf_length == rig.endpoint.granted_rcvbuf_length == 0
     rig.endpoint.close()
+
+
+def test_a_socket_that_is_lost_before_its_endpoint_is_open_has_no_status_to_show_it_in(
+    rig: Rig,
+) -> None:
+    rig.endpoint.registration_id = 0
+    rig.endpoint.data.connection_lost(OSError("the interface is gone"))
+    assert rig.counts[SystemCounterId.ERRORS] == 1
+    assert [each.get() for each in rig.endpoint.counters] == [1, 1]
 
 
 def test_a_socket_that_we_closed_is_no_failure(rig: Rig) -> None:

@@ -83,7 +83,8 @@ class ChannelEndpoint(ABC):
     def on_socket_lost(self, error: Exception) -> None:
         """Tell that a socket failed."""
         self._errors.increment()
-        if self.counters:
+        # Between two sockets that are being opened, it has no status yet; closed, no counters.
+        if self.registration_id and self.counters:
             self.status.set(ChannelStatus.ERRORED)
         log.error("endpoint_lost", channel=str(self.channel.uri), exc_info=error)
 
