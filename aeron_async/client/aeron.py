@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Self, final
 
 from aeron_async.client.arguments import check_stream_id, publication_uri, subscription_uri
+from aeron_async.client.closed_meanwhile import closed_meanwhile
 from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
@@ -260,31 +261,35 @@ class Aeron:
 
     async def add_publication_destination(self, registration_id: int, uri: ChannelUri) -> int:
         """Let a publication send to one more receiver; see `Publication.add_destination`."""
-        return await self.driver.conductor.destinations.add_to_publication(
-            self.client_id, registration_id, uri
-        )
+        with closed_meanwhile():
+            return await self.driver.conductor.destinations.add_to_publication(
+                self.client_id, registration_id, uri
+            )
 
     async def remove_publication_destination(
         self, registration_id: int, destination: ChannelUri | int
     ) -> None:
         """Let a publication send to a receiver no more."""
-        await self.driver.conductor.destinations.remove_from_publication(
-            self.client_id, registration_id, destination
-        )
+        with closed_meanwhile():
+            await self.driver.conductor.destinations.remove_from_publication(
+                self.client_id, registration_id, destination
+            )
 
     async def add_subscription_destination(self, registration_id: int, uri: ChannelUri) -> int:
         """Let a subscription receive at one more place; see `Subscription.add_destination`."""
-        return await self.driver.conductor.destinations.add_to_subscription(
-            self.client_id, registration_id, uri
-        )
+        with closed_meanwhile():
+            return await self.driver.conductor.destinations.add_to_subscription(
+                self.client_id, registration_id, uri
+            )
 
     async def remove_subscription_destination(
         self, registration_id: int, destination: ChannelUri | int
     ) -> None:
         """Let a subscription receive at a place no more."""
-        await self.driver.conductor.destinations.remove_from_subscription(
-            self.client_id, registration_id, destination
-        )
+        with closed_meanwhile():
+            await self.driver.conductor.destinations.remove_from_subscription(
+                self.client_id, registration_id, destination
+            )
 
     async def reject_image(self, image_id: int, reason: str) -> None:
         """Let an image take nothing more; see `Image.reject`."""
