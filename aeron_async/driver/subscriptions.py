@@ -20,7 +20,7 @@ from aeron_async.driver.local_streams import LocalInterest, LocalStreams
 from aeron_async.driver.readers import Readers
 from aeron_async.driver.receive_endpoints import ReceiveEndpoints
 from aeron_async.driver.subscription_link import SubscriptionLink
-from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
+from aeron_async.errors import AeronError, ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ControlMode, Media
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ class Subscriptions:
             link = self._new_link(uri, params, None, stream_id, client_id, listener)
             return self._add_local(link, channel)
         congestion_control_supplier(params.congestion_control)
-        self._check_same_stream(channel, params, stream_id)
         endpoint = await self.endpoints.get(channel, params.group_tag)
         link = self._new_link(uri, params, endpoint, stream_id, client_id, listener)
         link.is_response = endpoint.channel.is_response and params.session_id is None
         try:
+            self._check_same_stream(endpoint, channel, params, stream_id)
             self._check_window(endpoint, params)
-        except RegistrationError:
+        except AeronError:
             self._close_if_unused(endpoint)
             raise
         self._links[link.registration_id] = link
@@ -317,15 +317,19 @@ class Subscriptions:
         return link
 
     def _check_same_stream(
-        self, channel: UdpChannel, params: SubscriptionParams, stream_id: int
+        self,
+        endpoint: ReceiveChannelEndpoint,
+        channel: UdpChannel,
+        params: SubscriptionParams,
+        stream_id: int,
     ) -> None:
+        """Refuse what contradicts a subscription of the same stream, however its channel names it.
+
+        Raises:
+            ConfigurationError: Reliability, rejoining or the role of the endpoint differ.
+        """
         for link in self._links.values():
-            endpoint = link.endpoint
-            if (
-                endpoint is not None
-                and link.stream_id == stream_id
-                and endpoint.channel.canonical_form == channel.canonical_form
-            ):
+            if link.endpoint is endpoint and link.stream_id == stream_id:
                 params.check_same_stream(link.params, stream_id=stream_id)
                 _check_same_role(channel, link, endpoint)
 
@@ -348,7 +352,10 @@ class Subscriptions:
 def _check_same_role(
     channel: UdpChannel, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint
 ) -> None:
-    if channel.is_response != endpoint.channel.is_response:
+    # What is named by its tag is of the kind that it names.
+    tag = channel.uri.channel_tag
+    is_same_tag = tag is not None and tag == endpoint.channel.uri.channel_tag
+    if not is_same_tag and channel.is_response != endpoint.channel.is_response:
         message = (
             f"control-mode of {channel.uri} differs from that of {link.uri}, a subscription of the "
             "same stream: use another endpoint for responses"

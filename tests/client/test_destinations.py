@@ -197,12 +197,25 @@ async def test_tags_name_the_endpoint_and_its_kind(
                 f"{other}{'|' if '?' in other else '?'}tags=77", STREAM_ID + 2
             )
     subscription = await aeron.add_subscription(f"{channel}|tags=5", STREAM_ID)
+    for key in ("reliable", "rejoin"):
+        with pytest.raises(aa.ConfigurationError, match=f"{key}=false differs from {key}=true"):
+            await aeron.add_subscription(f"aeron:udp?tags=5|{key}=false", STREAM_ID)
     assert (await aeron.add_subscription("aeron:udp?tags=5", 4)).local_address == (
         subscription.local_address
     )
     tagged = await aeron.add_exclusive_publication(f"{port()}|tags=,9|mtu=2k", STREAM_ID)
     copied = await aeron.add_exclusive_publication(f"{port()}|session-id=tag:9", STREAM_ID)
     assert (copied.session_id, copied.mtu_length) == (tagged.session_id, tagged.mtu_length)
+
+
+async def test_a_tag_alone_takes_the_role_of_the_endpoint_that_it_names(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    response = port().replace("endpoint", "control")
+    await aeron.add_subscription(f"{response}|control-mode=response|tags=6", STREAM_ID)
+    await aeron.add_subscription("aeron:udp?tags=6", STREAM_ID)
+    with pytest.raises(aa.ConfigurationError, match="use another endpoint for responses"):
+        await aeron.add_subscription(response, STREAM_ID)
 
 
 async def test_a_session_of_a_tag_is_refused_before_the_tagged_publication_is_there(
@@ -216,3 +229,19 @@ async def test_a_session_of_a_tag_is_refused_before_the_tagged_publication_is_th
     copied = await aeron.add_publication(copying, STREAM_ID)
     assert copied.session_id == tagged.session_id == 77
     await tagged.aclose()
+
+
+@pytest.mark.parametrize("change", ["add_destination", "remove_destination"])
+@pytest.mark.parametrize("add", ["add_publication", "add_subscription"])
+async def test_what_is_closed_while_its_destinations_change_says_that_it_is(
+    aeron: aa.Aeron, port: Callable[[], str], add: str, change: str
+) -> None:
+    holder = await getattr(aeron, add)(MANUAL, STREAM_ID)
+    other = await getattr(aeron, add)(MANUAL, STREAM_ID + 1)
+    task = asyncio.create_task(getattr(holder, change)(port()))
+    await asyncio.sleep(0)
+    await holder.aclose()
+    with pytest.raises(aa.ClosedError, match="closed while the request was under way"):
+        await task
+    with pytest.raises(aa.RegistrationError, match="is none of"):
+        await other.remove_destination(port())
