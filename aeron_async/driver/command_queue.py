@@ -51,6 +51,7 @@ class CommandQueue:
         # A dictionary for its order: closing must be the same every time.
         self._lookups: dict[asyncio.Future[UdpChannel], None] = {}
         self._is_closed = False
+        self._error: Exception | None = None
 
     def check_open(self) -> None:
         """Refuse what is asked of a driver that is closed.
@@ -60,13 +61,14 @@ class CommandQueue:
         """
         if self._is_closed:
             message = "the media driver is closed"
-            raise ClosedError(message)
+            raise ClosedError(message) from self._error
 
-    def stop(self) -> None:
-        """Take no more requests."""
+    def stop(self, error: Exception | None) -> None:
+        """Take no more requests, because of an error or without one."""
         self._is_closed = True
+        self._error = error
 
-    def close(self, error: Exception | None) -> None:
+    def close(self) -> None:
         """Answer every request that was not carried out: it will not be."""
         for lookup in self._lookups:
             lookup.cancel()
@@ -74,7 +76,7 @@ class CommandQueue:
             command = self._commands.popleft()
             if not command.result.done():
                 closed = ClosedError("the media driver was closed")
-                closed.__cause__ = error
+                closed.__cause__ = self._error
                 command.result.set_exception(closed)
 
     async def carry_out(self) -> None:
@@ -93,7 +95,7 @@ class CommandQueue:
             caller = asyncio.current_task()
             if self._is_closed and caller is not None and not caller.cancelling():
                 message = "the media driver was closed while a name was looked up"
-                raise ClosedError(message) from None
+                raise ClosedError(message) from self._error
             raise
         finally:
             self._lookups.pop(lookup, None)

@@ -295,11 +295,11 @@ class Conductor(Agent):
 
     def release_clients(self, error: Exception | None) -> None:
         """Take no more requests, and let every client go."""
-        self._queue.stop()
+        self._queue.stop(error)
         # First tell everybody, for what comes after may fail if the driver has.
         for listener in self._clients.values():
             listener.on_driver_closed(error)
-        self._queue.close(error)
+        self._queue.close()
         for client_id in list(self._clients):
             self.remove_client(client_id)
 
@@ -309,6 +309,10 @@ class Conductor(Agent):
         self._publications.close()
         self._ipc_publications.close()
         self._subscriptions.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing that was started runs any more; after `close`."""
+        await self._names.wait_closed()
 
     @property
     def _has_publications(self) -> bool:

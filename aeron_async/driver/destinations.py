@@ -127,8 +127,16 @@ class Destinations:
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
-        channel = None if isinstance(destination, int) else await self._channel(destination)
-        form = None if channel is None or channel.uri.is_spy else channel.canonical_form
+        form = None
+        if not isinstance(destination, int):
+            try:
+                channel = await self._channel(destination)
+            except RegistrationError as error:
+                # As it is written, it is told by its text; names may have gone since.
+                if error.code is not ErrorCode.UNKNOWN_HOST:
+                    raise
+                channel = None
+            form = None if channel is None or channel.uri.is_spy else channel.canonical_form
 
         async def execute() -> None:
             self._subscriptions.remove_destination(

@@ -197,6 +197,7 @@ class MediaDriver:
                 self._abort()
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
+            await self._conductor.wait_closed()
 
     async def abort(self) -> None:
         """Close at once, delivering nothing more; what cancelling `aclose` does.
@@ -211,6 +212,7 @@ class MediaDriver:
         self._abort()
         with anyio.CancelScope(shield=True):
             await self._closed.wait()
+            await self._conductor.wait_closed()
 
     async def _drain(self, conductor: Conductor) -> None:
         """Let clients go, and wait until what they offered was delivered, or for long enough."""

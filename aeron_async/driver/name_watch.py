@@ -11,7 +11,8 @@ Source: Aeron `aeron_send_channel_endpoint_check_for_re_resolution`,
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeGuard
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import attrs
 
@@ -21,7 +22,6 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.channel_resolver import resolve_address
 from aeron_async.driver.media.socket_spec import literal
-from aeron_async.errors import AeronError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from aeron_async.protocol.address import Address as WrittenAddress
 
 __all__ = ["NameWatch"]
+
+MAX_LOOKUPS: Final = 16
+"""Look-ups under way at once: those who have waited longest come first."""
 
 log = get_logger(__name__)
 
@@ -61,8 +64,8 @@ class Silence:
 class NameWatch:
     """The names of one driver.
 
-    At most one look-up of each is under way, and there are as many names as there are endpoints and
-    destinations.
+    At most one look-up of each is under way, and 16 in all; there are as many names as there are
+    endpoints and destinations.
 
     Args:
         resources: What the driver's parts share.
@@ -84,44 +87,61 @@ class NameWatch:
         self._send_endpoints = send_endpoints
         self._receive_endpoints = receive_endpoints
         self._wake = wake
+        self._is_closed = False
         self._next_poll_ns = 0
+        # Those of whom it was said that their names lead nowhere: once is enough.
+        self._unfollowed: set[object] = set()
         self._checked_ns: dict[object, int] = {}
         self._lookups: dict[object, asyncio.Task[None]] = {}
 
     def poll(self, now_ns: int) -> int:
         """Look for those who are silent for too long, and return when somebody might be."""
-        if not self._interval_ns:
+        if not self._interval_ns or self._is_closed:
             return NEVER_NS
         if now_ns < self._next_poll_ns:
             # Something was added, or found: it is early enough to look at it with the others.
             return self._next_poll_ns
         self._next_poll_ns = now_ns + self._interval_ns
         deadline_ns, checked_ns = NEVER_NS, self._checked_ns
+        due: list[tuple[int, Silence]] = []
         self._checked_ns = {}
         for silence in self._silences():
             place = silence.place
             due_ns = checked_ns.get(place, silence.since_ns - self._interval_ns) + self._interval_ns
             if silence.address is not None:
                 due_ns = max(due_ns, silence.since_ns + DESTINATION_TIMEOUT_NS + 1)
+            if place in checked_ns:
+                self._checked_ns[place] = checked_ns[place]
             if now_ns < due_ns:
                 deadline_ns = min(deadline_ns, due_ns)
             elif place not in self._lookups:
-                self._lookups[place] = asyncio.create_task(self._look_up(silence))
-                checked_ns[place] = now_ns
-            if place in checked_ns:
-                self._checked_ns[place] = checked_ns[place]
+                due.append((due_ns, silence))
+        due.sort(key=itemgetter(0))
+        for _, silence in due[: MAX_LOOKUPS - len(self._lookups)]:
+            self._checked_ns[silence.place] = now_ns
+            self._lookups[silence.place] = asyncio.create_task(
+                self._look_up(silence), name=f"aeron-look-up {silence.written}"
+            )
+        self._unfollowed &= self._checked_ns.keys()
+        if due:
+            return self._next_poll_ns
         return max(deadline_ns, self._next_poll_ns)
 
     def close(self) -> None:
         """Look for nobody any more."""
+        self._is_closed = True
         for lookup in self._lookups.values():
             lookup.cancel()
-        self._lookups.clear()
+
+    async def wait_closed(self) -> None:
+        """Wait until no look-up is under way any more; after `close`."""
+        await asyncio.gather(*self._lookups.values(), return_exceptions=True)
 
     async def _look_up(self, silence: Silence) -> None:
         written = silence.written
         try:
             address = await resolve_address(self._resources.network, written, is_re_resolution=True)
+            self._unfollowed.discard(silence.place)
             if address != silence.address:
                 silence.move(address)
                 self._changes.increment()
@@ -131,9 +151,11 @@ class NameWatch:
                     before=None if silence.address is None else format_address(silence.address),
                     after=format_address(address),
                 )
-        except (AeronError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - a resolver of somebody else's may raise anything
             # It may resolve again, or its family come back: the next look-up is not far.
-            log.warning("name_not_followed", name=str(written), reason=str(error))
+            if silence.place not in self._unfollowed:
+                self._unfollowed.add(silence.place)
+                log.warning("name_not_followed", name=str(written), reason=str(error))
         finally:
             self._lookups.pop(silence.place, None)
             self._wake()

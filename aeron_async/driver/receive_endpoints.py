@@ -183,6 +183,7 @@ class ReceiveEndpoints:
         self,
         endpoint: ReceiveChannelEndpoint,
         *,
+        uri: ChannelUri | None = None,
         canonical_form: str | None = None,
         registration_id: int = 0,
     ) -> bool:
@@ -190,6 +191,7 @@ class ReceiveEndpoints:
         for destination in endpoint.destinations:
             if destination.registration_id and (
                 destination.registration_id == registration_id
+                or destination.channel.uri == uri
                 or destination.channel.canonical_form == canonical_form
             ):
                 self._stop_eliciting(destination)

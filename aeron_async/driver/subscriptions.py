@@ -205,6 +205,10 @@ class Subscriptions:
         destination_id = self._resources.next_id()
         if channel is not None and not uri.is_spy:
             await self.endpoints.add_destination(endpoint, channel, destination_id)
+            if registration_id not in self._links:
+                # Closed while the socket was being opened: the endpoint may be gone, or another's.
+                self.endpoints.remove_destination(endpoint, registration_id=destination_id)
+                self._link(registration_id)
             return destination_id
         params = SubscriptionParams.of(uri, self._resources.context)
         interest = LocalInterest(
@@ -253,6 +257,7 @@ class Subscriptions:
             return True
         return link.endpoint is not None and self.endpoints.remove_destination(
             link.endpoint,
+            uri=None if isinstance(destination, int) else destination,
             canonical_form=canonical_form,
             registration_id=destination if isinstance(destination, int) else 0,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from aeron_async.driver.media.network import SystemNetwork
 from tests.client.conftest import STREAM_ID
 
 if TYPE_CHECKING:
@@ -245,3 +246,46 @@ async def test_what_is_closed_while_its_destinations_change_says_that_it_is(
         await task
     with pytest.raises(aa.RegistrationError, match="is none of"):
         await other.remove_destination(port())
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_subscription_that_closes_while_its_destination_opens_leaves_no_socket(
+    turns: int, port: Callable[[], str]
+) -> None:
+    network, channel = SystemNetwork("loop"), port()
+    async with aa.MediaDriver.launch(network=network) as driver, aa.Aeron.connect(driver) as aeron:
+        before = sum(1 for _ in aeron.counters)
+        subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+        adding = asyncio.create_task(subscription.add_destination(channel))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await subscription.aclose()
+        (outcome,) = await asyncio.gather(adding, return_exceptions=True)
+        assert isinstance(outcome, int | aa.ClosedError | aa.RegistrationError)
+        await aeron.add_subscription(channel, STREAM_ID)
+        assert sum(1 for _ in aeron.counters) == before + 2
+
+
+async def test_a_destination_is_removed_by_its_text_also_when_its_name_has_gone() -> None:
+    known = {"here": "127.0.0.1"}
+
+    class Resolver:
+        async def resolve(
+            self, host: str, port: int, *, is_re_resolution: bool = False
+        ) -> tuple[str, int]:
+            return known[host], port
+
+    context = aa.DriverContext(name_resolver_supplier=Resolver)
+    async with aa.Aeron.connect(context=context) as aeron:
+        subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+        publication = await aeron.add_publication(MANUAL, STREAM_ID)
+        for holder, channel in (
+            (subscription, "aeron:udp?endpoint=here:0"),
+            (publication, "aeron:udp?endpoint=here:9"),
+        ):
+            known["here"] = "127.0.0.1"
+            await holder.add_destination(channel)
+            del known["here"]
+            await holder.remove_destination(channel)
+            with pytest.raises(aa.RegistrationError, match="is none of"):
+                await holder.remove_destination(channel)

@@ -301,9 +301,7 @@ class ImageRig:
     def connection(self, destination: Outbox | None = None) -> ImageConnection:
         """Return what the image knows of its source, or of that of another destination."""
         destination = self.outbox if destination is None else destination
-        connection = self.image.connections.connect(destination, self.image.source, 0)
-        assert connection is not None
-        return connection
+        return connect(self.image, destination, self.image.source, 0)
 
     def status_messages(self) -> list[StatusMessage]:
         return self.outbox.take_frames(StatusMessage)
@@ -317,6 +315,18 @@ class ImageRig:
 
     def __getitem__(self, counter_id: SystemCounterId | DriverCounterId) -> int:
         return self.counts[counter_id]
+
+
+def connect(
+    image: PublicationImage, destination: Outbox, source: Any, now_ns: int
+) -> ImageConnection:
+    """Let an image hear of a source that way, and return what it knows of it then."""
+    connection = image.connections.find(destination, source, now_ns)
+    assert connection is not None
+    if connection.is_new:
+        connection.last_activity_ns = now_ns
+        image.connections.keep(connection)
+    return connection
 
 
 class DispatcherRig:

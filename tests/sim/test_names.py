@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.testing.world import simulate
@@ -174,5 +176,75 @@ def test_a_name_is_not_looked_up_while_its_receiver_is_heard() -> None:
             await sending.add_publication(CHANNEL, STREAM_ID)
             await world.sleep(60)
         assert asked == ["service"]
+
+    simulate(story)
+
+
+def test_whatever_a_resolver_does_nobody_is_harmed_and_it_is_said_once() -> None:
+    answers: list[Any] = [("10.0.0.2", 20121)]
+    under_way: list[int] = [0, 0]
+
+    class Resolver:
+        async def resolve(
+            self, host: str, port: int, *, is_re_resolution: bool = False
+        ) -> tuple[str, int]:
+            under_way[0] += 1
+            under_way[1] = max(under_way)
+            try:
+                if is_re_resolution:
+                    await asyncio.sleep(0.3)
+                answer: Any = answers[0]
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer  # type: ignore[no-any-return]  # it answers anything
+            finally:
+                under_way[0] -= 1
+
+    async def story(world: World) -> None:
+        alice = world.host("alice")
+        context = aa.DriverContext(name_resolver_supplier=Resolver)
+        async with alice.aeron(context) as aeron:
+            for number in range(40):
+                await aeron.add_publication(
+                    f"aeron:udp?endpoint=service{number}:20121|term-length=64k", STREAM_ID
+                )
+            with capture_logs() as lines:
+                for answer in (None, ("localhost", 1), KeyError("x"), ("10.0.0.2", 20121)):
+                    answers[0] = answer
+                    await world.sleep(30)
+            unfollowed = [line for line in lines if line["event"] == "name_not_followed"]
+            # One line for each, from when its name led nowhere until it led somewhere again.
+            assert len(unfollowed) == 40
+            assert under_way[1] == 16
+            answers[0] = None
+            with pytest.raises(aa.RegistrationError, match="TypeError") as caught:
+                await aeron.add_publication("aeron:udp?endpoint=nowhere:1", STREAM_ID)
+            assert caught.value.code is aa.ErrorCode.UNKNOWN_HOST
+
+    simulate(story)
+
+
+def test_no_look_up_outlives_its_driver() -> None:
+    ended: list[str] = []
+
+    class Resolver:
+        async def resolve(
+            self, host: str, port: int, *, is_re_resolution: bool = False
+        ) -> tuple[str, int]:
+            if is_re_resolution:
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    await asyncio.sleep(0)
+                    ended.append(host)
+            return "10.0.0.2", port
+
+    async def story(world: World) -> None:
+        context = aa.DriverContext(name_resolver_supplier=Resolver)
+        async with world.host("alice").aeron(context) as aeron:
+            await aeron.add_publication(CHANNEL, STREAM_ID)
+            await world.sleep(10)
+            assert ended == []
+        assert ended == ["service"]
 
     simulate(story)

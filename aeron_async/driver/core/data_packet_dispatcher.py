@@ -181,7 +181,7 @@ class DataPacketDispatcher:
             return
         image = interest.images.get(session_id)
         if image is not None:
-            connection = image.connections.connect(destination, source, now_ns)
+            connection = image.connections.find(destination, source, now_ns)
             if connection is None:
                 # Differs: Aeron tells a stream by its ids alone, and so puts together what two
                 # publishers say who happen to have, or were given, the same session. A publisher
@@ -193,6 +193,8 @@ class DataPacketDispatcher:
                 datagram, connection, term_id=term_id, term_offset=term_offset, now_ns=now_ns
             ):
                 self._listener.on_invalid_datagram(datagram, source, now_ns)
+            if connection.is_new:
+                image.connections.keep(connection)
             self._listener.on_image_activity(image)
         elif not (
             flags & DataFlags.END_OF_STREAM or self._states.state_of(stream_id, session_id, now_ns)

@@ -7,7 +7,7 @@ Source: Aeron `ImageConnection`, `aeron_publication_image_track_connection`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import DESTINATION_TIMEOUT_NS
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
 
 __all__ = ["ImageConnection", "ImageConnections"]
+
+NEVER_HEARD_NS: Final = -(2**63)
 
 
 class ImageConnection:
@@ -29,12 +31,14 @@ class ImageConnection:
 
     Attributes:
         last_activity_ns: When anything was heard of it.
+        is_new: Whether the image does not know it yet.
     """
 
     __slots__ = (
         "destination",
         "eos_position",
         "is_end_of_stream",
+        "is_new",
         "last_activity_ns",
         "source",
     )
@@ -44,6 +48,7 @@ class ImageConnection:
         self.source = source
         self.last_activity_ns = now_ns
         self.is_end_of_stream = False
+        self.is_new = False
         self.eos_position = 0
 
     def is_alive(self, now_ns: int) -> bool:
@@ -79,21 +84,31 @@ class ImageConnections:
     def __iter__(self) -> Iterator[ImageConnection]:
         return iter(self._connections.values())
 
-    def connect(
+    def find(
         self, destination: ReceiveDestination, source: Address, now_ns: int
     ) -> ImageConnection | None:
         """Return what is known of a source, or None where that way leads to another one.
 
-        The first to be heard on a way has it.
+        The first that is heard to some purpose has a way, and is `kept` then. Of several ways one
+        that has fallen silent is free for the next: its twin has kept the stream alive meanwhile.
+        The only way stays its source's until the image ends, for nothing tells another publisher
+        of the same session from it.
         """
         connection = self._connections.get(destination)
-        if connection is None:
-            connection = ImageConnection(destination, source, now_ns=now_ns)
-            self._connections[destination] = connection
-            self._awaited.discard(destination)
-        elif connection.source != source:
-            return None
-        return connection
+        if connection is not None and connection.source == source:
+            return connection
+        if connection is None or (len(self._connections) > 1 and not connection.is_alive(now_ns)):
+            connection = ImageConnection(destination, source, now_ns=NEVER_HEARD_NS)
+            connection.is_new = True
+            return connection
+        return None
+
+    def keep(self, connection: ImageConnection) -> None:
+        """Let a way lead to a new source, if anything of it was accepted."""
+        if connection.last_activity_ns != NEVER_HEARD_NS:
+            connection.is_new = False
+            self._connections[connection.destination] = connection
+            self._awaited.discard(connection.destination)
 
     def expect(self, destination: ReceiveDestination) -> None:
         """Let the stream not end before a source has ended it that is yet to be heard."""

@@ -178,10 +178,12 @@ class PublicationImage:
         log = self.log
         if terms != (log.initial_term_id, log.term_length, log.mtu_length):
             return False
-        connection = self.connections.connect(destination, source, now_ns)
+        connection = self.connections.find(destination, source, now_ns)
         if connection is None:
             return False
         connection.last_activity_ns = now_ns
+        if connection.is_new:
+            self.connections.keep(connection)
         return True
 
     def reject(self, reason: str) -> None:

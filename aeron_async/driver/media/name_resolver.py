@@ -79,6 +79,7 @@ class ResolvingNetwork:
         begin_ns = self._clock.now_ns()
         try:
             found = await self._resolver.resolve(host, port, is_re_resolution=is_re_resolution)
+            is_numeric = literal(found[0]) is not None
         except AeronError:
             raise
         except Exception as error:
@@ -86,7 +87,7 @@ class ResolvingNetwork:
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST) from error
         finally:
             self._note(self._clock.now_ns() - begin_ns)
-        if literal(found[0]) is None:
+        if not is_numeric:
             message = (
                 f"cannot resolve host {host!r}: the name resolver answered {found[0]!r}, which is "
                 "no numeric address"
