@@ -5,6 +5,7 @@ Source: Aeron `DriverConductor.onCreatePublicationImage`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.congestion_control import (
@@ -65,7 +66,8 @@ class ImageFactory:
             link: The oldest subscription that wants it, whose settings it has.
 
         Raises:
-            RegistrationError: There is no memory or counter left.
+            RegistrationError: There is no memory or counter left, or no congestion control.
+            Exception: Whatever the congestion control raises.
         """
         resources, params = self._resources, link.params
         registration_id = resources.next_id()
@@ -73,30 +75,31 @@ class ImageFactory:
         if is_group is None:
             is_group = destination.is_multicast or bool(setup.flags & SetupFlags.GROUP)
         control = self._congestion_control(params, setup)
-        counters = self._counters(setup, link, registration_id, control)
-        try:
+        with ExitStack() as undo:
+            counters = self._counters(setup, link, registration_id, control)
+            undo.callback(counters.close)
             log = self._log(setup, link, endpoint, registration_id, control, is_group=is_group)
-        except BaseException:
-            counters.close()
-            raise
-        control.bind(counters.congestion_control)
-        image = PublicationImage(
-            registration_id=registration_id,
-            log=log,
-            join_position=start_position(setup),
-            source=source,
-            destination=destination,
-            context=resources.context,
-            congestion_control=control,
-            feedback_delay=self._delay(params, is_group=is_group),
-            is_reliable=params.is_reliable,
-            counters=counters,
-            system_counters=resources.system_counters,
-            receiver_id=endpoint.receiver_id,
-            group_tag=endpoint.group_tag,
-            listener=self._listener,
-            now_ns=resources.clock.now_ns(),
-        )
+            undo.callback(log.close)
+            # Somebody else's code, some of it, and called at the pace of a peer's SETUPs.
+            control.bind(counters.congestion_control)
+            image = PublicationImage(
+                registration_id=registration_id,
+                log=log,
+                join_position=start_position(setup),
+                source=source,
+                destination=destination,
+                context=resources.context,
+                congestion_control=control,
+                feedback_delay=self._delay(params, is_group=is_group),
+                is_reliable=params.is_reliable,
+                counters=counters,
+                system_counters=resources.system_counters,
+                receiver_id=endpoint.receiver_id,
+                group_tag=endpoint.group_tag,
+                listener=self._listener,
+                now_ns=resources.clock.now_ns(),
+            )
+            undo.pop_all()
         image.is_response_requested = bool(setup.flags & SetupFlags.SEND_RESPONSE)
         return image
 

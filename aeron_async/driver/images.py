@@ -99,6 +99,10 @@ class Images:
         except AeronError as error:
             self._refuse((str(error), ()), setup, source)
             return
+        except Exception as error:  # noqa: BLE001 - it is told; a strategy must not end the driver
+            reason = f"congestion control of {links[0].uri} failed: {error!r}"
+            self._refuse((reason, ()), setup, source)
+            return
         key = image.session_id, image.stream_id
         for older, its_endpoint in self._images.items():
             if its_endpoint is endpoint and (older.session_id, older.stream_id) == key:

@@ -5,6 +5,7 @@ Source: Aeron `DriverConductor.newNetworkPublication`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.flow_control import flow_control
@@ -71,44 +72,56 @@ class PublicationFactory:
 
         Raises:
             RegistrationError: The session is taken, or there is no memory or counter left.
+            ConfigurationError: What the factory of the flow control made is none.
         """
         resources = self._resources
-        registration_id = resources.next_id()
-        session_id = self._session_id(endpoint, params, stream_id)
         _check_sndbuf(endpoint, params)
-        ids = {"session_id": session_id, "stream_id": stream_id}
-        spec = publication_log_spec(resources, uri, params, registration_id=registration_id, **ids)
-        log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
         control = self._flow_control(uri, params)
-        counters = PublicationCounters.allocate(
-            resources.counters_manager,
-            registration_id=registration_id,
+        ids = {
+            "registration_id": resources.next_id(),
+            "session_id": self._session_id(endpoint, params, stream_id),
+            "stream_id": stream_id,
+        }
+        spec = publication_log_spec(resources, uri, params, **ids)
+        response_outbox = ResponseOutbox(endpoint.send_to) if endpoint.channel.is_response else None
+        with ExitStack() as undo:
+            log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
+            undo.callback(log.close)
+            counters = self._counters(endpoint, params, control, client_id=client_id, **ids)
+            undo.callback(counters.close)
+            publication = NetworkPublication(
+                registration_id=ids["registration_id"],
+                channel=str(endpoint.channel.uri),
+                log=log,
+                params=params,
+                context=resources.context,
+                flow_control=control,
+                counters=counters,
+                system_counters=resources.system_counters,
+                outbox=endpoint if response_outbox is None else response_outbox,
+                listener=self._listener,
+                readers=self._readers,
+                now_ns=resources.clock.now_ns(),
+                timestamps=self._timestamps(endpoint),
+            )
+            undo.pop_all()
+        endpoint.dispatcher.add(publication, response_outbox)
+        return publication
+
+    def _counters(
+        self,
+        endpoint: SendChannelEndpoint,
+        params: PublicationParams,
+        control: FlowControl,
+        **ids: int,
+    ) -> PublicationCounters:
+        return PublicationCounters.allocate(
+            self._resources.counters_manager,
             **ids,
             channel=str(endpoint.channel.uri),
-            client_id=client_id,
             is_exclusive=params.is_exclusive,
             is_tracking_receivers=control.receiver_count() is not None,
         )
-        response_outbox = None
-        if endpoint.channel.is_response:
-            response_outbox = ResponseOutbox(endpoint.send_to)
-        publication = NetworkPublication(
-            registration_id=registration_id,
-            channel=str(endpoint.channel.uri),
-            log=log,
-            params=params,
-            context=resources.context,
-            flow_control=control,
-            counters=counters,
-            system_counters=resources.system_counters,
-            outbox=endpoint if response_outbox is None else response_outbox,
-            listener=self._listener,
-            readers=self._readers,
-            now_ns=resources.clock.now_ns(),
-            timestamps=self._timestamps(endpoint),
-        )
-        endpoint.dispatcher.add(publication, response_outbox)
-        return publication
 
     def _flow_control(self, uri: ChannelUri, params: PublicationParams) -> FlowControl:
         return flow_control(

@@ -17,6 +17,7 @@ from aeron_async.driver.core.registered import (
     find_registered,
     known_names,
 )
+from aeron_async.driver.core.strategies import check_strategy
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
@@ -73,14 +74,16 @@ def congestion_control(
 
     Raises:
         RegistrationError: No strategy has that name, or it could not be made.
-        ConfigurationError: The one that has it cannot be used.
+        ConfigurationError: The one that has it cannot be used, or what was made is no strategy.
     """
     supplier = congestion_control_supplier(chosen)
     try:
-        return supplier(params)
+        control = supplier(params)
     except AeronError:
         raise
     except Exception as error:
         # Somebody else's code, called for somebody else's SETUP: no image, but no harm either.
         message = f"congestion control {supplier!r} could not be made: {error!r}"
         raise RegistrationError(message, code=ErrorCode.GENERIC) from error
+    check_strategy(control, CongestionControl, kind="congestion control", supplier=supplier)
+    return control

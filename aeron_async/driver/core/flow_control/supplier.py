@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from aeron_async.driver.core.flow_control.base import FlowControl
 from aeron_async.driver.core.flow_control.max_multicast import MaxMulticastFlowControl
 from aeron_async.driver.core.flow_control.min_multicast import MinMulticastFlowControl
 from aeron_async.driver.core.flow_control.tagged_multicast import TaggedMulticastFlowControl
 from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
 from aeron_async.driver.core.registered import FLOW_CONTROL_GROUP, find_registered, known_names
+from aeron_async.driver.core.strategies import check_strategy
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.flow_control.base import FlowControl
     from aeron_async.protocol.channel_uri import ChannelUri, FlowControlOptions
 
 __all__ = ["FlowControlParams", "FlowControlSupplier", "flow_control", "flow_control_supplier"]
@@ -152,17 +153,19 @@ def flow_control(
 
     Raises:
         RegistrationError: No strategy has the name that the channel gives, or it could not be made.
-        ConfigurationError: The one that has it cannot be used.
+        ConfigurationError: The one that has it cannot be used, or what was made is no strategy.
     """
     if supplier is None:
         supplier = flow_control_supplier(uri, context, is_group=is_group)
     try:
-        return supplier(FlowControlParams(uri=uri, context=context, is_group=is_group))
+        control = supplier(FlowControlParams(uri=uri, context=context, is_group=is_group))
     except AeronError:
         raise
     except Exception as error:
         message = f"flow control {supplier!r} could not be made: {error!r}"
         raise RegistrationError(message, code=ErrorCode.GENERIC) from error
+    check_strategy(control, FlowControl, kind="flow control", supplier=supplier)
+    return control
 
 
 def _named(name: str, ours: Mapping[str, FlowControlSupplier]) -> FlowControlSupplier:
