@@ -303,6 +303,10 @@ class Aeron:
         if not self.driver.is_closed:
             self.driver.conductor.remove_publication(registration_id)
 
+    def forget_publication(self, publication: PublicationBase) -> None:
+        """Know nothing more of a publication that the driver has ended."""
+        self._publications.pop(publication, None)
+
     def revoke_publication(self, publication: PublicationBase, registration_id: int) -> None:
         """Let the driver take back what has not arrived of an exclusive publication."""
         self._publications.pop(publication, None)

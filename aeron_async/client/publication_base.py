@@ -23,6 +23,7 @@ from aeron_async.errors import (
     ClosedError,
     NotConnectedError,
     OfferTimeoutError,
+    PublicationError,
     WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult
@@ -84,7 +85,12 @@ class PublicationBase(ABC):
         self.last_error: str | None = None
 
     def _start(self, ready: PublicationReady) -> None:
-        """Take what the driver has made; called once, before anybody else has the object."""
+        """Take what the driver has made; called once, before anybody else has the object.
+
+        Raises:
+            ClosedError: It has failed since.
+        """
+        self._check_open()
         self._ready = ready
         self._appender = self._make_appender()
         self._limit: Counter = ready.publisher_limit
@@ -250,6 +256,11 @@ class PublicationBase(ABC):
             # Not now: the driver is in the middle of a datagram, and a handler may close anything.
             asyncio.get_running_loop().call_soon(self._tell_of_error, error)
 
+    def on_publication_failed(self, error: Exception) -> None:
+        """Close without asking the driver: there it is gone already."""
+        self._mark_closed(error)
+        self._aeron.forget_publication(self)
+
     def on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
         self._mark_closed(error)
@@ -340,6 +351,8 @@ class PublicationBase(ABC):
 
     def _raise_closed(self) -> NoReturn:
         message = f"the publication on {self.channel} stream {self.stream_id} is closed"
+        if isinstance(self._closed_because, PublicationError):
+            message = f"{message}: {self._closed_because}"
         raise ClosedError(message) from self._closed_because
 
     def _check_loop(self) -> None:

@@ -47,6 +47,10 @@ class PublicationListener(Protocol):
         """A receiver rejected the stream."""
         ...
 
+    def on_publication_failed(self, error: Exception) -> None:
+        """The driver had to end the publication: it is there no more."""
+        ...
+
 
 class SubscriptionListener(Protocol):
     """Who hears of one subscription of a client."""

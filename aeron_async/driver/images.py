@@ -207,8 +207,8 @@ class Images:
     def say_goodbye(self) -> None:
         """Let every image that nobody reads any more tell its source so, now."""
         now_ns = self._resources.clock.now_ns()
-        for image in self._images:
-            image.poll(now_ns)
+        for image in list(self._images):
+            self._receiver.poll(image, now_ns)
 
     def close(self) -> None:
         """Free every image at once."""

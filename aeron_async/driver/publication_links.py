@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.errors import ErrorCode, PublicationError, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import PublicationErrorFrame, PublicationListener
@@ -106,9 +106,20 @@ class PublicationLinks:
                 self.remove(link.registration_id)
 
     def forget(self, publication: SubscribablePublication) -> None:
-        """Know nothing more of a publication that is done."""
-        for link in self._holders.pop(publication, ()):
+        """Know nothing more of a publication that is done; if it failed, tell its holders why."""
+        links = self._holders.pop(publication, ())
+        for link in links:
             self._links.pop(link.registration_id, None)
+        failure = publication.failure
+        if failure is not None:
+            message = (
+                f"publication on {publication.channel} stream {publication.stream_id} failed in "
+                f"its driver: {failure!r}"
+            )
+            error = PublicationError(message)
+            error.__cause__ = failure
+            for link in links:
+                link.listener.on_publication_failed(error)
 
     # What holders are told.
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.schedule import Schedule
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from aeron_async.clock import Clock
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["ImageLifecycle", "Receiver"]
+
+log = get_logger(__name__)
 
 POLLS_PER_CYCLE: Final = 256
 """Images polled before the loop, and with it the sockets, have their turn."""
@@ -110,18 +114,19 @@ class Receiver(Agent):
             self._system_counters[SystemCounterId.BYTES_RECEIVED].increment(self._received_length)
             self._received_length = 0
         for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
-            self._poll(image, now_ns)
+            self.poll(image, now_ns)
         for elicitor in self._elicitors.due(now_ns):
             self._elicitors.at(elicitor, elicitor.poll(now_ns))
         return min(self._schedule.next_deadline_ns(), self._elicitors.next_deadline_ns())
 
-    def _poll(self, image: PublicationImage, now_ns: int) -> None:
+    def poll(self, image: PublicationImage, now_ns: int) -> None:
+        """Poll an image now, and see to what has become of it."""
         was_lingering = image.state is ImageState.LINGER
-        deadline_ns = image.poll(now_ns)
+        deadline_ns = self._poll_or_fail(image, now_ns)
         if image.state is ImageState.LINGER and not was_lingering:
             self._lifecycle.on_image_drained(image)
             # The readers have been told; without them there is nothing to linger for.
-            deadline_ns = image.poll(now_ns)
+            deadline_ns = self._poll_or_fail(image, now_ns)
         if image.state is ImageState.DONE:
             self._schedule.remove(image)
             self._lifecycle.on_image_done(image)
@@ -129,3 +134,22 @@ class Receiver(Agent):
             self._schedule.ready(image)
         else:
             self._schedule.at(image, deadline_ns)
+
+    def _poll_or_fail(self, image: PublicationImage, now_ns: int) -> int:
+        """Poll an image; one that fails drains, and costs the others nothing.
+
+        Differs: Aeron counts the error, and polls the image again and again.
+        """
+        try:
+            return image.poll(now_ns)
+        except Exception as error:
+            self._system_counters[SystemCounterId.ERRORS].increment()
+            log.error(  # noqa: TRY400 - it is given the error
+                "image_failed",
+                source=format_address(image.source),
+                session_id=image.session_id,
+                stream_id=image.stream_id,
+                exc_info=error,
+            )
+            image.fail(now_ns)
+            return now_ns

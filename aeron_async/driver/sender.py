@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.agent import Agent
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["Sender"]
+
+log = get_logger(__name__)
 
 ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send come round before the loop has its turn."""
@@ -84,7 +88,7 @@ class Sender(Agent):
                 break
             polls_left -= len(due)
             for publication in due:
-                deadline_ns = publication.poll(now_ns)
+                deadline_ns = self._poll(publication, now_ns)
                 if publication.state is PublicationState.DONE:
                     schedule.remove(publication)
                     self._on_done(publication)
@@ -93,3 +97,22 @@ class Sender(Agent):
                 else:
                     schedule.at(publication, deadline_ns)
         return schedule.next_deadline_ns()
+
+    def _poll(self, publication: SubscribablePublication, now_ns: int) -> int:
+        """Poll a publication; one that fails ends, and costs the others nothing.
+
+        Differs: Aeron counts the error, and polls the publication again and again.
+        """
+        try:
+            return publication.poll(now_ns)
+        except Exception as error:
+            self._system_counters[SystemCounterId.ERRORS].increment()
+            log.error(  # noqa: TRY400 - it is given the error
+                "publication_failed",
+                channel=publication.channel,
+                session_id=publication.session_id,
+                stream_id=publication.stream_id,
+                exc_info=error,
+            )
+            publication.fail(error)
+            return NEVER_NS

@@ -285,3 +285,32 @@ def test_the_trigger_of_consumption_is_a_quarter_of_the_window_until_the_end() -
     rig.feed(heartbeat(64 + 1_024, EOS), 1)
     rig.image.poll(1)
     assert rig.image.consumption_trigger == 0
+
+
+def test_an_image_that_fails_drains_and_one_that_goes_on_failing_is_done() -> None:
+    rig = ImageRig()
+    rig.image.fail(0)
+    assert rig.state() is ImageState.DRAINING
+    rig.image.poll(0)
+    (sm,) = rig.status_messages()
+    assert sm.is_end_of_stream
+    rig.image.fail(0)
+    assert rig.state() is ImageState.LINGER
+    rig.image.fail(0)
+    assert rig.state() is ImageState.DONE
+
+
+def test_a_failure_between_two_polls_is_raised_once_and_the_first_is_the_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*, rtt_ns: int, now_ns: int) -> None:
+        raise ValueError(rtt_ns, now_ns)
+
+    rig = ImageRig()
+    monkeypatch.setattr(rig.image._congestion_control, "on_rttm", fail)
+    for rtt_ns in (1, 2):
+        rig.image.on_rttm(rtt_ns=rtt_ns, now_ns=0)
+    with pytest.raises(ValueError, match=r"\(1, 0\)"):
+        rig.image.poll(0)
+    rig.image.poll(0)
+    assert rig.state() is ImageState.ACTIVE

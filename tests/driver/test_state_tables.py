@@ -16,6 +16,9 @@ PUBLICATION = {
     (PublicationState.ACTIVE, PublicationEvent.REVOKED): PublicationState.LINGER,
     (PublicationState.DRAINING, PublicationEvent.DRAINED): PublicationState.LINGER,
     (PublicationState.LINGER, PublicationEvent.LINGERED): PublicationState.DONE,
+    (PublicationState.ACTIVE, PublicationEvent.FAILED): PublicationState.DONE,
+    (PublicationState.DRAINING, PublicationEvent.FAILED): PublicationState.DONE,
+    (PublicationState.LINGER, PublicationEvent.FAILED): PublicationState.DONE,
 }
 IMAGE = {
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
@@ -24,6 +27,9 @@ IMAGE = {
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
+    (ImageState.ACTIVE, ImageEvent.FAILED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageEvent.FAILED): ImageState.LINGER,
+    (ImageState.LINGER, ImageEvent.FAILED): ImageState.DONE,
 }
 UNTETHERED = {
     (TetherState.ACTIVE, TetherEvent.LEFT_BEHIND): TetherState.LINGER,

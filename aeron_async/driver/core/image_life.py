@@ -133,6 +133,10 @@ class ImageLife:
             self._set_state(ImageEvent.LINGERED, now_ns, position)
         return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
 
+    def fail(self, now_ns: int, position: int) -> None:
+        """Come one step nearer to the end."""
+        self._set_state(ImageEvent.FAILED, now_ns, position)
+
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Let goodbye and linger last as much longer as this driver was not running."""
         self._changed_ns = min(self._changed_ns + late_ns, now_ns)

@@ -48,6 +48,8 @@ class ImageEvent(Enum):
     """The readers have taken all that arrived, and the goodbye phase is over."""
     LINGERED = auto()
     """No subscription holds it, or the image liveness timeout has passed again."""
+    FAILED = auto()
+    """Something broke that is this image's own, such as its congestion control."""
 
 
 TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
@@ -57,6 +59,9 @@ TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
+    (ImageState.ACTIVE, ImageEvent.FAILED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageEvent.FAILED): ImageState.LINGER,
+    (ImageState.LINGER, ImageEvent.FAILED): ImageState.DONE,
 }
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from aeron_async.driver.core.held_failure import held
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_connection import PublicationConnection
 from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
@@ -189,6 +190,7 @@ class NetworkPublication(SubscribablePublication):
 
     # What arrives on the control path.
 
+    @held
     def on_status_message(self, sm: StatusMessage, now_ns: int) -> bool:
         """Take a status message for this stream; return False for one that nobody of ours sends.
 
@@ -225,6 +227,7 @@ class NetworkPublication(SubscribablePublication):
         self._update_window()
         return True
 
+    @held
     def on_nak(self, nak: Nak, now_ns: int) -> None:
         """Take a NAK for this stream; the caller has checked its fields."""
         self.counters.naks_received.increment()
@@ -239,6 +242,7 @@ class NetworkPublication(SubscribablePublication):
             now_ns=now_ns,
         )
 
+    @held
     def on_error(
         self,
         error: ErrorFrame,
@@ -272,9 +276,15 @@ class NetworkPublication(SubscribablePublication):
     # What leaves.
 
     def poll(self, now_ns: int) -> int:
-        """Send all that is due, and return the next deadline."""
+        """Send all that is due, and return the next deadline.
+
+        Raises:
+            Exception: Whatever its flow control raised, now or since the last time.
+        """
         if self.state is PublicationState.DONE:
             return NEVER_NS
+        if self.failure is not None:
+            raise self.failure
         sender = self._sender
         deadline_ns = NEVER_NS
         if not self._has_initial_connection or self._is_setup_elicited:
@@ -302,6 +312,7 @@ class NetworkPublication(SubscribablePublication):
             self.is_end_of_stream = True
             super().revoke(now_ns)
 
+    @held
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
         """Let nothing time out for the time in which this driver was not running.
 

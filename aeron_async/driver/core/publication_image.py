@@ -14,6 +14,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
+from aeron_async.driver.core.congestion_control.static import StaticWindowCongestionControl
+from aeron_async.driver.core.held_failure import held
 from aeron_async.driver.core.image_connection import ImageConnections
 from aeron_async.driver.core.image_feedback import ImageFeedback
 from aeron_async.driver.core.image_gaps import ImageGaps
@@ -69,7 +71,10 @@ class PublicationImage:
         rtt_replies: Says which round-trip measurements of its sources are answered.
         connections: Its sources, by the way they are heard.
         is_response_requested: Whether its source wants to be answered on a stream of its own.
+        failure: What the next poll raises.
     """
+
+    failure: Exception | None = None
 
     def __init__(
         self,
@@ -147,6 +152,7 @@ class PublicationImage:
 
     # What arrives.
 
+    @held
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
         """Take the result of a round-trip measurement of ours."""
         self._congestion_control.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
@@ -241,10 +247,28 @@ class PublicationImage:
     # What is due.
 
     def poll(self, now_ns: int) -> int:
-        """Rebuild, ask, report and move on as far as is due; return the next deadline."""
+        """Rebuild, ask, report and move on as far as is due; return the next deadline.
+
+        Raises:
+            Exception: Whatever its congestion control raised, now or since the last time.
+        """
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
         if self.state not in OUT_OF_SIGHT:
             self._rebuild(now_ns)
         return min(self._advance(now_ns), self._report(now_ns))
+
+    def fail(self, now_ns: int) -> None:
+        """Drain, since `poll` has raised; or where it did so before, come one step further.
+
+        What has arrived may still be read, under a window that is no strategy's any more.
+        """
+        self._congestion_control = StaticWindowCongestionControl(
+            window_length=self._feedback.window_length
+        )
+        self._feedback.say_goodbye()
+        self._life.fail(now_ns, self.rebuild_position)
 
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
         """Let nothing time out for the time in which this driver was not running.

@@ -81,6 +81,10 @@ class PublicationLife:
         self._set_state(PublicationEvent.LINGERED, position)
         return NEVER_NS
 
+    def fail(self, position: int) -> None:
+        """Be done at once, whatever was to come."""
+        self._set_state(PublicationEvent.FAILED, position)
+
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Let the linger last as much longer as this driver was not running."""
         if self._linger_deadline_ns != NEVER_NS:

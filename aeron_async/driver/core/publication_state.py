@@ -40,6 +40,8 @@ class PublicationEvent(Enum):
     """All was sent, or nobody is left to send it to."""
     LINGERED = auto()
     """The receiver said goodbye, or the linger timeout passed."""
+    FAILED = auto()
+    """Something broke that is this publication's own, such as its flow control."""
 
 
 TRANSITIONS: Final[Mapping[tuple[PublicationState, PublicationEvent], PublicationState]] = {
@@ -47,6 +49,9 @@ TRANSITIONS: Final[Mapping[tuple[PublicationState, PublicationEvent], Publicatio
     (PublicationState.ACTIVE, PublicationEvent.REVOKED): PublicationState.LINGER,
     (PublicationState.DRAINING, PublicationEvent.DRAINED): PublicationState.LINGER,
     (PublicationState.LINGER, PublicationEvent.LINGERED): PublicationState.DONE,
+    (PublicationState.ACTIVE, PublicationEvent.FAILED): PublicationState.DONE,
+    (PublicationState.DRAINING, PublicationEvent.FAILED): PublicationState.DONE,
+    (PublicationState.LINGER, PublicationEvent.FAILED): PublicationState.DONE,
 }
 
 

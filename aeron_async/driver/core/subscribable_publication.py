@@ -52,6 +52,7 @@ class SubscribablePublication(ABC):
         start: Where the stream began.
         subscribers: Subscriptions of this driver that read the log.
         consumption_trigger: One that passes this position should let the publication be polled.
+        failure: Why it has failed, or will when it is polled next.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class SubscribablePublication(ABC):
         self.start = StartPosition.of(log, position)
         self.subscribers = SubscriberPositions()
         self.consumption_trigger = position
+        self.failure: Exception | None = None
         self._revoked = system_counters[SystemCounterId.PUBLICATIONS_REVOKED]
         self._readers = readers
         self._untethered = UntetheredCheck(self, readers)
@@ -165,6 +167,16 @@ class SubscribablePublication(ABC):
             self._life.linger(PublicationEvent.REVOKED, self._consumed_position, now_ns)
             release_subscribers(self, self._readers)
             self._advance(now_ns)
+
+    def fail(self, error: Exception) -> None:
+        """End at once: receivers are left to their timeout, and local readers told.
+
+        Args:
+            error: What `poll` raised.
+        """
+        self.failure = error
+        self._life.fail(self._consumed_position)
+        release_subscribers(self, self._readers)
 
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
         """Let nothing time out for the time in which this driver was not running.

@@ -1,0 +1,41 @@
+"""Failures in the middle of somebody's datagram, held until the stream they belong to is polled.
+
+A strategy that somebody else has written may raise wherever it is asked. Raised through a socket's
+callback that would cost every stream of the socket; raised by `poll` it costs this one.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["held"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Stream(Protocol):
+    """What has a `poll` that raises its `failure`."""
+
+    failure: Exception | None
+
+
+S = TypeVar("S", bound=Stream)
+
+
+def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:
+    """Keep what a method raises for the next poll, and return None then; the first is kept."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next poll raises it
+            self.failure = self.failure or error
+            return None
+
+    return call
