@@ -77,6 +77,7 @@ class ReceiveEndpoints:
     def __init__(self, resources: DriverResources, receiver: Receiver, images: Images) -> None:
         self._resources = resources
         self._receiver = receiver
+        receiver.endpoints = self
         self._images = images
         self._endpoints: list[ReceiveChannelEndpoint] = []
         self._elicitors: dict[ReceiveDestinationTransport, SetupElicitor] = {}

@@ -18,11 +18,14 @@ from aeron_async.driver.schedule import Schedule
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.setup_elicitor import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
 
 __all__ = ["ImageLifecycle", "Receiver"]
 
@@ -52,6 +55,9 @@ class Receiver(Agent):
         clock: Reads the time.
         system_counters: The driver's counters.
         lifecycle: Told of images that move through their states.
+
+    Attributes:
+        endpoints: Where images receive, for what they know of their senders.
     """
 
     role_name = "receiver"
@@ -74,6 +80,7 @@ class Receiver(Agent):
         self._schedule: Schedule[PublicationImage] = Schedule()
         self._elicitors: Schedule[SetupElicitor] = Schedule()
         self._lifecycle = lifecycle
+        self.endpoints: Iterable[ReceiveChannelEndpoint] = ()
         self._received_length = 0
 
     def on_activity(self, image: PublicationImage) -> None:
@@ -107,6 +114,8 @@ class Receiver(Agent):
         """Hold against no peer the silence that this driver slept through itself."""
         for image in self._schedule:
             image.forgive_silence(late_ns, now_ns)
+        for endpoint in self.endpoints:
+            endpoint.forgive_silence(late_ns, now_ns)
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the images that are due, in turn; those beyond the limit come first next time."""

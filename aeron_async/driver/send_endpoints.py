@@ -51,6 +51,7 @@ class SendEndpoints:
     ) -> None:
         self._resources = resources
         self._sender = sender
+        sender.endpoints = self
         self._on_response_setup = on_response_setup
         self._endpoints: list[SendChannelEndpoint] = []
         self._invalid_datagrams = InvalidDatagramLog()

@@ -17,12 +17,13 @@ from aeron_async.driver.schedule import Schedule
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
 
 __all__ = ["Sender"]
 
@@ -42,6 +43,9 @@ class Sender(Agent):
         clock: Reads the time.
         system_counters: The driver's counters.
         on_done: Told of a publication that has nothing more to do, ever.
+
+    Attributes:
+        endpoints: Where publications send from, for what they know of their receivers.
     """
 
     role_name = "sender"
@@ -63,6 +67,7 @@ class Sender(Agent):
         )
         self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done
+        self.endpoints: Iterable[SendChannelEndpoint] = ()
 
     def on_activity(self, publication: SubscribablePublication) -> None:
         """Let a publication be polled soon: it was offered to, or heard from."""
@@ -77,6 +82,8 @@ class Sender(Agent):
         """Hold against no peer the silence that this driver slept through itself."""
         for publication in self._schedule:
             publication.forgive_silence(late_ns, now_ns)
+        for endpoint in self.endpoints:
+            endpoint.dispatcher.forgive_silence(late_ns, now_ns)
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the publications that are due, in turn; what is left over comes first next time."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.driver.core.stream_counters import ChannelCounterType, StreamCounterType
+from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.header import DataFlags, FrameType, SetupFlags, StatusMessageFlags
@@ -19,6 +20,7 @@ from tests.sim.wire import Peer, Wire, until
 
 if TYPE_CHECKING:
     import aeron_async as aa
+    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.testing.world import World
 
 STREAM_ID = 7
@@ -123,6 +125,68 @@ def test_a_dynamic_receiver_silent_for_five_seconds_is_dropped_and_comes_back_by
             assert (await anext(subscription)).data == b"after"
 
     simulate(story)
+
+
+def test_a_publisher_that_slept_for_six_seconds_still_has_its_destinations() -> None:
+    async def story(world: World) -> None:
+        alice, bob = world.host("alice"), world.host("bob")
+        wire = Wire(world)
+        destinations = ChannelCounterType.MDC_NUM_DESTINATIONS.type_id
+        counts: list[int] = []
+        async with alice.aeron() as sending, bob.aeron() as receiving:
+            subscription = await receiving.add_subscription(SUBSCRIBE, STREAM_ID)
+            publication = await sending.add_publication(PUBLISH, STREAM_ID)
+            await publication.offer(b"before")
+            assert (await anext(subscription)).data == b"before"
+            # What was said meanwhile is lost: it hears nobody before it sends again.
+            with world.partitioned(bob, is_one_way=True):
+                await alice.pause_for(6)
+                woken_s = world.now_ns / 1e9
+                for _ in range(4):
+                    await world.sleep(0.1)
+                    counts.append(value(sending, destinations))
+            assert counts == [1] * 4
+            assert wire.heartbeats(woken_s)
+            await publication.offer(b"after")
+            assert (await anext(subscription)).data == b"after"
+            assert len(subscription.images) == 1
+
+    simulate(story)
+
+
+def test_names_are_not_looked_up_for_a_silence_that_was_slept_through() -> None:
+    async def story(world: World) -> None:
+        alice, bob = world.host("alice"), world.host("bob")
+        async with alice.aeron() as sending, bob.aeron() as receiving:
+            subscription = await receiving.add_subscription(SUBSCRIBE, STREAM_ID)
+            publication = await sending.add_publication(PUBLISH, STREAM_ID)
+            unicast = await sending.add_publication("aeron:udp?endpoint=bob:20123", STREAM_ID)
+            await publication.offer(b"before")
+            await anext(subscription)
+            ends = [
+                *sending.driver.conductor._publications.endpoints,
+                *receiving.driver.conductor._subscriptions.endpoints,
+            ]
+            heard_ns = [heard(each) for each in ends]
+            for host in (alice, bob):
+                host.pause()
+            await world.sleep(6)
+            for host in (alice, bob):
+                host.resume()
+            await world.sleep(0.001)
+            for end, before_ns in zip(ends, heard_ns, strict=True):
+                assert heard(end) - before_ns > 5.8e9
+            assert not unicast.is_connected
+
+    simulate(story)
+
+
+def heard(endpoint: SendChannelEndpoint | ReceiveChannelEndpoint) -> int:
+    """Return when an endpoint last heard of its peers."""
+    if isinstance(endpoint, SendChannelEndpoint):
+        return endpoint.dispatcher.last_sm_ns
+    (destination,) = endpoint.destinations
+    return destination.last_activity_ns
 
 
 def test_the_last_destination_is_counted_until_something_is_sent_after_its_time() -> None:

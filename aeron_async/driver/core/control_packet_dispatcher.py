@@ -114,6 +114,17 @@ class ControlPacketDispatcher:
         """Return whether a publication of that stream has the session."""
         return (session_id, stream_id) in self._publications
 
+    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
+        """Let nobody count as silent for the time in which this driver was not running.
+
+        Args:
+            late_ns: How long that was.
+            now_ns: The time now; nothing is remembered as later than this.
+        """
+        self.last_sm_ns = min(self.last_sm_ns + late_ns, now_ns)
+        if self.destinations is not None:
+            self.destinations.forgive(late_ns, now_ns)
+
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
         kind = frame_type(datagram)
@@ -154,7 +165,9 @@ class ControlPacketDispatcher:
 
     def _note_destination(self, sm: StatusMessage, source: Address, now_ns: int) -> None:
         if self.destinations is not None:
-            self.destinations.on_status_message(sm.receiver_id, source, now_ns)
+            self.destinations.on_status_message(
+                sm.receiver_id, source, now_ns, is_report=not sm.is_setup_elicit
+            )
 
     def _on_nak(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
         del source

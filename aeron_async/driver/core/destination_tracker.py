@@ -34,9 +34,19 @@ class SendDestination:
         uri: As the application gave it; None where it came by itself.
         registration_id: Of the request that added it; 0 where it came by itself.
         now_ns: The time now.
+
+    Attributes:
+        has_reported: Whether it has ever said how far it is in a stream of ours.
     """
 
-    __slots__ = ("address", "last_activity_ns", "receiver_id", "registration_id", "uri")
+    __slots__ = (
+        "address",
+        "has_reported",
+        "last_activity_ns",
+        "receiver_id",
+        "registration_id",
+        "uri",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,7 @@ class SendDestination:
         self.uri = uri
         self.registration_id = registration_id
         self.last_activity_ns = now_ns
+        self.has_reported = False
 
     def is_spoken_for(self, receiver_id: int, source: Address) -> bool:
         """Return whether a status message comes from here.
@@ -75,7 +86,7 @@ class DestinationTracker:
         is_manual: Whether the application says who they are; if not, they do.
         limit: Most destinations at once.
         count: Shows how many there are.
-        refused: Counts receivers that were refused because there were too many.
+        refused: Counts receivers that were refused, or made way, because there were too many.
     """
 
     def __init__(self, *, is_manual: bool, limit: int, count: Counter, refused: Counter) -> None:
@@ -108,25 +119,31 @@ class DestinationTracker:
         self._next_index = index + 1
         return self._addresses[index : index + count]
 
-    def on_status_message(self, receiver_id: int, source: Address, now_ns: int) -> None:
-        """Take note of a receiver that spoke."""
+    def on_status_message(
+        self, receiver_id: int, source: Address, now_ns: int, *, is_report: bool
+    ) -> None:
+        """Take note of a receiver that spoke.
+
+        Args:
+            receiver_id: Its name for itself.
+            source: Where that came from.
+            now_ns: The time now.
+            is_report: Whether it said how far it is in a stream of ours; if not, it announced
+                itself or asked for a SETUP, which anybody can.
+        """
         for destination in self._destinations:
             if destination.is_spoken_for(receiver_id, source):
                 destination.receiver_id = receiver_id
                 destination.last_activity_ns = now_ns
+                destination.has_reported = destination.has_reported or is_report
                 return
-        if self.is_manual:
+        if self.is_manual or not self._make_room(now_ns):
             return
-        self._expire(now_ns)
-        if len(self._destinations) >= self._limit:
-            # Differs: Aeron takes any number, from anybody who sends a status message.
-            self._refused.increment()
-            return
-        self._destinations.append(
-            SendDestination(
-                source, receiver_id=receiver_id, uri=None, registration_id=0, now_ns=now_ns
-            )
+        destination = SendDestination(
+            source, receiver_id=receiver_id, uri=None, registration_id=0, now_ns=now_ns
         )
+        destination.has_reported = is_report
+        self._destinations.append(destination)
         self._expiry_ns = min(self._expiry_ns, now_ns + DESTINATION_TIMEOUT_NS)
         self._on_changed()
 
@@ -193,6 +210,25 @@ class DestinationTracker:
         """Let nobody count as silent for the time in which this driver was not running."""
         for each in self._destinations:
             each.last_activity_ns = min(each.last_activity_ns + late_ns, now_ns)
+
+    def _make_room(self, now_ns: int) -> bool:
+        """Return whether there is a place for one more.
+
+        Differs: Aeron takes any number, from anybody who sends a status message.
+        """
+        # Not before it is full: after a stall those that are there may not have been read yet.
+        if len(self._destinations) >= self._limit:
+            self._expire(now_ns)
+        if len(self._destinations) < self._limit:
+            return True
+        self._refused.increment()
+        # Announcements are cheap to forge. Whoever came first of those that sent nothing else has
+        # had the longest to answer the SETUP that it was sent, and makes way.
+        for index, destination in enumerate(self._destinations):
+            if not destination.has_reported:
+                del self._destinations[index]
+                return True
+        return False
 
     def _expire(self, now_ns: int) -> None:
         """Forget the receivers that came by themselves and were silent for too long."""
