@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,9 @@ from aeron_async.driver.core.flow_control import (
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.status_message import StatusMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SECOND = 1_000_000_000
 TIMEOUT_NS = 5 * SECOND
@@ -317,6 +320,32 @@ def test_whoever_is_gone_makes_way_for_a_newcomer() -> None:
     group.hear(4, 500, TIMEOUT_NS + 1)
     assert group.flow_control.refused_count() == 1
     assert group.flow_control.receiver_count() == 2
+
+
+def test_the_pace_is_asked_for_when_an_edge_has_changed_and_not_otherwise() -> None:
+    class Counting(GroupFlowControl):
+        asked: list[list[int]]
+
+        def pace(self, edges: Sequence[int]) -> int:
+            self.asked.append(list(edges))
+            return super().pace(edges)
+
+    flow_control = Counting()
+    flow_control.asked = []
+    group = Group(flow_control)
+    group.hear(1, 100)
+    group.hear(2, 300)
+    assert flow_control.asked == [[1_100], [1_100, 1_300]], "once for a newcomer"
+    for now_ns in range(1, 10):
+        group.hear(1, 100, now_ns)
+        group.hear(2, 300, now_ns)
+        group.idle(now_ns)
+    assert len(flow_control.asked) == 2
+    assert flow_control.slowest_receiver() == f"{1:#018x}"
+    assert group.hear(1, 500, 10) == 1_300
+    group.leave(2, 300, 11)
+    assert group.idle(12) == 1_500
+    assert flow_control.asked[2:] == [[1_500, 1_300], [1_500]]
 
 
 def test_silence_that_was_slept_through_lets_nobody_go(group: Group) -> None:

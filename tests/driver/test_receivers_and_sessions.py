@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
@@ -35,6 +37,30 @@ def test_a_status_message_prolongs_a_life(receivers: ReceiverLiveness) -> None:
     receivers.on_status_message(1, 4_000)
     receivers.expire(4_000 + TIMEOUT_NS)
     assert len(receivers) == 1
+
+
+def test_only_those_at_the_front_of_the_line_are_looked_at_for_silence(
+    receivers: ReceiverLiveness,
+) -> None:
+    class Line(dict[int, int]):
+        looked_at = 0
+
+        def __getitem__(self, receiver_id: int) -> int:
+            self.looked_at += 1
+            return super().__getitem__(receiver_id)
+
+        def items(self) -> NoReturn:
+            pytest.fail("all of them were looked at")
+
+    line = receivers._last_heard_ns = Line()
+    for receiver_id in range(1_000):
+        receivers.on_status_message(receiver_id, receiver_id)
+    receivers.expire(TIMEOUT_NS)
+    assert line.looked_at == 1
+    receivers.expire(3 + TIMEOUT_NS)
+    assert (len(receivers), line.looked_at) == (997, 5)
+    receivers.expire(1_000 + TIMEOUT_NS)
+    assert len(receivers) == 0
 
 
 def test_a_receiver_that_leaves_is_forgotten_once(receivers: ReceiverLiveness) -> None:

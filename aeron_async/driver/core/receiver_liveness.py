@@ -90,12 +90,11 @@ class ReceiverLiveness:
 
     def expire(self, now_ns: int) -> None:
         """Forget every receiver that has been silent for longer than the timeout."""
-        silent = [
-            receiver_id
-            for receiver_id, heard_ns in self._last_heard_ns.items()
-            if now_ns > heard_ns + self._timeout_ns
-        ]
-        for receiver_id in silent:
+        # In the order in which they were heard: who comes after one that is alive is alive.
+        while self._last_heard_ns:
+            receiver_id = next(iter(self._last_heard_ns))
+            if now_ns <= self._last_heard_ns[receiver_id] + self._timeout_ns:
+                break
             del self._last_heard_ns[receiver_id]
 
     def _forget(self, receiver_id: int) -> None:

@@ -39,10 +39,9 @@ DEFAULT_MAX_RECEIVERS: Final = 1_024
 
 @attrs.define(kw_only=True)
 class GroupReceiver:
-    """What is remembered of one member; position and edge in bytes."""
+    """What is remembered of one member; its position in bytes."""
 
     position: int
-    edge: int
     heard_ns: int
     is_leaving: bool = False
 
@@ -70,6 +69,10 @@ class GroupFlowControl(FlowControl):
         self._multiple = retransmit_receiver_window_multiple
         self._max_receivers = max_receivers
         self._receivers: dict[int, GroupReceiver] = {}
+        # Beside them, so that to ask for the pace is no walk over a thousand objects; and the pace
+        # is kept until an edge has changed: where a stream rests, status messages change none.
+        self._edges: dict[int, int] = {}
+        self._pace: int | None = None
         self._leaving_count = 0
         self._refused_count = 0
         self._is_setup_triggered = False
@@ -84,7 +87,10 @@ class GroupFlowControl(FlowControl):
         return True
 
     def pace(self, edges: Sequence[int]) -> int:
-        """Return the limit that the edges of the members allow; there is at least one."""
+        """Return the limit that the edges of the members allow; there is at least one.
+
+        It is asked for when an edge has changed, and depends on nothing else.
+        """
         return min(edges)
 
     # What the publication hears and does.
@@ -105,8 +111,8 @@ class GroupFlowControl(FlowControl):
                 self._receivers[sm.receiver_id] = receiver
                 self._set_leaving(receiver, is_leaving=sm.is_end_of_stream)
                 receiver.position = max(receiver.position, position)
-                receiver.edge = edge
                 receiver.heard_ns = now_ns
+                self._set_edge(sm.receiver_id, edge)
             elif not sm.is_end_of_stream and self._is_near(edge, sm.receiver_window, guard):
                 self._add(sm.receiver_id, position=position, edge=edge, now_ns=now_ns)
         if not self.has_required_receivers():
@@ -192,12 +198,13 @@ class GroupFlowControl(FlowControl):
         """Return the id of the member at whose edge the pace is set."""
         if not self._receivers:
             return None
-        edge = self.pace([receiver.edge for receiver in self._receivers.values()])
+        edge = self._current_pace()
+        # The longest silent one of several.
         return next(
             (
                 format_receiver_id(receiver_id)
-                for receiver_id, receiver in self._receivers.items()
-                if receiver.edge == edge
+                for receiver_id in self._receivers
+                if self._edges[receiver_id] == edge
             ),
             None,
         )
@@ -209,8 +216,18 @@ class GroupFlowControl(FlowControl):
         return self._setup_limit
 
     def _limit(self, guard: int | None) -> int:
-        limit = self.pace([receiver.edge for receiver in self._receivers.values()])
+        limit = self._current_pace()
         return limit if guard is None else min(guard, limit)
+
+    def _current_pace(self) -> int:
+        if self._pace is None:
+            self._pace = self.pace(list(self._edges.values()))
+        return self._pace
+
+    def _set_edge(self, receiver_id: int, edge: int) -> None:
+        if self._edges.get(receiver_id) != edge:
+            self._edges[receiver_id] = edge
+            self._pace = None
 
     def _is_near(self, edge: int, window_length: int, guard: int | None) -> bool:
         return not self._receivers or edge >= self._limit(guard) - window_length
@@ -222,7 +239,8 @@ class GroupFlowControl(FlowControl):
             if len(self._receivers) >= self._max_receivers:
                 self._refused_count += 1
                 return
-        self._receivers[receiver_id] = GroupReceiver(position=position, edge=edge, heard_ns=now_ns)
+        self._receivers[receiver_id] = GroupReceiver(position=position, heard_ns=now_ns)
+        self._set_edge(receiver_id, edge)
         self._setup_limit = None
 
     def _remove_gone(self, now_ns: int) -> None:
@@ -236,6 +254,8 @@ class GroupFlowControl(FlowControl):
             for receiver_id, receiver in self._receivers.items()
             if not receiver.is_leaving and now_ns <= receiver.heard_ns + self._timeout_ns
         }
+        self._edges = {receiver_id: self._edges[receiver_id] for receiver_id in self._receivers}
+        self._pace = None
         self._leaving_count = 0
 
     def _set_leaving(self, receiver: GroupReceiver, *, is_leaving: bool) -> None:
