@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from aeron_async.clock import SystemClock
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+from aeron_async.driver.core.destination_tracker import DestinationTracker
 from aeron_async.driver.core.stream_counters import ChannelStatus
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
 from aeron_async.errors import ClosedError
@@ -20,6 +21,9 @@ from aeron_async.protocol.header import RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from tests.driver.fakes import Counts, Outbox
 from tests.driver.rigs import PublicationRig
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.outbox import Address
 
 LOCAL = ("127.0.0.1", 40_000)
 REMOTE = ("127.0.0.1", 40_456)
@@ -136,3 +140,53 @@ def test_the_longest_frame_there_can_be_is_heard_and_answered_with_a_short_one(r
     rig.endpoint.data.datagram_received(request.encode(), REMOTE)
     assert [len(datagram) for datagram in outbox.take()] == [40]
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 0
+
+
+class PartlyBroken(asyncio.DatagramTransport):
+    """Refuses to send to one address, as a system without a route there does."""
+
+    def __init__(self, protocol: asyncio.DatagramProtocol, broken: Address) -> None:
+        super().__init__({"sockname": LOCAL})
+        self._protocol = protocol
+        self._broken = broken
+        self.sent: list[Address] = []
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        if addr == self._broken:
+            self._protocol.error_received(OSError("no route to host"))
+        else:
+            self.sent.append(addr)
+
+
+def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_datagram() -> None:
+    counts = Counts()
+    addresses = [("10.0.0.1", port) for port in (1, 2, 3)]
+    tracker = DestinationTracker(
+        is_manual=True,
+        limit=3,
+        count=counts.new(),
+        refused=counts.system[DriverCounterId.DESTINATIONS_REFUSED],
+    )
+    uri = ChannelUri.parse("aeron:udp?control-mode=manual")
+    for number, address in enumerate(addresses):
+        tracker.add(uri, address, number + 1, 0)
+    dispatcher = ControlPacketDispatcher(
+        counts.system, lambda _: None, lambda *_: None, destinations=tracker
+    )
+    channel = UdpChannel.for_publication(
+        uri, endpoint=None, interface=Interface(address=LOCAL[0], port=LOCAL[1])
+    )
+    endpoint = SendChannelEndpoint(
+        channel, SystemClock(), counts.system, dispatcher, lambda _: None
+    )
+    transport = PartlyBroken(endpoint.data, addresses[1])
+    endpoint.data.connection_made(transport)
+    for count in (1, 2, 3):
+        # Whoever comes first, the one that fails does not keep it from those after it.
+        assert endpoint.send(b"x"), "or the publication would send it again to everybody"
+        assert sorted(transport.sent) == [addresses[0], addresses[2]]
+        assert counts[SystemCounterId.SHORT_SENDS] == count
+        transport.sent.clear()
+    endpoint.data.pause_writing()
+    assert not endpoint.send(b"x")
+    assert counts[SystemCounterId.SHORT_SENDS] == 3

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+from aeron_async.driver.core.response_outbox import ResponseOutbox
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import RttFlags, StatusMessageFlags
@@ -17,7 +18,16 @@ from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import HALF_TERM, RECEIVER_ID, SOURCE, data, nak, setup
+from tests.driver.fakes import (
+    HALF_TERM,
+    OTHER_SOURCE,
+    RECEIVER_ID,
+    SECOND,
+    SOURCE,
+    data,
+    nak,
+    setup,
+)
 from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
 
@@ -167,6 +177,31 @@ def test_a_status_message_for_nobody_is_counted_if_any_stream_could_have_meant_i
     wildcard = attrs.evolve(SM, session_id=0, stream_id=0, receiver_window=window)
     assert rig.feed(wildcard) == counts
     assert rig.activity == []
+
+
+def test_the_responses_of_a_live_receiver_do_not_go_to_a_stranger_who_asks_for_their_setup(
+    rig: Rig,
+) -> None:
+    outbox = ResponseOutbox(lambda _, __: True)
+    rig.dispatcher.add(rig.publication, outbox)
+    asking = attrs.evolve(SM, flags=StatusMessageFlags.SEND_SETUP, receiver_window=0)
+
+    def hear(sm: StatusMessage, source: Address, now_ns: int) -> Address | None:
+        rig.dispatcher.on_datagram(memoryview(sm.encode()), source, now_ns)
+        return outbox.address
+
+    assert hear(SM, SOURCE, 0) is None, "only who asks for the SETUP is sent it"
+    rig.publication._receivers.on_goodbye(RECEIVER_ID)
+    assert hear(asking, SOURCE, 1) == SOURCE
+    assert hear(asking, OTHER_SOURCE, 2) == OTHER_SOURCE, "nobody has reported yet"
+    assert hear(asking, SOURCE, 3) == SOURCE
+    hear(SM, SOURCE, 4)
+    stranger = attrs.evolve(asking, receiver_id=RECEIVER_ID + 1)
+    for sm in (asking, stranger):
+        assert hear(sm, OTHER_SOURCE, 5) == SOURCE
+    # Once the receiver has been silent for the connection timeout they are anybody's again.
+    rig.publication.poll(5 * SECOND + 5)
+    assert hear(stranger, OTHER_SOURCE, 5 * SECOND + 6) == OTHER_SOURCE
 
 
 def test_a_nak_reaches_its_publication(rig: Rig) -> None:

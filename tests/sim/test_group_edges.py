@@ -9,7 +9,7 @@ import pytest
 
 from aeron_async.driver.core.stream_counters import ChannelCounterType, StreamCounterType
 from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
-from aeron_async.protocol.data import DataHeader
+from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.header import DataFlags, FrameType, SetupFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
@@ -268,6 +268,45 @@ def test_the_setup_says_whether_a_plain_subscription_asks_like_one_of_many(
             assert sum(spaces[:4]) < 6 * MS
 
     simulate(story)
+
+
+@pytest.mark.parametrize("is_late_one_added", [False, True])
+def test_an_image_does_not_end_before_a_destination_that_was_added_late_has_ended_it(
+    *, is_late_one_added: bool
+) -> None:
+    async def story(world: World) -> None:
+        alice, bob, carol = (world.host(name) for name in ("alice", "bob", "carol"))
+        async with bob.aeron() as receiving:
+            subscription = await receiving.add_subscription(
+                "aeron:udp?control-mode=manual", STREAM_ID
+            )
+            first, late = await Peer.open(alice, 20_121), await Peer.open(carol, 20_121)
+            await subscription.add_destination("aeron:udp?endpoint=bob:20122")
+            first.say(setup_frame(SetupFlags(0)), ENDPOINT)
+            await until(world, lambda: subscription.images)
+            if is_late_one_added:
+                await subscription.add_destination("aeron:udp?endpoint=bob:20123")
+            (image,) = subscription.images
+            for _ in range(30):
+                first.say(end_of_stream(0), ENDPOINT)
+                await world.sleep(0.1)
+            assert (subscription.images == (image,)) is is_late_one_added
+            if is_late_one_added:
+                late.say(setup_frame(SetupFlags(0)), ("10.0.0.2", 20_123))
+                late.say(frame(0), ("10.0.0.2", 20_123))
+                late.say(end_of_stream(64), ("10.0.0.2", 20_123))
+                assert (await anext(subscription)).position == 64
+                subscription.poll(lambda *_: None, 0)
+                await until(world, lambda: not subscription.images, 2)
+
+    simulate(story)
+
+
+def end_of_stream(offset: int) -> bytes:
+    flags = DataFlags.UNFRAGMENTED | DataFlags.END_OF_STREAM
+    return encode_heartbeat(
+        session_id=5, stream_id=STREAM_ID, term_id=0, term_offset=offset, flags=flags
+    )
 
 
 def test_one_gap_of_two_sources_is_asked_of_both_and_counted_twice() -> None:
