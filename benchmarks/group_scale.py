@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aeron_async.client.aeron import Aeron
+    from aeron_async.client.subscription import Subscription
     from aeron_async.driver.media.socket_spec import SocketAddress
     from aeron_async.testing.fates import Passage
     from aeron_async.testing.world import World
@@ -105,14 +106,13 @@ def measure(receivers: int, count: int, *, loses_repairs: bool) -> dict[str, flo
                 link.set_conditions(Conditions(loss=LOSS, delay_ns=ONE_WAY_NS))
             else:
                 link.set_conditions(quiet, LosesOnce(receivers))
-            for number in range(count):
-                await publication.offer(number.to_bytes(4, "little"))
-                await asyncio.sleep(INTERVAL_S)
-            link.set_conditions(quiet)
-            for subscription in subscriptions:
+            async with asyncio.TaskGroup() as group:
+                for subscription in subscriptions:
+                    group.create_task(read(subscription, count))
                 for number in range(count):
-                    message = await anext(subscription)
-                    assert int.from_bytes(message.data, "little") == number
+                    await publication.offer(number.to_bytes(4, "little"))
+                    await asyncio.sleep(INTERVAL_S)
+                link.set_conditions(quiet)
             naks = sum(total(each, "NAKs sent") for each in reading)
             return {
                 "lost": lost.count,
@@ -125,6 +125,13 @@ def measure(receivers: int, count: int, *, loses_repairs: bool) -> dict[str, flo
         story, seed=receivers, conditions=Conditions(delay_ns=ONE_WAY_NS), limit_s=1e6
     )
     return result
+
+
+async def read(subscription: Subscription, count: int) -> None:
+    """Take so many messages, every one of them, in order."""
+    for number in range(count):
+        message = await anext(subscription)
+        assert int.from_bytes(message.data, "little") == number
 
 
 class Losses:
