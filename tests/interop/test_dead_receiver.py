@@ -65,6 +65,9 @@ async def check_death(
     kill: Callable[[], Awaitable[None]],
 ) -> None:
     """Time how long the stream stands still: from the last status message of the dead."""
+    # One of the two is enough to connect the publication: the other would miss the beginning.
+    for subscription in (left, dying):
+        await subscription.wait_connected()
     await exchange(publication, [left, dying])
     await kill()
     killed = perf_counter()
