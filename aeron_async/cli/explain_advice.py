@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.cli.explain_settings import keys_without_effect
+from aeron_async.cli.explain_settings import is_for_group, keys_without_effect
 from aeron_async.protocol.channel_uri import Media
 from aeron_async.protocol.units import format_size
 
@@ -21,6 +21,8 @@ PRIVILEGED_PORTS: Final = range(1, 1024)
 EPHEMERAL_PORTS: Final = range(32_768, 61_000)
 # What is left of an Ethernet frame of 1500 bytes behind the headers of IPv4 and UDP.
 ETHERNET_PAYLOAD_LENGTH: Final = 1_472
+ONE_SIDED_KEYS: Final = {"fc": "publications", "gtag": "subscriptions"}
+"""Parameters of a group that go into the channel of one side, and are accepted in both."""
 LARGE_TERM_LENGTH: Final = 128 * 1024 * 1024
 
 
@@ -41,6 +43,10 @@ def advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
         )
     for key, reason in keys_without_effect(uri):
         yield f"{key} has no effect: {reason}"
+    if is_for_group(uri):
+        for key, roles in ONE_SIDED_KEYS.items():
+            if key in uri.parameters:
+                yield f"{key} counts for {roles} only: the other side ignores it, as Aeron's does"
 
 
 def endpoint_advice(endpoint: Address) -> Iterator[str]:

@@ -34,6 +34,10 @@ Fact = tuple[str, str]
 """What happens, such as "binds", and to what."""
 
 NO_CORRELATION_ID: Final = -1
+IPC_BINDS: Final = (
+    "nothing: messages stay in memory that clients of one driver share; with another driver, such "
+    "as that of another process, it never connects"
+)
 ANY_PORT: Final = ", a port of the system's choice"
 
 
@@ -113,7 +117,7 @@ def publication_facts(uri: ChannelUri) -> Iterator[Fact]:
     """Yield what a publication binds, connects, joins and sends."""
     endpoint, control = uri.endpoint, uri.control
     if uri.media is Media.IPC:
-        yield "binds", "nothing: messages stay in memory that clients of one driver share"
+        yield "binds", IPC_BINDS
         yield from response_facts(uri)
     elif endpoint is not None and endpoint.is_multicast:
         yield from multicast_publication_facts(uri, endpoint)
@@ -215,7 +219,7 @@ def subscription_facts(uri: ChannelUri) -> Iterator[Fact]:
     """Yield what a subscription binds, joins, hears and sends."""
     endpoint, control = uri.endpoint, uri.control
     if uri.media is Media.IPC:
-        yield "binds", "nothing: messages stay in memory that clients of one driver share"
+        yield "binds", IPC_BINDS
     elif uri.is_spy:
         yield "binds", "nothing: it reads the log of the publication of this driver on the channel"
         yield "hears", "what is sent, from the sender's position on"

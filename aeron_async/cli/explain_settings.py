@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.protocol.parameters import Parameter
 
-__all__ = ["AppliedSetting", "applied_settings", "keys_without_effect"]
+__all__ = ["AppliedSetting", "applied_settings", "is_for_group", "keys_without_effect"]
 
 # These say where; the facts of each role tell the same in words.
 ADDRESS_KEYS: Final = frozenset(

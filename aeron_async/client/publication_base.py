@@ -27,6 +27,7 @@ from aeron_async.errors import (
     WrongLoopError,
 )
 from aeron_async.logbuffer.appender import AppendResult
+from aeron_async.protocol.channel_uri import Media
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -72,6 +73,7 @@ class PublicationBase(ABC):
         on_error: PublicationErrorHandler | None = None,
     ) -> None:
         self.channel = str(uri)
+        self._is_ipc = uri.media is Media.IPC
         self.stream_id = stream_id
         self._aeron = aeron
         self._on_disconnected = check_on_disconnected(on_disconnected)
@@ -155,7 +157,7 @@ class PublicationBase(ABC):
         await self._wait_until(
             lambda: self.is_connected and self.available_window > 0,
             timeout,
-            "no subscriber of {} connected within {} s: is one there, and does its channel match?",
+            f"no subscriber of {{}} connected within {{}} s: {self._search()}",
         )
 
     async def drain(self, timeout: float | None = None) -> None:
@@ -321,15 +323,16 @@ class PublicationBase(ABC):
         stream = f"{self.channel} stream {self.stream_id}"
         where = f"position {position}, limit {limit}, waited {waited_ns / NS_PER_SECOND:.3f} s"
         if self.is_connected:
-            message = (
-                f"back pressure on {stream}: {where}, slowest receiver {slowest or 'unknown'}; "
-                "let the subscriber keep up, raise the timeout, or raise rcv-wnd and term-length"
-            )
+            if self._is_ipc:
+                remedy = "; let the slowest subscription keep up, raise the timeout, or raise"
+            else:
+                remedy = (
+                    f", slowest receiver {slowest or 'unknown'}; let the subscriber keep up, raise "
+                    "the timeout, or raise rcv-wnd and"
+                )
+            message = f"back pressure on {stream}: {where}{remedy} term-length"
         else:
-            message = (
-                f"no subscriber connected on {stream}: {where}; is one there, and does its "
-                "channel match?"
-            )
+            message = f"no subscriber connected on {stream}: {where}; {self._search()}"
         return OfferTimeoutError(
             message,
             position=position,
@@ -338,6 +341,11 @@ class PublicationBase(ABC):
             is_connected=self.is_connected,
             slowest_receiver=slowest,
         )
+
+    def _search(self) -> str:
+        if self._is_ipc:
+            return "is one there, of the same MediaDriver? IPC stays within one; others need UDP"
+        return "is one there, and does its channel match?"
 
     def _mark_closed(self, because: Exception | None) -> None:
         self._is_closed = True

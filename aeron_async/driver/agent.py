@@ -162,7 +162,7 @@ class Agent(ABC):
             agent=self.role_name,
             late_ms=late_ns // NS_PER_MS,
             threshold_ms=self._lag_threshold_ns // NS_PER_MS,
-            remedy="move blocking work off the loop, for example with anyio.to_thread.run_sync",
+            remedy="move blocking work off the loop, for example with asyncio.to_thread",
         )
         for _ in range(TURNS_AFTER_LAG):
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from aeron_async.errors import ClosedError
+from aeron_async.errors import AeronError, ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Coroutine
@@ -132,6 +132,9 @@ class CommandQueue:
             self._check_client(command.client_id)
             value = await command.execute()
         except Exception as error:  # noqa: BLE001 - whoever asked gets it; others share this driver
+            if isinstance(error, AeronError):
+                # A refusal says itself what to do: ten frames of the driver would bury that.
+                error.with_traceback(None)
             if not command.result.done():
                 command.result.set_exception(error)
             return

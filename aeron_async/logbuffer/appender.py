@@ -124,6 +124,7 @@ class Appender(ABC):
         Raises:
             MessageTooLongError: Longer than `max_message_length`.
             ConfigurationError: The reserved value has more than 64 bits.
+            TypeError: It is no buffer.
         """
         if type(data) is not bytes:
             data = byte_view(data)
@@ -170,7 +171,12 @@ class Appender(ABC):
             MessageTooLongError: Longer than `max_message_length` in sum.
             ConfigurationError: The reserved value has more than 64 bits.
         """
-        return self.offer(b"".join(buffers), limit=limit, reserved_value=reserved_value)
+        try:
+            data = b"".join(buffers)
+        except TypeError as error:
+            msg = f"{error}; encode text, for example with .encode()"
+            raise TypeError(msg) from None
+        return self.offer(data, limit=limit, reserved_value=reserved_value)
 
     def try_claim(self, length: int, *, limit: int) -> Claim | int:
         """Reserve one frame to be filled in place; return it, or a negative `AppendResult`.
@@ -253,7 +259,16 @@ class Appender(ABC):
 
 
 def byte_view(data: Buffer) -> memoryview:
-    """Return a C-contiguous buffer as single bytes, whatever its items are."""
-    view = memoryview(data)
+    """Return a C-contiguous buffer as single bytes, whatever its items are.
+
+    Raises:
+        TypeError: It is no buffer, or not C-contiguous.
+    """
+    try:
+        view = memoryview(data)
+    except TypeError:
+        remedy = ": encode it, for example with .encode()" if isinstance(data, str) else ""
+        msg = f"a message is bytes, another buffer, or a list of these, not {data!r:.60}{remedy}"
+        raise TypeError(msg) from None
     # A view with a zero in its shape cannot be cast, and need not be.
     return view.cast("B") if view.nbytes else memoryview(b"")

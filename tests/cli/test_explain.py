@@ -191,6 +191,8 @@ def test_a_window_that_does_not_fit_the_driver_is_refused(
         ("aeron:udp?endpoint=h:20121|linger=0", "repairs nothing"),
         ("aeron:udp?endpoint=h:20121|session-id=5", "hears no other session"),
         ("aeron:udp?endpoint=h:20121|sparse=true", "sparse has no effect: this version"),
+        ("aeron:udp?endpoint=224.0.1.1:9|fc=min", "fc counts for publications only"),
+        ("aeron:udp?endpoint=224.0.1.1:9|gtag=4", "gtag counts for subscriptions only"),
         ("aeron:udp?endpoint=h:20121|ttl=4", "ttl has no effect: it is for groups"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import traceback
 
 import pytest
 
@@ -291,6 +292,36 @@ async def test_a_name_that_does_not_resolve_is_refused_by_name() -> None:
             with pytest.raises(aa.RegistrationError, match="no-such-host:1 is unknown") as caught:
                 await add("aeron:udp?endpoint=no-such-host:1", STREAM_ID)
             assert caught.value.code is aa.ErrorCode.UNKNOWN_HOST
+
+
+async def test_the_name_of_an_interface_without_braces_is_told_of_them() -> None:
+    class RefusingNetwork(SystemNetwork):
+        async def resolve(
+            self, host: str, port: int, *, is_re_resolution: bool = False
+        ) -> tuple[str, int]:
+            if host == "127.0.0.1":
+                return host, port
+            code = aa.ErrorCode.UNKNOWN_HOST if host == "eth0" else aa.ErrorCode.GENERIC
+            raise aa.RegistrationError(host, code=code)
+
+    driver = aa.MediaDriver.launch(aa.DriverContext(), network=RefusingNetwork())
+    async with driver, aa.Aeron.connect(driver) as aeron:
+        channel = "aeron:udp?endpoint=127.0.0.1:40456|interface="
+        with pytest.raises(aa.RegistrationError, match=r"in braces: interface=\{eth0\}") as caught:
+            await aeron.add_publication(f"{channel}eth0", STREAM_ID)
+        assert caught.value.code is aa.ErrorCode.UNKNOWN_HOST
+        with pytest.raises(aa.RegistrationError, match=r"^eth1$"):
+            await aeron.add_publication(f"{channel}eth1", STREAM_ID)
+
+
+async def test_a_port_that_is_taken_is_told_in_few_lines(aeron: aa.Aeron, channel: str) -> None:
+    await aeron.add_subscription(channel, STREAM_ID)
+    async with aa.Aeron.connect() as other:
+        with pytest.raises(aa.RegistrationError, match="another socket holds this port") as caught:
+            await other.add_subscription(channel, STREAM_ID)
+    lines = "".join(traceback.format_exception(caught.value)).splitlines()
+    assert len(lines) < 20
+    assert "direct cause" not in "".join(lines)
 
 
 async def test_subscriptions_of_one_stream_agree_on_their_guarantees(

@@ -115,6 +115,7 @@ async def test_a_timer_that_comes_late_is_counted_logged_and_answered_with_patie
     (line,) = [line for line in lines if line["event"] == "event_loop_lagged"]
     assert line["agent"] == "counting"
     assert line["late_ms"] >= 2_900
+    assert "asyncio.to_thread" in line["remedy"]
     ((late_ns, now_ns),) = agent.stalls
     assert 2.8 * NS_PER_SECOND < late_ns < 3 * NS_PER_SECOND, "less what is ordinary"
     assert now_ns <= clock.now_ns()

@@ -144,10 +144,11 @@ class Halfway:
     ("strategy", "reason"),
     [
         (None, "made None, which lacks on_status_message"),
+        (5, "made 5, which lacks on_status_message"),
         (Halfway(), "which lacks on_trigger_send_setup, on_setup, on_idle"),
         (MinMulticastFlowControl, "lacks an instance"),
     ],
-    ids=["nothing", "half of one", "a class"],
+    ids=["nothing", "a number", "half of one", "a class"],
 )
 async def test_what_is_no_flow_control_is_refused_by_the_name_of_its_factory(
     aeron: aa.Aeron, driver: aa.MediaDriver, logs: list[LogBuffers], strategy: Any, reason: str

@@ -313,3 +313,25 @@ async def test_a_reader_that_finds_no_counter_is_refused_counted_and_told_in_the
     assert [each.value for each in counters if each.label.startswith("Images refused")] == [1]
     assert subscription.images == ()
     assert not publication.is_connected
+
+
+async def test_who_waits_in_vain_is_told_that_ipc_stays_within_one_driver(
+    aeron: aa.Aeron, context: aa.DriverContext
+) -> None:
+    publication = await aeron.add_publication(IPC, STREAM_ID)
+    async with aa.Aeron.connect(context=context) as elsewhere:
+        await elsewhere.add_subscription(IPC, STREAM_ID)
+        with pytest.raises(aa.OfferTimeoutError, match=r"same MediaDriver.*within one") as caught:
+            await publication.offer(b"x", timeout=0.01)
+        with pytest.raises(aa.AeronTimeoutError, match=r"IPC stays within one"):
+            await publication.wait_connected(timeout=0.01)
+    assert not caught.value.is_connected
+
+
+async def test_the_advice_on_back_pressure_names_nothing_that_ipc_does_not_have(
+    publication: aa.Publication,
+) -> None:
+    with pytest.raises(aa.OfferTimeoutError, match=r"raise term-length$") as caught:
+        await publication.offer_many([bytes(1_000)] * 1_000, timeout=0.01)
+    assert "rcv-wnd" not in str(caught.value)
+    assert "receiver" not in str(caught.value)

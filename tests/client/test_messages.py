@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,27 @@ async def test_a_message_may_be_gathered_from_several_buffers(
     first, second = await take(subscription, 2)
     assert first.data == b"abcdef"
     assert second.data == b"x" * 2000 + b"y" * 2000
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("text", r"a message is bytes.*not 'text': encode it, for example with \.encode\(\)"),
+        (5, "a message is bytes, another buffer, or a list of these, not 5$"),
+        (("a", "tuple"), "or a list of these, not \\('a', 'tuple'\\)$"),
+        ([b"a", "b"], r"item 1: expected a bytes-like object, str found; encode text"),
+    ],
+)
+async def test_what_is_no_message_is_told_what_one_is(
+    publication: aa.Publication, message: Any, says: str
+) -> None:
+    position = publication.position
+    with pytest.raises(TypeError, match=says) as caught:
+        await publication.offer(message)
+    assert caught.value.__suppress_context__
+    with pytest.raises(TypeError, match=says):
+        publication.try_offer(message)
+    assert publication.position == position
 
 
 async def test_a_message_too_long_is_refused_by_name_and_nothing_is_lost(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, wildcard_like
 from aeron_async.driver.media.interfaces import find_interface, find_named_interface
 from aeron_async.driver.media.socket_spec import is_group
+from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
@@ -145,8 +146,18 @@ async def _interface(
         is_ipv6 = ":" in any_address[0]
         table = await network.interfaces()
         return find_named_interface(table, spec.interface_name, is_ipv6=is_ipv6, port=spec.port)
-    host, port = await network.resolve(spec.host, spec.port)
+    host, port = await _interface_address(network, spec.host, spec.port)
     if not is_multicast and (host, 0) == wildcard_like((host, 0)):
         return Interface(address=host, port=port)
     table = await network.interfaces()
     return find_interface(table, host, prefix_length=spec.prefix_length, port=port)
+
+
+async def _interface_address(network: Network, host: str, port: int) -> Address:
+    try:
+        return await network.resolve(host, port)
+    except RegistrationError as error:
+        if error.code is not ErrorCode.UNKNOWN_HOST:
+            raise
+        message = f"{error}; to name an interface, put it in braces: interface={{{host}}}"
+        raise RegistrationError(message, code=error.code) from None

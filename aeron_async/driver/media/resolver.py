@@ -30,7 +30,7 @@ async def resolve_host(host: str, port: int, *, loop: asyncio.AbstractEventLoop)
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     # A label over 63 characters fails in Python's own codec, before the system is asked.
     except (OSError, UnicodeError) as error:
-        raise _unknown(host, f"{error}") from error
+        raise _unknown(host, f"{error}") from None
     for family in (socket.AF_INET, socket.AF_INET6):
         for found_family, _, _, _, address in infos:
             if found_family == family:

@@ -216,4 +216,5 @@ def _scoped(address: SocketAddress, spec: SocketSpec) -> tuple[Any, ...]:
 def _refuse(deed: str, address: SocketAddress, error: OSError) -> NoReturn:
     remedy = REMEDIES.get(error.errno or 0, OTHER_REMEDY)
     message = f"cannot {deed} {format_address(address)}: {error.strerror or error}; {remedy}"
-    raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR) from error
+    # The message says all that the error of the system does.
+    raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR) from None
