@@ -298,7 +298,8 @@ class NetworkPublication(SubscribablePublication):
             if self._connection.is_simulated:
                 # What the spies have read counts as sent, although nobody was there to send it to.
                 sender.skip_to(max(self.subscribers.consumed()))
-            self._receivers.expire(now_ns)
+        # Not when idle only, as a sender that spins may: ours may find data each time it looks.
+        self._receivers.expire(now_ns)
         deadline_ns = min(deadline_ns, self._pace.poll(now_ns, is_idle=is_idle))
         if self._has_initial_connection:
             deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)

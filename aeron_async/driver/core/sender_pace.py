@@ -52,9 +52,13 @@ class SenderPace:
         self._show()
 
     def poll(self, now_ns: int, *, is_idle: bool) -> int:
-        """Ask for the limit after a cycle without data, and return when to ask again."""
+        """Ask for the limit when that is due or nothing was sent, and return when to ask again.
+
+        Differs: Aeron asks in cycles without data alone. It spins, and has a million of those in a
+        second; we wake up to send, and who offers steadily would never let the dead time out.
+        """
         sender = self._sender
-        if is_idle:
+        if is_idle or now_ns >= self._flow_control.deadline_ns():
             was_blocked = sender.limit <= sender.position
             limit = self._flow_control.on_idle(
                 sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
