@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,7 @@ from aeron_async.testing.host_clock import HostClock
 from aeron_async.testing.virtual_clock import OWNER
 
 if TYPE_CHECKING:
+    from aeron_async.testing.failures import Failures
     from aeron_async.testing.sim_host import SimHost
     from aeron_async.testing.virtual_clock import VirtualTime
 
@@ -47,7 +49,7 @@ class Host:
         machine: Its addresses and sockets.
         loop: The loop in virtual time.
         seed: Of its drivers' ids.
-        errors: Takes what services raise.
+        failures: Takes what services raise.
 
     Attributes:
         name: As given.
@@ -64,7 +66,7 @@ class Host:
         loop: VirtualTime,
         *,
         seed: str,
-        errors: list[Exception],
+        failures: Failures,
     ) -> None:
         self.name = name
         self.machine = machine
@@ -72,7 +74,7 @@ class Host:
         self.drivers: list[MediaDriver] = []
         self.is_down = False
         self._loop = loop
-        self._errors = errors
+        self._failures = failures
         self._pauses: set[object] = set()
         self._seeds = Random(seed)  # noqa: S311 - seeded on purpose
         self._services: list[Service] = []
@@ -113,17 +115,14 @@ class Host:
 
         What it raises is raised again when the world is closed, whoever awaits it.
         """
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(work, name=name, context=self._context.copy())
-        self._tasks = [each for each in self._tasks if not each.done()]
-        self._tasks.append(task)
-        task.add_done_callback(self._on_done)
+        task = self._run(work, name)
+        task.add_done_callback(partial(self._on_done, f"task {task.get_name()!r}"))
         return task
 
     def start(self, service: Service) -> asyncio.Task[None]:
         """Run a service on this host, now and again after each restart."""
         self._services.append(service)
-        return self.spawn(service(self), name=f"{self.name}-{_name_of(service)}")
+        return self._start(service)
 
     async def stop(self) -> None:
         """Stop in good order: services are cancelled, then drivers deliver and say goodbye.
@@ -161,7 +160,7 @@ class Host:
                 return
             self.is_down = self.machine.is_cut = False
             for service in self._services:
-                self.spawn(service(self), name=f"{self.name}-{_name_of(service)}")
+                self._start(service)
 
     def pause(self) -> None:
         """Let everything here stand still until `resume`, as SIGSTOP or a machine that hangs."""
@@ -216,12 +215,25 @@ class Host:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _on_done(self, task: asyncio.Task[Any]) -> None:
+    def _start(self, service: Service) -> asyncio.Task[None]:
+        name = _name_of(service)
+        task = self._run(service(self), f"{self.name}-{name}")
+        task.add_done_callback(partial(self._on_done, f"service {name!r}"))
+        return task
+
+    def _run(self, work: Coroutine[Any, Any, T], name: str | None) -> asyncio.Task[T]:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name=name, context=self._context.copy())
+        self._tasks = [each for each in self._tasks if not each.done()]
+        self._tasks.append(task)
+        return task
+
+    def _on_done(self, who: str, task: asyncio.Task[Any]) -> None:
         # Asked even where nobody wants it: a task that keeps its exception tells the loop when it
         # is collected, which is any time.
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not self.is_down:
-            self._errors.append(error)
+            self._failures.add(error, f"{who} on host {self.name!r}")
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {self.address}>"

@@ -37,6 +37,7 @@ LIMIT_S: Final = 3_600.0
 """Virtual seconds after which an `async def` test is taken to be stuck."""
 
 HAS_FAILED: Final = pytest.StashKey[bool]()
+WORLD: Final = pytest.StashKey["World"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,6 +88,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let a test fail whose service has failed, and one that fails anyway tell of it.
+
+    Raises:
+        Exception: A service or a callback has raised it.
+        ExceptionGroup: Several have.
+    """
+    try:
+        result = yield
+    except (Exception, asyncio.CancelledError, pytest.fail.Exception) as failure:
+        if WORLD in pyfuncitem.stash:
+            pyfuncitem.stash[WORLD].failures.add_to(failure)
+        raise
+    if WORLD in pyfuncitem.stash:
+        pyfuncitem.stash[WORLD].failures.raise_untold()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -111,6 +131,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         pytest.fail(NO_VIRTUAL_LOOP, pytrace=False)
     others = asyncio.all_tasks()
     world = World(seed=seed_of(request.node), conditions=conditions_of(request.node))
+    request.node.stash[WORLD] = world
     loop.limit_ns = loop.now_ns + round(LIMIT_S * 1e9)
     yield world
     loop.limit_ns = None

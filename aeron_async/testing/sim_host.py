@@ -117,7 +117,7 @@ class SimHost:
             return "127.0.0.1", port
         address = host if literal(host) is not None else self._network.names.get(host)
         if address is None:
-            message = f"cannot resolve host {host!r}: add it to the names of the simulated network"
+            message = f"cannot resolve host {host!r}: {self._network.describe_names(host)}"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST)
         return address, port
 

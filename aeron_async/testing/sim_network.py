@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["SimNetwork"]
 
 WITHIN_A_HOST: Final = Conditions(delay_ns=10_000)
+NAMES_SHOWN: Final = 8
 
 
 class SimNetwork:
@@ -81,6 +82,16 @@ class SimNetwork:
         host = SimHost(self, addresses, self._dice("host", *addresses))
         self._hosts.update(dict.fromkeys(addresses, host))
         return host
+
+    def describe_names(self, missing: str) -> str:
+        """Return which names there are, and how one is made that is missing."""
+        shown = list(self.names)[:NAMES_SHOWN]
+        more = len(self.names) - len(shown)
+        names = ", ".join(map(repr, shown)) + (f" and {more} more" if more else "")
+        return (
+            f"the simulated network has {names or 'no names yet'}; world.host({missing!r}) makes "
+            "that host, and must come before whatever resolves its name"
+        )
 
     def link(self, source: SimHost, destination: SimHost) -> Link:
         """Return the link from one host to another; the way back is another link."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.testing.real_world import refuse_real_world
-from aeron_async.testing.tasks import NumberedTask, describe_task, task_order
+from aeron_async.testing.tasks import NumberedTask, describe_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -51,7 +51,6 @@ TURNS_WITHOUT_TIMER_MAX: Final = 2_000_000
 """Turns in a row with something to do at once: ten virtual seconds of spinning is no protocol."""
 TURNS_PER_PUMP: Final = 64
 """Virtual turns for each turn of the real loop beneath, whose own cost is the larger."""
-WAITING_TASKS_SHOWN: Final = 8
 
 OWNER: ContextVar[object] = ContextVar("OWNER", default=None)
 """Whose process a callback runs in: what `hold` stops and `release` lets go on."""
@@ -80,17 +79,20 @@ class VirtualTime(Mixable):
         limit_ns: Beyond which time does not go, once; None is no limit. Unlike a timer it does not
             hide that nothing else is scheduled.
         turn_count: Turns so far, a measure of work done.
+        explain: Given the failure that ends a run, before it is raised, to say more of it.
     """
 
     now_ns: int
     limit_ns: int | None
     turn_count: int
+    explain: Callable[[RuntimeError], None] | None
 
     def __init__(self) -> None:
         super().__init__()
         self.now_ns = 0
         self.limit_ns = None
         self.turn_count = 0
+        self.explain = None
         self._due: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._sequence = count()
@@ -257,9 +259,8 @@ class VirtualTime(Mixable):
         self.now_ns += TURN_NS
         self._busy_turns += 1
         if self._busy_turns > TURNS_WITHOUT_TIMER_MAX:
-            self._fail(
-                LivelockError(f"{self._busy_turns} turns without a pause: {self._waiting()}")
-            )
+            busy = describe_tasks(asyncio.all_tasks(self), has_agents=True)
+            self._fail(LivelockError(f"{self._busy_turns} turns without a pause: {busy}"))
             return
         due, timers, now_ns = self._due, self._timers, self.now_ns
         while timers and timers[0][0] <= now_ns:
@@ -279,14 +280,14 @@ class VirtualTime(Mixable):
             heappop(timers)
             self._cancelled_timer_count -= 1
         if not timers:
-            self._fail(DeadlockError(f"nothing is scheduled, and these wait: {self._waiting()}"))
+            waiting = describe_tasks(asyncio.all_tasks(self))
+            self._fail(DeadlockError(f"nothing is scheduled, and these wait: {waiting}"))
             return False
         self._busy_turns = 0
         if self.limit_ns is not None and timers[0][0] > self.limit_ns:
             limit_s, self.limit_ns = self.limit_ns / NS_PER_SECOND, None
-            self._fail(
-                TimeLimitError(f"{limit_s:g} virtual seconds have passed: {self._waiting()}")
-            )
+            waiting = describe_tasks(asyncio.all_tasks(self))
+            self._fail(TimeLimitError(f"{limit_s:g} virtual seconds have passed: {waiting}"))
             return False
         self.now_ns = max(self.now_ns, timers[0][0])
         return True
@@ -305,20 +306,15 @@ class VirtualTime(Mixable):
             super().call_soon(self._turns)
 
     def _fail(self, failure: RuntimeError) -> None:
+        if self.explain is not None:
+            self.explain(failure)
         self._failure = failure
         self.stop()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
-            raise failure from None
-
-    def _waiting(self) -> str:
-        tasks = sorted(asyncio.all_tasks(self), key=task_order)
-        shown = [describe_task(task) for task in tasks[:WAITING_TASKS_SHOWN]]
-        if len(tasks) > len(shown):
-            shown.append(f"and {len(tasks) - len(shown)} more")
-        return "; ".join(shown) or "no task"
+            raise failure from failure.__cause__
 
 
 class VirtualLoop(VirtualTime, asyncio.SelectorEventLoop):

@@ -11,23 +11,17 @@ import asyncio
 from contextlib import AsyncExitStack, contextmanager
 from itertools import permutations
 from random import Random
-from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
+from aeron_async.testing.failures import Failures, add_notes
 from aeron_async.testing.host import Host
 from aeron_async.testing.sim_network import SimNetwork
-from aeron_async.testing.virtual_clock import (
-    DeadlockError,
-    LivelockError,
-    TimeLimitError,
-    VirtualLoop,
-    VirtualTime,
-)
+from aeron_async.testing.virtual_clock import VirtualLoop, VirtualTime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
     from aeron_async.testing.fates import Conditions
@@ -36,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["World", "simulate"]
 
 HOSTS_MAX: Final = 4096
-ERRORS_SHOWN: Final = 8
 
 
 class World:
@@ -52,7 +45,8 @@ class World:
         seed: As given.
         random: Dice for whoever builds on the world; the network has its own.
         network: What joins the hosts.
-        errors: What services and callbacks raised, as soon as they did.
+        failures: What services and callbacks raised, by whom, and whether it has been told.
+        errors: What they raised, as soon as they did.
 
     Raises:
         ConfigurationError: The running loop is none in virtual time.
@@ -67,10 +61,10 @@ class World:
         self.random = Random(seed)  # noqa: S311 - seeded on purpose
         self.loop = loop
         self.network = SimNetwork(loop, seed=seed, conditions=conditions)
-        self.errors: list[Exception] = []
+        self.failures = Failures(loop)
+        self.errors = self.failures.errors
         self._hosts: dict[str, Host] = {}
-        self._told_count = 0
-        loop.set_exception_handler(self._on_exception)
+        loop.set_exception_handler(self.failures.on_exception)
 
     @property
     def now_ns(self) -> int:
@@ -100,7 +94,7 @@ class World:
                 raise ConfigurationError(message)
             own = addresses or (f"10.0.{number >> 8}.{number & 0xFF}",)
             machine, seed = self.network.add_host(*own), f"{self.seed}/{name}"
-            host = Host(name, machine, self.loop, seed=seed, errors=self.errors)
+            host = Host(name, machine, self.loop, seed=seed, failures=self.failures)
             self.network.names[name] = own[0]
             self._hosts[name] = host
         return host
@@ -170,22 +164,14 @@ class World:
         async with AsyncExitStack() as stack:
             for host in reversed(self.hosts):
                 stack.push_async_callback(self._stop, host)
-        errors = self.errors[self._told_count :]
-        self._told_count = len(self.errors)
-        if errors:
-            message = "exceptions that nobody handled"
-            raise ExceptionGroup(message, errors[:ERRORS_SHOWN])
+        if errors := self.failures.take():
+            raise self.failures.group(errors)
 
     async def _stop(self, host: Host) -> None:
         try:
             await host.stop()
         except Exception as error:  # noqa: BLE001 - raised when every host has been stopped
-            self.errors.append(error)
-
-    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        del loop
-        error = context.get("exception")
-        self.errors.append(error if isinstance(error, Exception) else RuntimeError(str(context)))
+            self.failures.add(error, f"the end of host {host.name!r}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -226,28 +212,13 @@ def simulate(
         DeadlockError: Every task waits and nothing is scheduled.
         LivelockError: Tasks kept one another busy without a pause.
         ExceptionGroup: What services and callbacks raised. Where the story raises, or comes to no
-            end, that is raised, and these are its notes.
+            end, that is raised, and tells of these.
     """
-    worlds: list[World] = []
 
     async def main() -> Any:
         async with World(seed=seed, conditions=conditions) as world:
-            worlds.append(world)
             world.loop.limit_ns = world.now_ns + round(limit_s * NS_PER_SECOND)
             return await story(world)
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        try:
-            return runner.run(main())
-        except (DeadlockError, LivelockError, TimeLimitError) as stuck:
-            # Somebody may wait for a service that is dead.
-            for world in worlds:
-                add_notes(stuck, world.errors[:ERRORS_SHOWN])
-            raise
-
-
-def add_notes(failure: BaseException, errors: Iterable[Exception]) -> None:
-    """Let a failure tell of other exceptions too, whole, for nobody else will."""
-    for error in errors:
-        if error is not failure:
-            failure.add_note(f"Beside that:\n{''.join(format_exception(error))}")
+        return runner.run(main())

@@ -131,18 +131,21 @@ def test_signals_close_everything(number: int, code: int, unused_udp_port: int) 
     assert program.returncode == code
 
 
-PAGE_SETTINGS = "".join(
-    block.text
-    for block in blocks_of(DOCS / "howto" / "test-with-pytest.md")
-    if block.language == "toml"
-)
+def settings_of(page: str) -> str:
+    """Return the settings of pytest that a page tells its readers to make."""
+    blocks = blocks_of(DOCS / "howto" / page)
+    return "".join(block.text for block in blocks if block.language == "toml")
+
+
 STRICT = """[tool.pytest.ini_options]
 asyncio_default_fixture_loop_scope = "function"
 filterwarnings = "error"
 """
 
 
-@pytest.mark.parametrize("settings", [PAGE_SETTINGS, STRICT], ids=["as in the page", "strict"])
+@pytest.mark.parametrize(
+    "settings", [settings_of("test-with-pytest.md"), STRICT], ids=["as in the page", "strict"]
+)
 def test_the_page_on_pytest_passes_in_a_project_of_its_own(settings: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(settings)
     pasted = tmp_path / "test_pasted.py"
@@ -160,7 +163,9 @@ def test_the_page_on_pytest_passes_in_a_project_of_its_own(settings: str, tmp_pa
     assert "2 passed" in done.stdout
 
 
-@pytest.mark.parametrize("settings", [PAGE_SETTINGS, STRICT], ids=["as in the page", "strict"])
+@pytest.mark.parametrize(
+    "settings", [settings_of("test-a-service.md"), STRICT], ids=["as in the page", "strict"]
+)
 def test_a_service_is_tested_in_a_project_of_its_own(settings: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(settings)
     done = subprocess.run(
@@ -176,6 +181,7 @@ def test_a_service_is_tested_in_a_project_of_its_own(settings: str, tmp_path: Pa
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+    assert "Warning" not in done.stdout + done.stderr
 
 
 def test_no_example_goes_unproven() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aeron_async.clock import NS_PER_MS
-from aeron_async.errors import ConfigurationError, RegistrationError
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.virtual_clock import run_virtual
@@ -184,8 +184,26 @@ def test_names_can_move() -> None:
         assert await alice.resolve("bob", 9) == ("10.0.0.3", 9)
         assert await alice.resolve("localhost", 9) == ("127.0.0.1", 9)
         assert await alice.resolve("10.0.0.77", 9) == ("10.0.0.77", 9)
-        with pytest.raises(RegistrationError, match=r"cannot resolve host 'carol': add it"):
+        with pytest.raises(RegistrationError, match=r"cannot resolve host 'carol': ") as caught:
             await alice.resolve("carol", 9)
+        assert caught.value.code is ErrorCode.UNKNOWN_HOST
+
+    run_virtual(main())
+
+
+def test_who_misses_a_name_is_told_which_there_are_and_how_to_make_it() -> None:
+    async def main() -> None:
+        network = make_network()
+        alice = network.add_host("10.0.0.1")
+        making = r"; world\.host\('log'\) makes that host, and must come before "
+        with pytest.raises(
+            RegistrationError, match=f"the simulated network has no names yet{making}"
+        ):
+            await alice.resolve("log", 9)
+        for number in range(10):
+            network.names[f"host{number}"] = f"10.0.0.{number}"
+        with pytest.raises(RegistrationError, match=f"has 'host0', .*, 'host7' and 2 more{making}"):
+            await alice.resolve("log", 9)
 
     run_virtual(main())
 

@@ -257,7 +257,7 @@ def test_what_a_story_raises_is_not_hidden_by_what_else_went_wrong() -> None:
         run(story)
     (note,) = caught.value.__notes__
     assert note.startswith("Beside that:\nTraceback ")
-    assert note.endswith("LookupError: a\n")
+    assert "LookupError: a\nRaised by the end of host 'a', at " in note
 
 
 def test_a_cancelled_world_still_stops_every_host() -> None:
