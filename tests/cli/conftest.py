@@ -13,6 +13,7 @@ import structlog
 
 from aeron_async.driver.core.context import DriverContext
 from tests.cli.explainer import Explainer
+from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ class Running:
     def finish(self, sent: str = "") -> tuple[int, str, str]:
         """Wait for its end; return its exit code and what is left of its output."""
         out, err = self.process.communicate(sent, timeout=PATIENCE_S)
-        return self.process.returncode, out, err
+        return self.process.returncode, out, without_lines_of_the_machine(err)
 
     def interrupt(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
         """Send a signal, and wait for the end."""

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.congestion_control import CongestionControlParams, StaticWindowCongestionControl
@@ -15,6 +14,7 @@ from aeron_async.flow_control import FlowControl, MinMulticastFlowControl, Unica
 from aeron_async.logbuffer.term_log import LogBuffers
 from tests.client.fake_network import FakeNetwork
 from tests.client.test_refusals import CHANNEL, SETUP, SOURCE, STREAM_ID, records_of
+from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -103,7 +103,7 @@ async def test_a_window_that_fails_while_its_image_is_made_leaves_nothing_and_is
 
     subscription = await aeron.add_subscription(CHANNEL, STREAM_ID, congestion_control=window)
     before = records_of(driver.counters)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         for _ in range(3):
             network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
     assert [line["event"] for line in lines] == ["image_refused"]
@@ -126,7 +126,7 @@ async def test_what_is_no_congestion_control_refuses_the_image_and_says_why(
         return made
 
     await aeron.add_subscription(CHANNEL, STREAM_ID, congestion_control=nothing)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
     assert reason in lines[0]["reason"]
     assert "nothing" in lines[0]["reason"]

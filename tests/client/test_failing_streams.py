@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.driver.core.system_counters import SystemCounterId
@@ -21,6 +20,7 @@ from tests.client.local import until
 from tests.client.test_failing_strategies import FailingPace, FailingWindow, StrategyError
 from tests.client.test_refusals import CHANNEL, SETUP, SOURCE, STREAM_ID, records_of
 from tests.driver.fakes import data
+from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -76,7 +76,7 @@ async def driver(network: FakeNetwork, context: aa.DriverContext) -> AsyncIterat
 
 @pytest.fixture
 def lines() -> Iterator[list[Any]]:
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         yield lines
 
 

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.driver.core.system_counters import SystemCounterId
@@ -16,6 +15,7 @@ from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.client.fake_network import FakeNetwork
+from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -278,7 +278,7 @@ async def test_streams_beyond_any_budget_are_refused_counted_and_logged_once_a_s
     async with driver, aa.Aeron.connect(driver) as aeron:
         subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
         (transport,) = network.transports
-        with capture_logs() as lines:
+        with captured_logs() as lines:
             for session_id in range(5):
                 transport.protocol.datagram_received(setup_frame(session_id), SOURCE)
         assert [line["event"] for line in lines] == ["image_refused"]

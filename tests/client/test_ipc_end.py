@@ -6,11 +6,11 @@ import asyncio
 import itertools
 
 import pytest
-from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.client.image_events import ImageEventKind
 from tests.client.local import IPC, STREAM_ID, publications, take, until
+from tests.logs import captured_logs
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_a_driver_that_fails_to_let_its_clients_go_frees_their_positions_a
         raise OSError(error)
 
     monkeypatch.setattr(driver.conductor, "release_clients", fail)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         await driver.abort()
     assert [line["event"] for line in lines if line["log_level"] == "error"] == ["closing_failed"]
     assert len(list(driver.counters)) == before

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from structlog.testing import capture_logs
 
 import aeron_async as aa
 from aeron_async.driver.core.stream_counters import (
@@ -19,6 +18,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.logbuffer.term_log import LogBuffers
 from aeron_async.protocol.setup import Setup
 from tests.client.fake_network import FakeNetwork
+from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,7 +88,7 @@ async def test_a_setup_that_no_log_can_be_made_for_is_refused_and_breaks_nothing
 ) -> None:
     subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
     (transport,) = network.transports
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         for _ in range(3):
             transport.protocol.datagram_received(setup.encode(), SOURCE)
     assert [line["event"] for line in lines] == ["image_refused"]
@@ -105,7 +105,7 @@ async def test_what_cannot_be_meant_is_counted_and_logged_once_a_second_at_eithe
 ) -> None:
     await aeron.add_subscription(CHANNEL, STREAM_ID)
     await aeron.add_publication(CHANNEL, STREAM_ID)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         for transport in network.transports:
             for _ in range(5):
                 transport.protocol.datagram_received(b"\x01\x02\x03", SOURCE)
@@ -211,7 +211,7 @@ async def test_a_lost_socket_ends_its_streams_and_not_the_driver(
     aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork
 ) -> None:
     publication = await aeron.add_publication(CHANNEL, STREAM_ID)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         network.transports[0].protocol.connection_lost(OSError("gone"))
     assert [line["event"] for line in lines] == ["endpoint_lost"]
     assert driver.counters.value(SystemCounterId.ERRORS) == 1
@@ -228,7 +228,7 @@ async def test_a_stream_that_finds_no_counters_is_refused_and_leaves_nothing_beh
     counters = driver.counters
     for _ in range(counters.limit - len(counters.snapshot()) - free_count):
         counters.allocate(1000, b"", "filler")
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
     (line,) = (line for line in lines if line["event"] == "image_refused")
     assert "counters.buffer" in line["reason"]
@@ -253,7 +253,7 @@ async def test_a_flood_of_setups_is_refused_counted_and_logged_once_and_its_budg
     subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
     (transport,) = network.transports
     before = records_of(driver.counters)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         for session_id in range(1_000):
             flood = attrs.evolve(SETUP, session_id=session_id, term_length=16 * 1024 * 1024)
             transport.protocol.datagram_received(flood.encode(), SOURCE)
@@ -287,7 +287,7 @@ async def test_a_log_that_finds_no_memory_leaves_no_counters_behind(
     subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
     before = records_of(driver.counters)
     monkeypatch.setattr(LogBuffers, "create", create)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
     assert "no memory for a log" in lines[0]["reason"]
     assert records_of(driver.counters) == before

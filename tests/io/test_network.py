@@ -5,7 +5,6 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from aeron_async.driver.media import network as network_module
 from aeron_async.driver.media.loop_transport import LoopTransport
@@ -14,6 +13,7 @@ from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.driver.media.socket_transport import SocketTransport
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from tests.io.recorder import LOOPBACK, Recorder, opened
+from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from aeron_async.driver.media.network import Network
@@ -156,7 +156,7 @@ async def test_the_write_buffer_is_one_datagram_whatever_is_asked(network: Netwo
 
 async def test_granted_buffers_can_be_asked_for(network: Network) -> None:
     spec = SocketSpec(local=LOOPBACK, socket_rcvbuf_length=65536, socket_sndbuf_length=32768)
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         async with opened(network, spec) as receiver:
             assert receiver.transport.get_extra_info("granted_rcvbuf_length") == 65536
             assert receiver.transport.get_extra_info("granted_sndbuf_length") == 32768
