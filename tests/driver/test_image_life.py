@@ -184,6 +184,30 @@ def test_a_sender_half_a_term_ahead_is_no_longer_heard_and_its_image_ends_withou
     assert rig[SystemCounterId.HEARTBEATS_RECEIVED] == 0
 
 
+def test_an_image_that_is_run_over_is_warned_of_once(rig: ImageRig) -> None:
+    with capture_logs() as lines:
+        rig.feed(data(TERM_LENGTH // 2 - 32, 64), MS)
+        assert lines == [], "it began within what there is room for"
+        rig.feed(data(TERM_LENGTH // 2, 64), MS)
+        rig.feed(data(TERM_LENGTH // 2 + 64, 64), MS)
+    assert rig[SystemCounterId.FLOW_CONTROL_OVER_RUNS] == 3
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("image_run_over", "warning")
+    assert (line["session_id"], line["position"]) == (rig.image.session_id, 128)
+    assert line["counter"] == "Flow control over runs"
+    assert line["image_liveness_timeout_ns"] == 10 * SECOND
+    assert "image_liveness_timeout_ns" in line["remedy"]
+
+
+def test_an_image_that_nobody_reads_is_run_over_without_a_warning(rig: ImageRig) -> None:
+    rig.image.remove_subscriber(0)
+    rig.image.poll(MS)
+    with capture_logs() as lines:
+        rig.feed(data(TERM_LENGTH // 2, 64), MS)
+    assert rig[SystemCounterId.FLOW_CONTROL_OVER_RUNS] == 1
+    assert lines == []
+
+
 def test_an_image_that_nobody_reads_says_goodbye_at_once(rig: ImageRig) -> None:
     rig.image.remove_subscriber(0)
     sent = run(rig, 20, 3_000)

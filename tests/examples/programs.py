@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,13 +28,18 @@ def start(name: str, *args: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def finish(program: subprocess.Popen[str]) -> list[str]:
-    """Wait for a program, see that it succeeded in silence, and return the lines it printed."""
+def finish(program: subprocess.Popen[str], complaint: str = "") -> list[str]:
+    """Wait for a program, see that it succeeded, and return the lines it printed.
+
+    Args:
+        program: An example.
+        complaint: A pattern of all that it may write beside its output.
+    """
     try:
         output, complaints = program.communicate(timeout=TIMEOUT_S)
     finally:
         program.kill()
-    assert complaints == ""
+    assert re.fullmatch(complaint, complaints), complaints
     assert program.returncode == 0
     return output.splitlines()
 

@@ -40,6 +40,7 @@ class ImageIntake:
         max_window_length: The most they are ever told to send ahead, in bytes.
         hwm: Shows how far they have come.
         on_end: Called when the stream has ended.
+        on_over_run: Called when something begins beyond what may be placed, the first time.
         system_counters: The driver's.
         position: Where the image joined, in bytes.
         now_ns: The time now.
@@ -62,6 +63,7 @@ class ImageIntake:
         max_window_length: int,
         hwm: Counter,
         on_end: Callable[[], None],
+        on_over_run: Callable[[], None],
         system_counters: SystemCounters,
         position: int,
         now_ns: int,
@@ -79,6 +81,7 @@ class ImageIntake:
         self._max_window_length = max_window_length
         self._hwm = hwm
         self._on_end = on_end
+        self._on_over_run: Callable[[], None] | None = on_over_run
         self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
         self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
         self._under_runs = system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS]
@@ -126,7 +129,7 @@ class ImageIntake:
         end = position + length
         feedback = self._feedback
         if end > feedback.overrun_threshold:
-            self._over_runs.increment()
+            self._note_over_run(position)
         elif length == HEARTBEAT:
             self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], connection, now_ns)
         elif position < feedback.last_sm_position:
@@ -143,6 +146,14 @@ class ImageIntake:
             if end > self.hwm_position:
                 self._set_hwm(end)
         return True
+
+    def _note_over_run(self, position: int) -> None:
+        self._over_runs.increment()
+        # What begins within bounds may be padding of a sender that keeps to its limit; it comes
+        # again, and is no reason to worry.
+        if self._on_over_run is not None and position >= self._feedback.overrun_threshold:
+            on_over_run, self._on_over_run = self._on_over_run, None
+            on_over_run()
 
     def _on_heartbeat(
         self, position: int, flags: int, connection: ImageConnection, now_ns: int

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_LABELS, SystemCounterId
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ __all__ = ["ImageLife"]
 
 REVOKED_DRAIN_NS: Final = 1_000_000_000
 """How long what is left of a revoked stream may be read: until Aeron's conductor would come by."""
+RUN_OVER_REMEDY: Final = (
+    "read faster, or let the publisher wait for this receiver with fc=min or fc=tagged; if it "
+    "stays out of reach, the image ends after image_liveness_timeout_ns, and a new one joins "
+    "where the stream is then"
+)
 
 log = get_logger(__name__)
 
@@ -132,6 +138,25 @@ class ImageLife:
         if self.state is ImageState.LINGER and (not has_readers or now_ns >= linger_at_ns):
             self._set_state(ImageEvent.LINGERED, now_ns, position)
         return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
+
+    def on_over_run(self, position: int) -> None:
+        """Warn that the source runs ahead of what its readers have made room for; once is enough.
+
+        Args:
+            position: Up to where it is rebuilt, in bytes.
+        """
+        # Where nobody reads any more, the source has only not heard of it yet.
+        if self.state is ImageState.ACTIVE:
+            log.warning(
+                "image_run_over",
+                source=self._source,
+                session_id=self._session_id,
+                stream_id=self._stream_id,
+                position=position,
+                counter=SYSTEM_COUNTER_LABELS[SystemCounterId.FLOW_CONTROL_OVER_RUNS],
+                image_liveness_timeout_ns=self._liveness_timeout_ns,
+                remedy=RUN_OVER_REMEDY,
+            )
 
     def fail(self, now_ns: int, position: int) -> None:
         """Come one step nearer to the end."""

@@ -145,6 +145,7 @@ class PublicationImage:
             max_window_length=self._congestion_control.max_window_length(),
             hwm=self.counters.receiver_hwm,
             on_end=lambda: self._listener.on_image_progress(self),
+            on_over_run=lambda: self._life.on_over_run(self.rebuild_position),
             system_counters=system_counters,
             position=self.rebuild_position,
             now_ns=now_ns,
