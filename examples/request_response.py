@@ -1,33 +1,12 @@
-"""A server answers each client on a stream of its own: nobody else hears those answers."""
+"""Two clients ask one server, and each hears its own answers only."""
 
 from __future__ import annotations
 
 import asyncio
-import os
+
+from response_server import CONTROL, REQUESTS, serve
 
 import aeron_async as aa
-
-REQUESTS = os.environ.get("CHANNEL", "aeron:udp?endpoint=127.0.0.1:20121").rpartition("=")[2]
-CONTROL = os.environ.get("REPLY_CHANNEL", "aeron:udp?endpoint=127.0.0.1:20122").rpartition("=")[2]
-
-
-async def serve(aeron: aa.Aeron) -> None:
-    """Answer in capitals, each client on a publication that only its requests can name."""
-    answers: dict[aa.Image, aa.Publication] = {}
-
-    def on_gone(image: aa.Image) -> None:
-        if image in answers:
-            answers.pop(image).close()
-
-    requests = await aeron.add_subscription(
-        aa.Channel.udp(REQUESTS), stream_id=1001, on_unavailable_image=on_gone
-    )
-    async for request in requests:
-        image = request.image
-        if image not in answers:
-            channel = aa.Channel.response(CONTROL, correlation_id=image.correlation_id)
-            answers[image] = await aeron.add_exclusive_publication(channel, stream_id=1002)
-        await answers[image].offer(request.data.upper())
 
 
 async def ask(aeron: aa.Aeron, name: str) -> list[str]:
@@ -42,9 +21,11 @@ async def ask(aeron: aa.Aeron, name: str) -> list[str]:
 
 
 async def main() -> None:
-    """Let two clients ask at once."""
+    """Let one client tell something that wants no answer, and then two at once ask."""
     async with aa.Aeron.connect() as aeron, aa.Aeron.connect() as server:
         serving = asyncio.create_task(serve(server))
+        async with await aeron.add_publication(aa.Channel.udp(REQUESTS), stream_id=1001) as plain:
+            await plain.offer(b"no answer, please")
         for answered in await asyncio.gather(ask(aeron, "bob"), ask(aeron, "carol")):
             print(*answered, sep=", ")
         await server.aclose()

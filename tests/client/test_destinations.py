@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.media.network import SystemNetwork
 from tests.client.conftest import STREAM_ID
+from tests.client.local import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,3 +291,78 @@ async def test_a_destination_is_removed_by_its_text_also_when_its_name_has_gone(
             await holder.remove_destination(channel)
             with pytest.raises(aa.RegistrationError, match="is none of"):
                 await holder.remove_destination(channel)
+
+
+def destination_count(aeron: aa.Aeron) -> int:
+    (count,) = (record.value for record in aeron.counters if "mdc-num-dest" in record.label)
+    return count
+
+
+async def test_the_same_address_twice_is_two_destinations_and_removed_one_at_a_time(
+    aeron: aa.Aeron, port: Callable[[], str]
+) -> None:
+    channel = port()
+    publication = await aeron.add_publication(MANUAL, STREAM_ID)
+    for count in (1, 2):
+        await publication.add_destination(channel)
+        assert destination_count(aeron) == count
+    for count in (1, 0):
+        await publication.remove_destination(channel)
+        assert destination_count(aeron) == count
+    with pytest.raises(aa.RegistrationError, match="is none of"):
+        await publication.remove_destination(channel)
+
+
+@pytest.fixture
+def impatient() -> aa.DriverContext:
+    return aa.DriverContext(
+        term_buffer_length=64 * 1024,
+        publication_connection_timeout_ns=300_000_000,
+        image_liveness_timeout_ns=300_000_000,
+        status_message_timeout_ns=20_000_000,
+        publication_linger_timeout_ns=1_000_000,
+    )
+
+
+async def test_receivers_that_are_sent_nothing_any_more_stay_until_they_time_out(
+    impatient: aa.DriverContext, port: Callable[[], str]
+) -> None:
+    channel = port()
+    async with aa.Aeron.connect(context=impatient) as aeron:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        publication = await aeron.add_publication(MANUAL, STREAM_ID)
+        await publication.add_destination(channel)
+        await publication.offer(b"x", timeout=5)
+        await publication.remove_destination(channel)
+        assert (publication.is_connected, subscription.is_connected) == (True, True)
+        assert (await anext(subscription)).data == b"x"
+        async with asyncio.timeout(5):
+            # Asking for the next message says that the last was taken.
+            reading = asyncio.ensure_future(anext(subscription))
+            events = subscription.image_events()
+            while (await anext(events)).kind is not aa.ImageEventKind.UNAVAILABLE:
+                pass
+        await until(lambda: not publication.is_connected)
+        reading.cancel()
+
+
+async def test_an_image_whose_destination_was_taken_away_stays_until_it_is_read(
+    impatient: aa.DriverContext, port: Callable[[], str]
+) -> None:
+    channel = port()
+    async with aa.Aeron.connect(context=impatient) as aeron:
+        subscription = await aeron.add_subscription(MANUAL, STREAM_ID)
+        added = await subscription.add_destination(channel)
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        await publication.offer(b"x", timeout=5)
+        await subscription.wait_connected(timeout=5)
+        (image,) = subscription.images
+        (core,) = aeron.driver.conductor._subscriptions.images
+        await until(lambda: core.rebuild_position)
+        await subscription.remove_destination(added)
+        await until(lambda: not publication.is_connected)
+        await until(lambda: core.state is ImageState.DRAINING)
+        assert not image.is_closed
+        assert (await anext(subscription)).data == b"x"
+        subscription.poll(lambda *_: None, 0)
+        await until(lambda: image.is_closed)
