@@ -10,6 +10,7 @@ import pytest
 from aeron_async.cli.explain_pace import pace_facts
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.flow_control import UnicastFlowControl
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def test_a_name_that_nobody_registered_is_said_to_be_missing(
 
 def test_a_strategy_of_another_package_is_named() -> None:
     def fairest(params: FlowControlParams) -> Any:
-        return type("Fairest", (), {"__module__": "elsewhere"})()
+        fairest = type("Fairest", (UnicastFlowControl,), {"__module__": "elsewhere"})
+        return fairest(retransmit_receiver_window_multiple=16)
 
     context = DriverContext(multicast_flow_control_supplier=fairest)
     facts = dict(pace_facts(ChannelUri.parse(GROUP), context))
