@@ -83,7 +83,9 @@ class PublicationFactory:
             "stream_id": stream_id,
         }
         spec = publication_log_spec(resources, uri, params, **ids)
-        response_outbox = ResponseOutbox(endpoint.send_to) if endpoint.channel.is_response else None
+        response_outbox = None
+        if endpoint.channel.is_response:
+            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_run_to)
         with ExitStack() as undo:
             log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
             undo.callback(log.close)

@@ -101,7 +101,7 @@ class SimTransport(BoundedTransport):
             self._tell(self._protocol.pause_writing)
         elif error_number:
             error = OSError(error_number, os.strerror(error_number))
-            self._tell(self._protocol.error_received, error)
+            self._tell_error(error)
         else:
             self.host.send(self, bytes(data), self.peer if addr is None else addr)
 

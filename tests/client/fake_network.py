@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aeron_async.driver.media.interfaces import InterfaceAddress
+from aeron_async.driver.media.transport import BoundedTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
 
-class FakeTransport(asyncio.DatagramTransport):
+class FakeTransport(BoundedTransport):
     """A socket that leads nowhere."""
 
     def __init__(self, protocol: asyncio.DatagramProtocol, extra: dict[str, Any]) -> None:
-        super().__init__(extra)
+        super().__init__(asyncio.get_running_loop(), protocol, extra)
         self.protocol = protocol
         self.sent: list[tuple[bytes, SocketAddress | None]] = []
         self.error: OSError | None = None
@@ -25,13 +26,16 @@ class FakeTransport(asyncio.DatagramTransport):
 
     def sendto(self, data: Any, addr: Any = None) -> None:
         if self.error is not None:
-            self.protocol.error_received(self.error)
+            self._tell_error(self.error)
             return
         self.sent.append((bytes(data), addr))
 
     def close(self) -> None:
         self.is_closed = True
         self.protocol.connection_lost(None)
+
+    def _connect(self, address: SocketAddress) -> None:
+        raise AssertionError(address)
 
     def is_closing(self) -> bool:
         return self.is_closed

@@ -30,6 +30,8 @@ from tests.logbuffer.logs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscriber_positions import Subscribable, SubscriberPosition
     from aeron_async.logbuffer.term_log import LogBuffers
@@ -70,6 +72,13 @@ class Outbox:
         self.addresses.append(address)
         return self.send(datagram)
 
+    def send_run(self, run: memoryview, segment_length: int) -> int:
+        return send_each(self.send, run, segment_length)
+
+    def send_run_to(self, run: memoryview, segment_length: int, address: Address) -> int:
+        self.addresses.append(address)
+        return self.send_run(run, segment_length)
+
     def take(self) -> list[bytes]:
         """Return what was sent since the last call."""
         taken, self.sent = self.sent, []
@@ -83,6 +92,14 @@ class Outbox:
             for frame in frames(datagram)
             if isinstance(frame, kind)
         ]
+
+
+def send_each(send: Callable[[memoryview], bool], run: memoryview, segment_length: int) -> int:
+    """Send the datagrams of a run until one cannot leave; return the bytes that left."""
+    for start in range(0, len(run), segment_length):
+        if not send(run[start : start + segment_length]):
+            return start
+    return len(run)
 
 
 class NoReaders:

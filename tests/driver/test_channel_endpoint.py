@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +14,7 @@ from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
 from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+from aeron_async.driver.media.transport import BoundedTransport
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import RttFlags
@@ -23,17 +23,20 @@ from tests.driver.fakes import Counts, Outbox
 from tests.driver.rigs import PublicationRig
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aeron_async.driver.core.outbox import Address
 
 LOCAL = ("127.0.0.1", 40_000)
 REMOTE = ("127.0.0.1", 40_456)
+NO_LOOP: Any = None
 
 
-class Transport(asyncio.DatagramTransport):
+class Transport(BoundedTransport):
     """Raises what it is told to, or sends nothing."""
 
-    def __init__(self) -> None:
-        super().__init__({"sockname": LOCAL})
+    def __init__(self, protocol: asyncio.DatagramProtocol) -> None:
+        super().__init__(NO_LOOP, protocol, {"sockname": LOCAL})
         self.failure: Exception | None = None
         self.sent: list[bytes] = []
 
@@ -41,6 +44,9 @@ class Transport(asyncio.DatagramTransport):
         if self.failure is not None:
             raise self.failure
         self.sent.append(bytes(data))
+
+    def _connect(self, address: Address) -> None:
+        pytest.fail(f"nobody moves to {address} here")
 
 
 class Rig:
@@ -60,7 +66,7 @@ class Rig:
         self.endpoint.counters = [self.counts.new(1), self.counts.new(1)]
         self.endpoint.registration_id = 1
         self.endpoint.status = self.endpoint.counters[0]
-        self.transport = Transport()
+        self.transport = Transport(self.endpoint.data)
         self.endpoint.data.connection_made(self.transport)
 
 
@@ -75,6 +81,31 @@ def test_a_send_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
         rig.endpoint.send(b"x")
     rig.endpoint.data.error_received(ConnectionRefusedError())
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
+
+
+def test_a_run_leaves_as_datagrams_of_one_length_and_a_shorter_last_one(rig: Rig) -> None:
+    assert rig.endpoint.send_run(memoryview(b"aabbc"), 2) == 5
+    assert rig.endpoint.send_run_to(memoryview(b"ddee"), 2, REMOTE) == 4
+    assert rig.transport.sent == [b"aa", b"bb", b"c", b"dd", b"ee"]
+
+
+def test_a_run_during_a_pause_stays(rig: Rig) -> None:
+    rig.endpoint.data.pause_writing()
+    assert rig.endpoint.send_run(memoryview(b"aabbc"), 2) == 0
+    assert rig.transport.sent == []
+
+
+def test_a_run_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
+    rig.transport.failure = ClosedError("closed under us")
+    with pytest.raises(ClosedError):
+        rig.endpoint.send_run(memoryview(b"aabb"), 2)
+    rig.endpoint.data.error_received(ConnectionRefusedError())
+    assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
+
+
+def test_control_datagrams_that_come_at_once_are_taken_one_by_one(rig: Rig) -> None:
+    rig.endpoint.data.datagrams_received(memoryview(b"aabbc"), 2, REMOTE)
+    assert rig.counts[SystemCounterId.INVALID_PACKETS] == 3
 
 
 def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) -> None:
@@ -142,20 +173,19 @@ def test_the_longest_frame_there_can_be_is_heard_and_answered_with_a_short_one(r
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 0
 
 
-class PartlyBroken(asyncio.DatagramTransport):
+class PartlyBroken(Transport):
     """Refuses to send to one address, as a system without a route there does."""
 
     def __init__(self, protocol: asyncio.DatagramProtocol, broken: Address) -> None:
-        super().__init__({"sockname": LOCAL})
-        self._protocol = protocol
+        super().__init__(protocol)
         self._broken = broken
-        self.sent: list[Address] = []
+        self.addresses: list[Address] = []
 
     def sendto(self, data: Any, addr: Any = None) -> None:
         if addr == self._broken:
-            self._protocol.error_received(OSError("no route to host"))
+            self._tell_error(OSError("no route to host"))
         else:
-            self.sent.append(addr)
+            self.addresses.append(addr)
 
 
 def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_datagram() -> None:
@@ -184,9 +214,13 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_
     for count in (1, 2, 3):
         # Whoever comes first, the one that fails does not keep it from those after it.
         assert endpoint.send(b"x"), "or the publication would send it again to everybody"
-        assert sorted(transport.sent) == [addresses[0], addresses[2]]
+        assert sorted(transport.addresses) == [addresses[0], addresses[2]]
         assert counts[SystemCounterId.SHORT_SENDS] == count
-        transport.sent.clear()
+        transport.addresses.clear()
+    assert endpoint.send_run(memoryview(b"abcde"), 2) == 5, "likewise with a run"
+    assert sorted(transport.addresses) == [addresses[0]] * 3 + [addresses[2]] * 3
+    assert counts[SystemCounterId.SHORT_SENDS] == 6, "one for each datagram of the run"
     endpoint.data.pause_writing()
     assert not endpoint.send(b"x")
-    assert counts[SystemCounterId.SHORT_SENDS] == 3
+    assert endpoint.send_run(memoryview(b"abcde"), 2) == 0
+    assert counts[SystemCounterId.SHORT_SENDS] == 6

@@ -182,7 +182,7 @@ def test_a_status_message_for_nobody_is_counted_if_any_stream_could_have_meant_i
 def test_the_responses_of_a_live_receiver_do_not_go_to_a_stranger_who_asks_for_their_setup(
     rig: Rig,
 ) -> None:
-    outbox = ResponseOutbox(lambda _, __: True)
+    outbox = ResponseOutbox(lambda *_: True, lambda run, *_: len(run))
     rig.dispatcher.add(rig.publication, outbox)
     asking = attrs.evolve(SM, flags=StatusMessageFlags.SEND_SETUP, receiver_window=0)
 

@@ -25,6 +25,7 @@ from tests.driver.fakes import (
     NoReaders,
     make_params,
     position_of,
+    send_each,
 )
 from tests.fuzz.wire import Watch, Wire
 from tests.logbuffer.logs import (
@@ -139,6 +140,9 @@ class SendingEnd:
         destination_id: int | None,
     ) -> None:
         assert publication is self.publication
+
+    def send_run(self, run: memoryview, segment_length: int) -> int:
+        return send_each(self.send, run, segment_length)
 
     def send(self, datagram: Buffer) -> bool:
         """Take what leaves, and tell what is sent again from what is sent for the first time."""

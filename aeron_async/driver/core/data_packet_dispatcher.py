@@ -172,6 +172,26 @@ class DataPacketDispatcher:
         elif kind == INVALID:
             self._refuse(datagram, source, now_ns)
 
+    def on_datagrams(
+        self,
+        run: memoryview,
+        segment_length: int,
+        source: Address,
+        now_ns: int,
+        destination: ReceiveDestination,
+    ) -> None:
+        """Take datagrams that came at once from one source, as `on_datagram` takes each.
+
+        Args:
+            run: The datagrams, one behind the other; not kept.
+            segment_length: Of each, in bytes; only the last may be shorter.
+            source: Where they came from.
+            now_ns: The time now.
+            destination: By which way they came.
+        """
+        for start in range(0, len(run), segment_length):
+            self.on_datagram(run[start : start + segment_length], source, now_ns, destination)
+
     def _on_data(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:

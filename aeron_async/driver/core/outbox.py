@@ -23,6 +23,19 @@ class DataOutbox(Protocol):
         """Send to every receiver now, without copying first; False when it could not leave."""
         ...
 
+    def send_run(self, run: memoryview, segment_length: int) -> int:
+        """Send many datagrams to every receiver now; return how many bytes have left.
+
+        Args:
+            run: The datagrams, one behind the other; not kept.
+            segment_length: Of each, in bytes; only the last may be shorter.
+
+        Returns:
+            The length of whole datagrams, from the first on; less than the run where one could
+            not leave, and then none after it has left.
+        """
+        ...
+
 
 class ReceiveDestination(Protocol):
     """One way into a receive endpoint, and the way back: most endpoints have just one.

@@ -21,15 +21,27 @@ class ResponseOutbox:
 
     Args:
         send_to: Sends a datagram to an address, and says whether it could leave.
+        send_run_to: Sends a run of datagrams of one length, and says how many bytes left.
 
     Attributes:
         address: Where the receiver is.
     """
 
-    def __init__(self, send_to: Callable[[Buffer, Address], bool]) -> None:
+    def __init__(
+        self,
+        send_to: Callable[[Buffer, Address], bool],
+        send_run_to: Callable[[memoryview, int, Address], int],
+    ) -> None:
         self._send_to = send_to
+        self._send_run_to = send_run_to
         self.address: Address | None = None
 
     def send(self, datagram: Buffer) -> bool:
         """Send to the receiver now; False when the datagram could not leave."""
         return self.address is not None and self._send_to(datagram, self.address)
+
+    def send_run(self, run: memoryview, segment_length: int) -> int:
+        """Send many datagrams to the receiver now; return how many bytes have left."""
+        if self.address is None:
+            return 0
+        return self._send_run_to(run, segment_length, self.address)

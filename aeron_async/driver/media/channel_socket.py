@@ -51,7 +51,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
         self._listener = listener
         # Answers what is asked of the socket, also when it is gone and nothing can be sent.
         self._socket: asyncio.BaseTransport
-        self._transport: asyncio.DatagramTransport | None = None
+        self._transport: BoundedTransport | None = None
         self.is_connected = False
         self._is_paused = False
         self._has_error = False
@@ -82,7 +82,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
         """Take the transport."""
         self._socket = transport
         self.is_connected = transport.get_extra_info("peername") is not None
-        self._transport = cast("asyncio.DatagramTransport", transport)
+        self._transport = cast("BoundedTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the transport; nothing can be sent any more, and a failure is told."""
@@ -114,7 +114,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
             ValueError: The address is of the other family.
         """
         if self._transport is not None:
-            cast("BoundedTransport", self._transport).reconnect(address)
+            self._transport.reconnect(address)
 
     def close(self) -> None:
         """Close the socket; more than once is once.
@@ -140,3 +140,22 @@ class ChannelSocket(asyncio.DatagramProtocol):
         finally:
             self._is_sending = False
         return not self._has_error
+
+    def send_run(self, run: memoryview, segment_length: int, address: Address | None) -> int:
+        """Send the datagrams of a run to `address`, None where the socket is connected.
+
+        Args:
+            run: The datagrams, one behind the other; not kept.
+            segment_length: Of each, in bytes; only the last may be shorter.
+            address: As of `send_to`.
+
+        Returns:
+            The bytes that left, in whole datagrams from the first on.
+        """
+        if self._is_paused or self._transport is None:
+            return 0
+        self._is_sending = True
+        try:
+            return self._transport.send_run(run, segment_length, address)
+        finally:
+            self._is_sending = False

@@ -130,7 +130,7 @@ class LoopTransport(BoundedTransport):
 
     def on_error(self, error: Exception) -> None:
         """Take an error of sending or receiving from the loop."""
-        self._tell(self._protocol.error_received, error)
+        self._tell_error(error)
 
     def on_pause(self) -> None:
         """Note that a datagram waits in the loop."""

@@ -89,6 +89,25 @@ class ReceiveDestinationTransport(ChannelSocket):
             self._media_ns = None
         self._dispatcher.on_datagram(datagram, addr, now_ns, self)
 
+    def datagrams_received(
+        self, data: memoryview, segment_length: int, addr: tuple[str, int]
+    ) -> None:
+        """Hand datagrams that came at once to the dispatcher: one time for all, and one count.
+
+        Args:
+            data: The datagrams, one behind the other; valid only during the call.
+            segment_length: Of each, in bytes; only the last may be shorter.
+            addr: Where all of them came from.
+        """
+        now_ns = self._clock.now_ns()
+        self.last_activity_ns = now_ns
+        self._on_received(len(data))
+        if self._timestamps is not None:
+            for start in range(0, len(data), segment_length):
+                # In place: what a transport lends can be written to.
+                self._timestamps.stamp(data[start : start + segment_length], None)
+        self._dispatcher.on_datagrams(data, segment_length, addr, now_ns, self)
+
 
 class ReceiveChannelEndpoint(ChannelEndpoint):
     """Where the subscriptions of one channel receive.

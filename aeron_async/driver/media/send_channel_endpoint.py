@@ -46,6 +46,14 @@ class SendSocket(ChannelSocket):
         """Hand a control datagram to its publication."""
         self._dispatcher.on_datagram(memoryview(data), addr, self._clock.now_ns())
 
+    def datagrams_received(
+        self, data: memoryview, segment_length: int, addr: tuple[str, int]
+    ) -> None:
+        """Hand control datagrams that came at once to their publications."""
+        now_ns, dispatcher = self._clock.now_ns(), self._dispatcher
+        for start in range(0, len(data), segment_length):
+            dispatcher.on_datagram(data[start : start + segment_length], addr, now_ns)
+
 
 class SendChannelEndpoint(ChannelEndpoint):
     """Where the publications of one channel send from.
@@ -110,6 +118,32 @@ class SendChannelEndpoint(ChannelEndpoint):
     def send_to(self, datagram: Buffer, address: Address) -> bool:
         """Send to one receiver of a channel that is connected to none."""
         return self.data.send_to(datagram, address)
+
+    def send_run(self, run: memoryview, segment_length: int) -> int:
+        """Send the datagrams of a run to every receiver now; return the bytes that left.
+
+        With destinations that is all, or 0 while the socket can send nothing: a destination that
+        missed some is counted as so many short sends, and repairs them.
+
+        Args:
+            run: The datagrams, one behind the other; not kept.
+            segment_length: Of each, in bytes; only the last may be shorter.
+        """
+        data, destinations = self.data, self._destinations
+        if destinations is None:
+            address = None if data.is_connected else self.remote
+            return data.send_run(run, segment_length, address)
+        if not data.can_send:
+            return 0
+        for address in destinations.addresses(self._clock.now_ns()):
+            missed_length = len(run) - data.send_run(run, segment_length, address)
+            if missed_length:
+                self._short_sends.increment(-(-missed_length // segment_length))
+        return len(run)
+
+    def send_run_to(self, run: memoryview, segment_length: int, address: Address) -> int:
+        """Send the datagrams of a run to one receiver; return the bytes that left."""
+        return self.data.send_run(run, segment_length, address)
 
     def reconnect(self, address: Address) -> None:
         """Send to where the name of a unicast channel leads now.

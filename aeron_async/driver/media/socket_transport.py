@@ -199,7 +199,7 @@ class SocketTransport(BoundedTransport):
         if not self._is_watch_due:
             self._is_watch_due = True
             self._loop.call_soon(self._watch_again)
-        self._tell(self._protocol.error_received, error)
+        self._tell_error(error)
 
     def _watch_again(self) -> None:
         self._is_watch_due = False

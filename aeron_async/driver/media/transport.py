@@ -9,6 +9,9 @@ The contract towards the protocol, whichever transport stands below:
   `resume_writing`; until then `sendto` raises BufferError;
 - a datagram the system refused was not sent: `error_received` says so before `sendto` returns,
   unless it was the one that waited;
+- `send_run(data, segment_length, address)` sends many datagrams as `sendto` sends each;
+- `datagrams_received(data, segment_length, (host, port))` brings many datagrams at once to a
+  protocol that has it; one that has not gets them one by one;
 - `reconnect(address)` gives a connected transport another peer: the local port stays, what waits to
   leave goes to the new peer, and from then on nobody else is heard;
 - an exception of the protocol goes to the loop's exception handler, and the transport goes on.
@@ -57,6 +60,7 @@ class BoundedTransport(asyncio.DatagramTransport):
         self._is_closing = False
         # Either closing, or holding a datagram: one test on the way of every datagram sent.
         self._is_blocked = False
+        self._refused_count = 0
 
     def is_closing(self) -> bool:
         """Whether the transport is closed, or about to be."""
@@ -68,6 +72,39 @@ class BoundedTransport(asyncio.DatagramTransport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Change nothing: a queue of datagrams would grow stale beside the log that can resend."""
+
+    def send_run(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
+        """Send one datagram after another; return the bytes that left, or are held to leave first.
+
+        The run ends early at a datagram that is held, and at one that the system refused. The data
+        may be reused once this returns.
+
+        Args:
+            data: The datagrams, one behind the other.
+            segment_length: Of each, in bytes; only the last may be shorter.
+            addr: As for `sendto`, numeric.
+
+        Raises:
+            BufferError: A datagram is already waiting.
+            ClosedError: The transport is closed.
+            ValueError: No data, a segment length below 1, or an address where the socket is
+                connected, or none where not.
+        """
+        if segment_length < 1:
+            message = f"segment_length={segment_length} must be 1 or more bytes"
+            raise ValueError(message)
+        if not data:
+            self._refuse(data, addr)
+        refused_count, left_length = self._refused_count, 0
+        for start in range(0, len(data), segment_length):
+            datagram = data[start : start + segment_length]
+            self.sendto(datagram, addr)
+            if self._refused_count != refused_count:
+                break
+            left_length += len(datagram)
+            if self._is_blocked:
+                break
+        return left_length
 
     def reconnect(self, address: SocketAddress) -> None:
         """Send to another peer from now on, and hear no other; the local port stays.
@@ -124,6 +161,10 @@ class BoundedTransport(asyncio.DatagramTransport):
                 "protocol": self._protocol,
             }
             self._loop.call_exception_handler(context)
+
+    def _tell_error(self, error: Exception) -> None:
+        self._refused_count += 1
+        self._tell(self._protocol.error_received, error)
 
     def _tell_lost(self, error: Exception | None) -> None:
         protocol, self._protocol = self._protocol, _NOBODY
