@@ -35,8 +35,8 @@ async def serve(aeron: aa.Aeron) -> None:
                 answers[image] = await aeron.add_exclusive_publication(channel, stream_id=1002)
             if (publication := answers[image]) is not None:
                 await publication.offer(answer, timeout=PATIENCE_S)
-        except (aa.RegistrationError, aa.OfferTimeoutError, aa.ClosedError) as error:
-            # It wants no answers, does not take them, or has gone.
+        except aa.AeronError as error:
+            # It wants no answers, does not take them, has gone, or asked for one that is too long.
             print(f"from here on nothing is answered to {image.source_identity}: {error}")
             on_gone(image)
             answers[image] = None

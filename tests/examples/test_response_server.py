@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from attrs import evolve
 
 import aeron_async as aa
 from examples import response_server
@@ -110,6 +111,18 @@ async def test_one_client_too_many_is_told_so(
     await until(lambda: second.requests.last_error)
     assert "1 clients are served already" in str(second.requests.last_error)
     assert await first.ask(b"three") == b"THREE"
+
+
+async def test_a_request_that_is_longer_than_any_answer_can_be_does_not_stop_the_server(
+    server: aa.Aeron, addresses: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    longer = evolve(CONTEXT, term_buffer_length=1024 * 1024)
+    async with aa.Aeron.connect(context=longer) as aeron:
+        client, other = [await Client.of(aeron, *addresses) for _ in range(2)]
+        await client.requests.offer(bytes(100_000), timeout=5)
+        assert await other.ask(b"one") == b"ONE"
+        assert "100000 bytes" in capsys.readouterr().out
+        assert answering(server) == 1
 
 
 async def test_a_client_that_takes_no_answers_is_given_up_and_the_others_are_not(
