@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.protocol.address import Address
+    from aeron_async.protocol.address import Address, InterfaceSpec
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["advice"]
@@ -31,6 +31,7 @@ def advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
     if uri.endpoint is not None and not uri.is_spy:
         yield from endpoint_advice(uri.endpoint)
     if uri.media is Media.UDP:
+        yield from interface_advice(uri.interface)
         yield from length_advice(uri, context)
     if uri.is_reliable is False:
         yield "reliable=false: what is lost is skipped and never asked for again"
@@ -75,6 +76,18 @@ def endpoint_advice(endpoint: Address) -> Iterator[str]:
         yield (
             f"port {port} is one of those that Linux hands out by itself "
             f"({EPHEMERAL_PORTS.start} to {EPHEMERAL_PORTS.stop - 1}): another program may have it"
+        )
+
+
+def interface_advice(interface: InterfaceSpec | None) -> Iterator[str]:
+    """Yield what is odd about the local interface."""
+    if interface is None or interface.host is None or interface.ip is not None:
+        return
+    host = interface.host
+    if host != "localhost" and "." not in host:
+        yield (
+            f"interface={interface} is looked up as the name of a host; the name of an interface "
+            f"stands in braces: interface={{{host}}}"
         )
 
 

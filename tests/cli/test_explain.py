@@ -193,6 +193,7 @@ def test_a_window_that_does_not_fit_the_driver_is_refused(
         ("aeron:udp?endpoint=h:20121|sparse=true", "sparse has no effect: this version"),
         ("aeron:udp?endpoint=224.0.1.1:9|fc=min", "fc counts for publications only"),
         ("aeron:udp?endpoint=224.0.1.1:9|gtag=4", "gtag counts for subscriptions only"),
+        ("aeron:udp?endpoint=h:20121|interface=lo", "in braces: interface={lo}"),
         ("aeron:udp?endpoint=h:20121|ttl=4", "ttl has no effect: it is for groups"),
     ],
 )
@@ -204,6 +205,10 @@ def test_classic_mistakes_are_pointed_out(channel: str, part: str, explained: Ex
     "channel",
     [
         "aeron:udp?endpoint=10.0.0.5:20121",
+        "aeron:udp?endpoint=10.0.0.5:20121|interface={lo}",
+        "aeron:udp?endpoint=10.0.0.5:20121|interface=here.example.org",
+        "aeron:udp?endpoint=10.0.0.5:20121|interface=localhost",
+        "aeron:udp?endpoint=10.0.0.5:20121|interface=10.0.0.0/8",
         "aeron:udp?endpoint=some-host:20121|term-length=1m|alias=orders",
         "aeron:udp?endpoint=10.0.0.5:20121|rcv-wnd=1m|so-rcvbuf=0",
         "aeron:ipc?term-length=64k",
