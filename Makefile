@@ -7,11 +7,12 @@ STAMP := $(VENV)/.installed
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 RUNS ?= 100000
 
-.PHONY: demo test check format fuzz clean help
+.PHONY: demo test quick check format fuzz clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make test    every test, with coverage"
+	@echo "make quick   most tests, without coverage and simulated worlds"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make format  apply formatting and safe lint fixes"
@@ -39,6 +40,9 @@ test: $(STAMP)
 	$(BIN)/pytest --cov --cov-report=
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
+
+quick: $(STAMP)
+	$(BIN)/pytest -q --ignore=tests/sim --ignore=tests/slow --ignore=tests/interop
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)
