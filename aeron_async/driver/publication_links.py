@@ -114,7 +114,7 @@ class PublicationLinks:
         if failure is not None:
             message = (
                 f"publication on {publication.channel} stream {publication.stream_id} failed in "
-                f"its driver: {failure!r}"
+                f"its driver, {publication.cause_of_failure(failure)}"
             )
             error = PublicationError(message)
             error.__cause__ = failure

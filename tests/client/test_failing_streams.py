@@ -152,7 +152,7 @@ async def test_a_flow_control_that_fails_closes_its_publication_and_no_other(
     assert isinstance(line["exc_info"], StrategyError)
     assert driver.counters.value(SystemCounterId.ERRORS) == 1
     with pytest.raises(
-        aa.ClosedError, match=rf"failed in its driver: StrategyError\('{name}'\)"
+        aa.ClosedError, match=rf"driver, because its flow control raised StrategyError: {name}$"
     ) as e:
         await paced.failing.offer(b"x")
     assert isinstance(e.value.__cause__, aa.PublicationError)

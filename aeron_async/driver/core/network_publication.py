@@ -113,7 +113,7 @@ class NetworkPublication(SubscribablePublication):
             linger_timeout_ns=params.linger_timeout_ns,
             now_ns=now_ns,
         )
-        self.flow_control = flow_control
+        self.flow_control = self._strategy = flow_control
         self.counters = counters
         self.is_end_of_stream = False
         self._rejected_status_messages = system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED]

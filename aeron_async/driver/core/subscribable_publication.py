@@ -15,6 +15,7 @@ from aeron_async.driver.core.publication_life import PublicationLife
 from aeron_async.driver.core.publication_params import StartPosition
 from aeron_async.driver.core.publication_state import PublicationEvent
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
+from aeron_async.driver.core.strategies import cause_of_failure
 from aeron_async.driver.core.subscriber_positions import SubscriberPositions, release_subscribers
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.untethered import UntetheredCheck
@@ -79,6 +80,7 @@ class SubscribablePublication(ABC):
         self.subscribers = SubscriberPositions()
         self.consumption_trigger = position
         self.failure: Exception | None = None
+        self._strategy: object = None
         self._revoked = system_counters[SystemCounterId.PUBLICATIONS_REVOKED]
         self._readers = readers
         self._untethered = UntetheredCheck(self, readers)
@@ -177,6 +179,10 @@ class SubscribablePublication(ABC):
         self.failure = error
         self._life.fail(self._consumed_position)
         release_subscribers(self, self._readers)
+
+    def cause_of_failure(self, error: Exception) -> str:
+        """Say why the publication has failed, as the end of a sentence."""
+        return cause_of_failure(error, self._strategy, kind="flow control")
 
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
         """Let nothing time out for the time in which this driver was not running.

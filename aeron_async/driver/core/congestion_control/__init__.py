@@ -17,7 +17,7 @@ from aeron_async.driver.core.registered import (
     find_registered,
     known_names,
 )
-from aeron_async.driver.core.strategies import check_strategy
+from aeron_async.driver.core.strategies import check_strategy, name_of_supplier
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def congestion_control(
         raise
     except Exception as error:
         # Somebody else's code, called for somebody else's SETUP: no image, but no harm either.
-        message = f"congestion control {supplier!r} could not be made: {error!r}"
+        name = name_of_supplier(supplier)
+        message = f"congestion control {name} could not be made: {error!r}"
         raise RegistrationError(message, code=ErrorCode.GENERIC) from error
     check_strategy(control, CongestionControl, kind="congestion control", supplier=supplier)
     return control

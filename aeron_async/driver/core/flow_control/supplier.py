@@ -16,7 +16,7 @@ from aeron_async.driver.core.flow_control.min_multicast import MinMulticastFlowC
 from aeron_async.driver.core.flow_control.tagged_multicast import TaggedMulticastFlowControl
 from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
 from aeron_async.driver.core.registered import FLOW_CONTROL_GROUP, find_registered, known_names
-from aeron_async.driver.core.strategies import check_strategy
+from aeron_async.driver.core.strategies import check_strategy, name_of_supplier
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def flow_control(
     except AeronError:
         raise
     except Exception as error:
-        message = f"flow control {supplier!r} could not be made: {error!r}"
+        message = f"flow control {name_of_supplier(supplier)} could not be made: {error!r}"
         raise RegistrationError(message, code=ErrorCode.GENERIC) from error
     check_strategy(control, FlowControl, kind="flow control", supplier=supplier)
     return control
