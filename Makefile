@@ -17,7 +17,7 @@ help:
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make format  apply formatting and safe lint fixes"
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)

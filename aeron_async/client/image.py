@@ -145,14 +145,16 @@ class Image:
 
     def read(self, limit: int) -> list[Message]:
         """Return whole messages that are there; their positions are to be taken by the caller."""
-        found: list[tuple[bytes, int, int]] = []
+        found: list[Message] = []
         if self._is_closed:
             return []
         reader = self._reader
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
         limit_position = self._port.rebuild_position
-        while not reader.read_messages(found, limit=limit, limit_position=limit_position):
+        while not reader.read_messages(
+            found, limit=limit, limit_position=limit_position, image=self
+        ):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.
             position = reader.position
             is_at_next_term = position != self._position and not position & self._term_mask
@@ -161,7 +163,7 @@ class Image:
             # then nothing more arrives that would wake the reader.
             if not is_at_next_term:
                 return []
-        return [Message(data, position, reserved, self) for data, position, reserved in found]
+        return found
 
     def take(self, position: int) -> None:
         """Move the position: the application has taken everything before it."""

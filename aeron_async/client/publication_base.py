@@ -84,6 +84,7 @@ class PublicationBase(ABC):
         self._turn_budget = OFFERS_PER_TURN
         self._loop = aeron.loop
         self._closed_because: Exception | None = None
+        self._is_started = False
         self.last_error: str | None = None
 
     def _start(self, ready: PublicationReady) -> None:
@@ -95,6 +96,7 @@ class PublicationBase(ABC):
         self._check_open()
         self._ready = ready
         self._appender = self._make_appender()
+        self._is_started = True
         self._limit: Counter = ready.publisher_limit
         self._metadata = ready.log.metadata
         self._wake_sender = ready.wake_sender
@@ -349,6 +351,8 @@ class PublicationBase(ABC):
 
     def _mark_closed(self, because: Exception | None) -> None:
         self._is_closed = True
+        if self._is_started:
+            self._appender.detach()
         self._closed_because = because
         self._line.ring_all()
         self._changed.ring()

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.errors import ConfigurationError, MessageTooLongError
+from aeron_async.kernel import FrameWriter
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.frame import (
     OPEN_UNFRAGMENTED,
@@ -85,6 +86,7 @@ class Appender(ABC):
         "_term_begin",
         "_term_length",
         "_words",
+        "_writer",
         "max_message_length",
         "max_payload_length",
         "max_position",
@@ -103,6 +105,13 @@ class Appender(ABC):
         self.max_message_length = max_message_length(log.term_length)
         self.max_position = max_position(log.term_length)
         self._enter_term(log.metadata.active_term_count << log.position_bits)
+        self._writer = None
+        if FrameWriter is not None:
+            self._writer = FrameWriter(
+                log,
+                max_payload_length=self.max_payload_length,
+                max_message_length=self.max_message_length,
+            )
 
     @property
     @abstractmethod
@@ -126,6 +135,10 @@ class Appender(ABC):
             ConfigurationError: The reserved value has more than 64 bits.
             TypeError: It is no buffer.
         """
+        if self._writer is not None:
+            position = self._writer.offer(data, limit, reserved_value)
+            if position >= 0:
+                return position
         if type(data) is not bytes:
             data = byte_view(data)
         length = len(data)
@@ -154,6 +167,11 @@ class Appender(ABC):
                 self._session, self._stream, memoryview(data), length, max_payload, reserved_value,
             )  # fmt: skip
         return start + size
+
+    def detach(self) -> None:
+        """Let go of the memory that the kernel holds, so that it can be given back."""
+        if self._writer is not None:
+            self._writer.detach()
 
     def offer_vector(
         self, buffers: Iterable[Buffer], *, limit: int, reserved_value: int = 0

@@ -1,22 +1,21 @@
-"""Messages out of frames: whole ones at full speed, fragmented ones put together.
+"""Messages that travelled in several frames, put together.
 
-`read_whole` is the read half of the kernel, plain views and integers. It stops at the first
-fragment, which `FragmentAssembler` takes on from there.
-
-Source: Aeron `FragmentAssembler`, `TermReader`.
+Source: Aeron `FragmentAssembler`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT, UNFRAGMENTED_WORD
+from aeron_async.kernel import Message
+from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
+    from aeron_async.kernel.message import MessageSource
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["FragmentAssembler", "ReadMessage", "read_whole"]
+__all__ = ["FragmentAssembler", "ReadMessage"]
 
 ReadMessage: TypeAlias = tuple[bytes, int, int]
 """Payload, end position, and reserved value of the first frame."""
@@ -25,55 +24,6 @@ FLAGS_BITS: Final = DataFlags.UNFRAGMENTED << FLAGS_SHIFT
 BEGIN_BIT: Final = DataFlags.BEGIN_FRAGMENT << FLAGS_SHIFT
 END_BIT: Final = DataFlags.END_FRAGMENT << FLAGS_SHIFT
 NO_OFFSET: Final = -1
-
-
-def read_whole(
-    term: memoryview,
-    words: memoryview,
-    longs: memoryview,
-    offset: int,
-    end: int,
-    begin_position: int,
-    limit: int,
-    out: list[ReadMessage],
-) -> int:
-    """Read unfragmented messages; return the offset behind the last frame, padding included.
-
-    Stops at a fragment, at a frame that is missing or reaches beyond `end`, and after `limit`
-    messages.
-
-    Args:
-        term: The term as bytes.
-        words: The term as 32-bit words.
-        longs: The term as 64-bit words.
-        offset: Where to begin; start of a frame.
-        end: Offset not to be passed.
-        begin_position: Of the term.
-        limit: Most messages to read.
-        out: Where they go.
-    """
-    append = out.append
-    while limit > 0 and offset < end:
-        index = offset >> 2
-        frame_length = words[index]
-        if frame_length <= 0:
-            break
-        following = (offset + frame_length + 31) & -32
-        if following > end:
-            break
-        word = words[index + 1]
-        # The first comparison settles all but the rare frame with further flags.
-        if word == UNFRAGMENTED_WORD or (word >> TYPE_SHIFT and word & FLAGS_BITS == FLAGS_BITS):
-            append((
-                bytes(term[offset + HEADER : offset + frame_length]),
-                begin_position + following,
-                longs[(offset >> 3) + 3],
-            ))  # fmt: skip
-            limit -= 1
-        elif word >> TYPE_SHIFT:
-            break
-        offset = following
-    return offset
 
 
 @final
@@ -112,7 +62,8 @@ class FragmentAssembler:
         offset: int,
         end: int,
         begin_position: int,
-        out: list[ReadMessage],
+        out: list[Any],
+        image: MessageSource | None = None,
     ) -> int:
         """Take a run of fragments, up to the end of one message; return the offset behind it.
 
@@ -124,7 +75,8 @@ class FragmentAssembler:
             offset: Where to begin; start of a frame.
             end: Offset not to be passed.
             begin_position: Of the term.
-            out: Where a message goes once it is complete.
+            out: Where a message goes once it is complete; see `read_whole`.
+            image: The source it came from, for a `Message`.
         """
         term = log.terms[index]
         words = log.term_words[index]
@@ -153,7 +105,12 @@ class FragmentAssembler:
                 message += term[offset + HEADER : offset + frame_length]
                 self._expected_offset = following
                 if word & END_BIT:
-                    out.append((bytes(message), begin_position + following, self._reserved_value))
+                    position, reserved_value = begin_position + following, self._reserved_value
+                    out.append(
+                        (bytes(message), position, reserved_value)
+                        if image is None
+                        else Message(bytes(message), position, reserved_value, image)
+                    )
                     self._reset()
                     return following
             offset = following

@@ -12,7 +12,13 @@ from aeron_async.errors import ConfigurationError, MessageTooLongError
 from aeron_async.logbuffer.appender import Appender, AppendResult, byte_view
 from aeron_async.logbuffer.cleaner import zero
 from aeron_async.logbuffer.frame import DATA_WORD, TYPE_SHIFT, write_padding
-from aeron_async.logbuffer.position import PARTITION_COUNT, framed_length, pack_tail, unpack_tail
+from aeron_async.logbuffer.position import (
+    PARTITION_COUNT,
+    UINT32_MASK,
+    framed_length,
+    pack_tail,
+    unpack_tail,
+)
 from aeron_async.protocol.header import (
     DATA_HEADER_LENGTH,
     FRAME_ALIGNMENT,
@@ -47,7 +53,7 @@ class ExclusiveAppender(Appender):
     @property
     def position(self) -> int:
         """Where the next message would start, in bytes."""
-        return self._term_begin + self._offset
+        return self._term_begin + self._look_up_offset()
 
     def append_padding(self, length: int, *, limit: int) -> int:
         """Append `length` bytes that readers step over; return the end position or `AppendResult`.
@@ -95,7 +101,7 @@ class ExclusiveAppender(Appender):
         """
         view = byte_view(block)
         length = view.nbytes
-        if self._offset == self._term_length and (result := self._next_term()) < 0:
+        if self._look_up_offset() == self._term_length and (result := self._next_term()) < 0:
             return result
         start = self.position
         if start >= limit:
@@ -109,8 +115,14 @@ class ExclusiveAppender(Appender):
         self._longs[offset >> 3] = FIRST_WORD.unpack_from(view)[0]
         return start + length
 
+    def _look_up_offset(self) -> int:
+        """Return where the term is filled to: the kernel may have appended since the last time."""
+        if self._writer is not None:
+            self._offset = min(self._tails[self._index] & UINT32_MASK, self._term_length)
+        return self._offset
+
     def _reserve(self, size: int, length: int, limit: int) -> int:
-        offset = self._offset
+        offset = self._look_up_offset()
         start = self._term_begin + offset
         if start >= limit:
             return self._refuse(start, length)

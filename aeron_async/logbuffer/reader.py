@@ -5,10 +5,11 @@ Source: Aeron `Image`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.logbuffer.assembler import FragmentAssembler, read_whole
+from aeron_async.kernel import read_whole
+from aeron_async.logbuffer.assembler import FragmentAssembler
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.logbuffer.position import PARTITION_COUNT, max_message_length
 from aeron_async.protocol.header import FRAME_ALIGNMENT
@@ -16,7 +17,7 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.logbuffer.assembler import ReadMessage
+    from aeron_async.kernel.message import MessageSource
     from aeron_async.logbuffer.term_log import LogBuffers
 
     FragmentHandler: TypeAlias = Callable[[memoryview, int, int, int], object]
@@ -69,14 +70,21 @@ class TermReader:
         return self._assembler.discarded_fragments
 
     def read_messages(
-        self, out: list[ReadMessage], *, limit: int, limit_position: int | None = None
+        self,
+        out: list[Any],
+        *,
+        limit: int,
+        limit_position: int | None = None,
+        image: MessageSource | None = None,
     ) -> int:
         """Append whole messages to `out`; return how many.
 
         Args:
-            out: Gets (payload, end position, reserved value of the first fragment) of each.
+            out: Gets a `Message` for each, or where there is no image (payload, end position,
+                reserved value of the first fragment).
             limit: Most messages to read.
             limit_position: Position not to be passed; `None` reads what is committed.
+            image: The source they came from.
         """
         log = self._log
         index, offset, end, begin_position = self._place(limit_position)
@@ -84,11 +92,11 @@ class TermReader:
         target = len(out) + limit
         while True:
             offset = read_whole(
-                term, words, longs, offset, end, begin_position, target - len(out), out
+                term, words, longs, offset, end, begin_position, target - len(out), out, image
             )
             if len(out) >= target:
                 break
-            behind = self._assembler.assemble(log, index, offset, end, begin_position, out)
+            behind = self._assembler.assemble(log, index, offset, end, begin_position, out, image)
             if behind == offset:
                 offset = self._skip_overrun(words, offset, end)
                 break

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.kernel import skip_whole
 from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.protocol.header import FRAME_ALIGNMENT, wrap_int32
@@ -61,16 +62,11 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
         offset: Where to begin; start of a frame, or where one is missing.
         limit: Offset up to which frames may have come, such as that of the high-water mark.
     """
-    while offset < limit:
-        frame_length = words[offset >> 2]
-        if frame_length <= 0:
-            break
-        following = (offset + frame_length + 31) & -32
-        if following > limit:
-            return offset, limit - offset
-        offset = following
+    offset = skip_whole(words, offset, limit)
     if offset >= limit:
         return offset, 0
+    if words[offset >> 2] > 0:
+        return offset, limit - offset
     start = offset + FRAME_ALIGNMENT
     limit = min(limit, offset + GAP_LENGTH_LIMIT)
     # The first word of every slot at once: step by step, a gap of half a term would stall a loop.

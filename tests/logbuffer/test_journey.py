@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.cleaner import clean_to
@@ -17,7 +18,6 @@ from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import partition_index
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.logbuffer.rebuilder import insert, scan_for_gap
-from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.logbuffer.shared_appender import SharedAppender
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
 

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
-from aeron_async.logbuffer.scanner import scan_block, scan_for_send
+from aeron_async.logbuffer.scanner import scan_block
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:

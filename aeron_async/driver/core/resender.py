@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.position import (
     compute_position,
     max_message_length,
     partition_index,
 )
-from aeron_async.logbuffer.scanner import scan_for_send
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from aeron_async.driver.core.frame_starts import FrameStarts
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.resender import resend_range
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.producer import producer_position
-from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.protocol.data import encode_heartbeat
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
 from aeron_async.protocol.setup import Setup

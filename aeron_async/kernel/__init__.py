@@ -1,0 +1,66 @@
+"""The few loops that touch every frame, in Python and compiled: the same names, the same results.
+
+Which of the two it is was decided when the package was installed, by whether a C compiler was
+there; `AERON_ASYNC_PURE=1` in the environment takes the one in Python at import. A test holds the
+twins together, and `aeron-async doctor` says which is at work.
+
+A compiled function may do more in one call than its twin, never something else: both stop where
+the other may go on, and say how far they came.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.kernel.message import Message
+from aeron_async.kernel.placing import place_run, skip_whole
+from aeron_async.kernel.reading import read_whole
+from aeron_async.kernel.scanning import scan_for_send, scan_run
+
+if TYPE_CHECKING:
+    from aeron_async.kernel._frames import FrameWriter as FrameWriterType
+
+__all__ = [
+    "PURE_VARIABLE",
+    "WHY_PURE",
+    "FrameWriter",
+    "Message",
+    "place_run",
+    "read_whole",
+    "scan_for_send",
+    "scan_run",
+    "skip_whole",
+]
+
+PURE_VARIABLE: Final = "AERON_ASYNC_PURE"
+"""Set to anything but 0, it takes the kernel in Python."""
+
+
+def _why_pure() -> str | None:
+    """Return why the compiled kernel is not to be used, or None if it is."""
+    if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
+        return f"{PURE_VARIABLE} is set"
+    try:
+        from aeron_async.kernel import _frames  # noqa: F401, PLC0415 - it may not be there
+    except ImportError as error:
+        return f"it was not built when the package was installed ({error})"
+    return None
+
+
+WHY_PURE: Final = _why_pure()
+"""Why the kernel is the one in Python; None if it is the compiled one."""
+
+FrameWriter: type[FrameWriterType] | None = None
+"""Appends what takes no thought; None in Python, where it would save nothing."""
+
+if WHY_PURE is None:
+    from aeron_async.kernel._frames import (
+        FrameWriter,
+        Message,
+        place_run,
+        read_whole,
+        scan_for_send,
+        scan_run,
+        skip_whole,
+    )

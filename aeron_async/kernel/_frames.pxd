@@ -1,0 +1,32 @@
+"""What the compiled modules share: the write half of a log, in C."""
+
+from libc.stdint cimport int32_t, int64_t
+
+cdef int64_t REFUSED
+
+
+cdef class FrameWriter:
+    cdef Py_buffer _views[4]
+    cdef int _view_count
+    cdef char *_terms[3]
+    cdef int64_t *_tails
+    cdef int32_t *_words
+    cdef int64_t _initial_term_id
+    cdef int64_t _term_length
+    cdef int64_t _max_payload_length
+    cdef int64_t _max_message_length
+    cdef int _bits
+    cdef int32_t _session_id
+    cdef int32_t _stream_id
+
+    cdef void release(self) noexcept
+    cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
+                       int64_t reserved_value) noexcept
+    cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value)
+
+
+cdef class Message:
+    cdef readonly bytes data
+    cdef readonly int64_t position
+    cdef readonly int64_t reserved_value
+    cdef readonly object image

@@ -1,0 +1,16 @@
+from aeron_async.kernel.message import Message as Message
+from aeron_async.kernel.placing import place_run as place_run
+from aeron_async.kernel.placing import skip_whole as skip_whole
+from aeron_async.kernel.reading import read_whole as read_whole
+from aeron_async.kernel.scanning import scan_for_send as scan_for_send
+from aeron_async.kernel.scanning import scan_run as scan_run
+from aeron_async.logbuffer.term_log import LogBuffers
+
+REFUSED: int
+
+class FrameWriter:
+    def __init__(
+        self, log: LogBuffers, *, max_payload_length: int, max_message_length: int
+    ) -> None: ...
+    def detach(self) -> None: ...
+    def offer(self, data: object, limit: int, reserved_value: int) -> int: ...

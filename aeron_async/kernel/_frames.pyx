@@ -1,0 +1,459 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""The loops that touch every frame, compiled; `aeron_async.kernel` says what each is the twin of.
+
+Every function checks what it was given before it touches memory: what a peer sent can make it
+return early, and nothing else. Frame lengths are stored with release and loaded with acquire
+semantics, so that no reader on any processor sees a length before what lies behind it.
+"""
+
+cimport cython
+from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer,
+                             PyObject_GetBuffer)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint8_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #define AERON_STORE_RELEASE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+    #define AERON_LOAD_ACQUIRE(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define AERON_STORE_RELAXED(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+    """
+    void store_release_32 "AERON_STORE_RELEASE"(int32_t *place, int32_t value) noexcept nogil
+    void store_release_64 "AERON_STORE_RELEASE"(int64_t *place, int64_t value) noexcept nogil
+    int32_t load_acquire_32 "AERON_LOAD_ACQUIRE"(int32_t *place) noexcept nogil
+    int64_t load_acquire_64 "AERON_LOAD_ACQUIRE"(int64_t *place) noexcept nogil
+
+DEF HEADER = 32
+# The second word of a header: version 0, flags, type.
+DEF UNFRAGMENTED_WORD = 0x0001_C000
+DEF BEGIN_WORD = 0x0001_8000
+DEF MIDDLE_WORD = 0x0001_0000
+DEF END_WORD = 0x0001_4000
+DEF FLAGS_BITS = 0xC000
+DEF ACTIVE_TERM_COUNT_INDEX = 6
+DEF METADATA_LENGTH = 4096
+
+cdef int64_t REFUSED = -100
+"""Not now, or not here: the caller takes the long way, which knows why and what to say."""
+
+
+cdef inline int64_t align(int64_t length) noexcept nogil:
+    return (length + 31) & ~(<int64_t>31)
+
+
+cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t session_id,
+                             int32_t stream_id, int32_t term_id, int64_t reserved_value,
+                             const char *data, int32_t length) noexcept nogil:
+    cdef int32_t *words = <int32_t *>frame
+    # Negative while it is being filled: a reader that comes by stops here.
+    store_release_32(words, -(length + HEADER))
+    words[1] = word
+    words[2] = offset
+    words[3] = session_id
+    words[4] = stream_id
+    words[5] = term_id
+    (<int64_t *>frame)[3] = reserved_value
+    memcpy(frame + HEADER, data, length)
+    store_release_32(words, length + HEADER)
+
+
+cdef class FrameWriter:
+    """Appends messages where that takes no more than room in the active term.
+
+    Holds the memory of the log until `detach`: a view that is exported keeps it mapped.
+
+    Args:
+        log: A `LogBuffers` of a publication.
+        max_payload_length: Longest message that fits one frame, in bytes.
+        max_message_length: Longest message at all, in bytes.
+    """
+
+    def __cinit__(self):
+        self._view_count = 0
+
+    def __init__(self, log, *, int64_t max_payload_length, int64_t max_message_length):
+        cdef int index
+        self._term_length = log.term_length
+        self._bits = log.position_bits
+        self._initial_term_id = log.initial_term_id
+        self._session_id = log.session_id
+        self._stream_id = log.stream_id
+        self._max_payload_length = max_payload_length
+        self._max_message_length = max_message_length
+        for index, view in enumerate((*log.terms, log.metadata.block)):
+            PyObject_GetBuffer(view, &self._views[index], PyBUF_SIMPLE | PyBUF_WRITABLE)
+            self._view_count = index + 1
+            wanted = METADATA_LENGTH if index == 3 else self._term_length
+            if self._views[index].len != wanted:
+                raise ValueError("a log whose terms have another length than it says")
+            if index < 3:
+                self._terms[index] = <char *>self._views[index].buf
+        self._tails = <int64_t *>self._views[3].buf
+        self._words = <int32_t *>self._views[3].buf
+
+    def __dealloc__(self):
+        self.release()
+
+    def detach(self):
+        """Touch the memory no more; offers are refused from now on."""
+        self.release()
+
+    cdef void release(self) noexcept:
+        cdef int index
+        cdef int count = self._view_count
+        self._view_count = 0
+        self._tails = NULL
+        for index in range(count):
+            PyBuffer_Release(&self._views[index])
+
+    def offer(self, data, int64_t limit, reserved_value):
+        """Append one message; return its end position, or a negative number to go the long way."""
+        try:
+            return self.write_object(data, limit, reserved_value)
+        except OverflowError:
+            return REFUSED
+
+    cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value):
+        cdef Py_buffer view
+        cdef int64_t position
+        if type(data) is bytes:
+            return self.write(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), limit,
+                              reserved_value)
+        if not PyObject_CheckBuffer(data):
+            return REFUSED
+        try:
+            PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        except BufferError:
+            return REFUSED
+        position = self.write(<const char *>view.buf, view.len, limit, reserved_value)
+        PyBuffer_Release(&view)
+        return position
+
+    cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
+                       int64_t reserved_value) noexcept:
+        cdef int64_t count, tail, offset, position, size, rest
+        cdef int64_t payload = self._max_payload_length
+        cdef int32_t term_id, word
+        cdef char *frame
+        cdef int index
+        if self._tails is NULL or length > self._max_message_length:
+            return REFUSED
+        count = load_acquire_32(self._words + ACTIVE_TERM_COUNT_INDEX)
+        index = <int>(<uint32_t>count % 3)
+        tail = load_acquire_64(self._tails + index)
+        term_id = <int32_t>(tail >> 32)
+        if <uint32_t>(term_id - self._initial_term_id - count) != 0:
+            return REFUSED
+        offset = tail & 0xFFFF_FFFF
+        position = (count << self._bits) + offset
+        if length <= payload:
+            size = align(length + HEADER)
+        else:
+            rest = length % payload
+            size = length // payload * align(payload + HEADER) + (
+                align(rest + HEADER) if rest else 0)
+        if position >= limit or offset + size > self._term_length:
+            return REFUSED
+        store_release_64(self._tails + index, tail + size)
+        frame = self._terms[index] + offset
+        word = UNFRAGMENTED_WORD if length <= payload else BEGIN_WORD
+        rest = length
+        while rest > payload:
+            write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id, term_id,
+                        reserved_value, data, <int32_t>payload)
+            frame += payload + HEADER
+            offset += payload + HEADER
+            data += payload
+            rest -= payload
+            word = MIDDLE_WORD if rest > payload else END_WORD
+        write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id, term_id,
+                    reserved_value, data, <int32_t>rest)
+        return position + size
+
+
+@cython.final
+@cython.freelist(512)
+@cython.no_gc
+cdef class Message:
+    """One message, reassembled; twin of the class in `kernel/message.py`."""
+
+    def __init__(self, bytes data not None, int64_t position, int64_t reserved_value, image):
+        self.data = data
+        self.position = position
+        self.reserved_value = reserved_value
+        self.image = image
+
+    @property
+    def session_id(self):
+        """Return the session of the publication it came from."""
+        return self.image.session_id
+
+    @property
+    def stream_id(self):
+        """Return the stream it came on."""
+        return self.image.stream_id
+
+    def __bytes__(self):
+        return self.data
+
+    def __len__(self):
+        return len(self.data)
+
+    def __repr__(self):
+        return (
+            f"<Message of {len(self.data)} bytes at position {self.position}, "
+            f"session {self.session_id}, stream {self.stream_id}>"
+        )
+
+
+cdef inline Py_buffer *take(object data, Py_buffer *view) except NULL:
+    PyObject_GetBuffer(data, view, PyBUF_SIMPLE)
+    return view
+
+
+def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t begin_position,
+               int64_t limit, list out not None, image=None):
+    """Read unfragmented messages; twin of `logbuffer.assembler.read_whole`."""
+    cdef Py_buffer view
+    cdef char *frame
+    cdef int32_t frame_length, word
+    cdef int64_t following
+    cdef Message message
+    cdef bytes data
+    take(term, &view)
+    try:
+        end = min(end, view.len)
+        if offset & 31 or offset < 0:
+            return offset
+        while limit > 0 and offset < end:
+            frame = <char *>view.buf + offset
+            frame_length = load_acquire_32(<int32_t *>frame)
+            if frame_length <= 0:
+                break
+            following = align(offset + frame_length)
+            if following > end:
+                break
+            word = (<int32_t *>frame)[1]
+            if word >> 16:
+                if word & FLAGS_BITS != FLAGS_BITS:
+                    break
+                # A length below that of a header is none that anybody writes.
+                data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
+                if image is None:
+                    out.append((data, begin_position + following, (<int64_t *>frame)[3]))
+                else:
+                    message = Message.__new__(Message)
+                    message.data = data
+                    message.position = begin_position + following
+                    message.reserved_value = (<int64_t *>frame)[3]
+                    message.image = image
+                    out.append(message)
+                limit -= 1
+            offset = following
+        return offset
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int64_t scan(char *term, int64_t length, int64_t offset, int64_t limit,
+                  int64_t *padding) noexcept nogil:
+    cdef int64_t available = 0
+    cdef int64_t following
+    cdef int32_t frame_length
+    padding[0] = 0
+    limit = min(limit, length - offset)
+    while available + HEADER <= limit:
+        frame_length = load_acquire_32(<int32_t *>(term + offset + available))
+        if frame_length <= 0:
+            break
+        if (<int32_t *>(term + offset + available))[1] >> 16 == 0:
+            padding[0] = align(frame_length) - HEADER
+            available += HEADER
+            padding[0] = max(0, min(padding[0], length - offset - available))
+            if padding[0]:
+                break
+            continue
+        following = available + align(frame_length)
+        if following > limit:
+            break
+        available = following
+    return available
+
+
+def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
+    """Return how much may go into one datagram; twin of `logbuffer.scanner.scan_for_send`."""
+    cdef Py_buffer view
+    cdef int64_t available, padding
+    take(term, &view)
+    try:
+        available = scan(<char *>view.buf, view.len, offset, limit, &padding)
+    finally:
+        PyBuffer_Release(&view)
+    return available, padding
+
+
+DEF RUN_SLOTS = 2048
+"""Frame starts that a run may have: 64 KiB in units of 32 bytes."""
+DEF CALL_COST = 5
+"""What a call to the system costs, counted in datagrams of an average length."""
+
+
+cdef int64_t longest_run(uint8_t *is_end, int64_t slots, int64_t segment, int64_t max_count) noexcept nogil:
+    cdef int64_t count = 0
+    while count < max_count and (count + 1) * segment <= slots and is_end[(count + 1) * segment]:
+        count += 1
+    return count
+
+
+cdef int64_t best_segment(char *start, int64_t available, int64_t segment, int64_t mtu_length,
+                          int64_t max_count) noexcept nogil:
+    """Return a length that cuts frames of mixed sizes into longer runs, or `segment`."""
+    cdef uint8_t is_end[RUN_SLOTS + 1]
+    cdef int64_t slots = min(available >> 5, RUN_SLOTS)
+    cdef int64_t slot, count, each
+    cdef int64_t best = segment >> 5
+    cdef int64_t best_count
+    for slot in range(slots + 1):
+        is_end[slot] = 0
+    slot = 0
+    while slot < slots:
+        if (<int32_t *>(start + (slot << 5)))[1] >> 16 == 0:
+            break
+        each = load_acquire_32(<int32_t *>(start + (slot << 5)))
+        if each <= 0 or slot + (align(each) >> 5) > slots:
+            break
+        slot += align(each) >> 5
+        is_end[slot] = 1
+    best_count = max(1, longest_run(is_end, slots, best, max_count))
+    for each in range(mtu_length >> 6, mtu_length >> 5):
+        if not is_end[each]:
+            continue
+        count = longest_run(is_end, slots, each, max_count)
+        # Bytes for each unit of cost: count * each / (CALL_COST + count), cross-multiplied.
+        if count * each * (CALL_COST + best_count) > best_count * best * (CALL_COST + count):
+            best = each
+            best_count = count
+    return best << 5
+
+
+def scan_run(object term, words, int64_t offset, *, int64_t limit, int64_t mtu_length,
+             int64_t max_count):
+    """Return a run of datagrams of equal length; twin of `logbuffer.scanner.scan_run`."""
+    cdef Py_buffer view
+    cdef char *base
+    cdef int64_t length, segment, total, following, padding, count, available
+    take(term, &view)
+    try:
+        base = <char *>view.buf
+        length = view.len
+        segment = scan(base, length, offset, min(limit, mtu_length), &padding)
+        if segment == 0 or padding:
+            return segment, segment, padding
+        available = min(limit, length - offset)
+        total = segment
+        count = 1
+        while count < max_count:
+            following = scan(base, length, offset + total, min(limit - total, segment), &padding)
+            total += following
+            if following != segment or padding:
+                break
+            count += 1
+        if count <= 2 and available >= 4 * mtu_length and not padding:
+            following = best_segment(base + offset, available, segment, mtu_length, max_count)
+            if following != segment:
+                segment = total = following
+                count = 1
+                while count < max_count:
+                    following = scan(base, length, offset + total, min(limit - total, segment),
+                                     &padding)
+                    total += following
+                    if following != segment or padding:
+                        break
+                    count += 1
+        return total, segment, padding
+    finally:
+        PyBuffer_Release(&view)
+
+
+def place_run(object data, int64_t segment_length, object term, words, int64_t offset, *,
+              int64_t limit):
+    """Place datagrams that follow one another; twin of `logbuffer.rebuilder.place_run`."""
+    cdef Py_buffer source
+    cdef Py_buffer view
+    cdef char *packet
+    cdef char *base
+    cdef int64_t start = 0
+    cdef int64_t walked, length
+    cdef int32_t frame_length
+    cdef int32_t session_id, stream_id, term_id
+    take(data, &source)
+    try:
+        PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    except BaseException:
+        PyBuffer_Release(&source)
+        raise
+    try:
+        base = <char *>view.buf
+        packet = <char *>source.buf
+        limit = min(limit, view.len - offset)
+        if offset < 0 or offset & 31 or segment_length < HEADER or source.len < HEADER:
+            return 0
+        session_id = (<int32_t *>packet)[3]
+        stream_id = (<int32_t *>packet)[4]
+        term_id = (<int32_t *>packet)[5]
+        while start < source.len:
+            length = min(segment_length, source.len - start)
+            packet = <char *>source.buf + start
+            if length < HEADER or length & 31 or start + length > limit:
+                break
+            if (
+                (<uint8_t *>packet)[4] != 0
+                or (<int32_t *>packet)[3] != session_id
+                or (<int32_t *>packet)[4] != stream_id
+                or (<int32_t *>packet)[5] != term_id
+                or (<int32_t *>(base + offset + start))[0] != 0
+            ):
+                break
+            walked = 0
+            while walked < length:
+                frame_length = (<int32_t *>(packet + walked))[0]
+                if (
+                    frame_length < HEADER
+                    or (<uint16_t *>(packet + walked))[3] != 1
+                    or (<int32_t *>(packet + walked))[2] != offset + start + walked
+                ):
+                    break
+                walked += align(frame_length)
+            if walked != length:
+                break
+            start += length
+        if start:
+            memcpy(base + offset + 4, <char *>source.buf + 4, start - 4)
+            store_release_32(<int32_t *>(base + offset), (<int32_t *>source.buf)[0])
+        return start
+    finally:
+        PyBuffer_Release(&source)
+        PyBuffer_Release(&view)
+
+
+def skip_whole(object words, int64_t offset, int64_t limit):
+    """Return the offset up to which frames follow one another; twin of `rebuilder.skip_whole`."""
+    cdef Py_buffer view
+    cdef int32_t frame_length
+    cdef int64_t following
+    take(words, &view)
+    try:
+        limit = min(limit, view.len)
+        while offset < limit:
+            frame_length = load_acquire_32(<int32_t *>(<char *>view.buf + offset))
+            if frame_length <= 0:
+                break
+            following = align(offset + frame_length)
+            if following > limit:
+                break
+            offset = following
+        return offset
+    finally:
+        PyBuffer_Release(&view)

@@ -1,0 +1,114 @@
+"""Loads and stores on memory that other threads or processes may touch at the same time.
+
+In Python they are plain ones: within one interpreter that holds its lock nothing comes between, and
+a word of 32 or 64 bits is stored whole. Across processes a fetch-and-add or a compare-and-swap is
+not one step here: `IS_ATOMIC` says whether it is, and who shares memory for writing must ask.
+
+Source: Aeron `aeron_atomic.h`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "IS_ATOMIC",
+    "compare_and_swap_32",
+    "compare_and_swap_64",
+    "fetch_add_32",
+    "fetch_add_64",
+    "load_acquire_32",
+    "load_acquire_64",
+    "store_release_32",
+    "store_release_64",
+]
+
+IS_ATOMIC: Final = False
+INT_SIZE: Final = 4
+LONG_SIZE: Final = 8
+
+
+def load_acquire_32(words: memoryview, index: int) -> int:
+    """Return a 32-bit word; nothing that is read after it was read before it.
+
+    Args:
+        words: Signed 32-bit words.
+        index: Of the word, not negative.
+
+    Raises:
+        IndexError: There is no such word.
+        TypeError: The view has items of another size.
+    """
+    return _load(words, index, INT_SIZE)
+
+
+def load_acquire_64(longs: memoryview, index: int) -> int:
+    """Return a 64-bit word; see `load_acquire_32`."""
+    return _load(longs, index, LONG_SIZE)
+
+
+def store_release_32(words: memoryview, index: int, value: int) -> None:
+    """Store a 32-bit word; whoever sees it sees all that was stored before.
+
+    Args:
+        words: Signed 32-bit words, writable.
+        index: Of the word, not negative.
+        value: Signed 32 bits.
+
+    Raises:
+        IndexError: There is no such word.
+        TypeError: The view has items of another size, or cannot be written.
+    """
+    _load(words, index, INT_SIZE)
+    words[index] = value
+
+
+def store_release_64(longs: memoryview, index: int, value: int) -> None:
+    """Store a 64-bit word; see `store_release_32`."""
+    _load(longs, index, LONG_SIZE)
+    longs[index] = value
+
+
+def fetch_add_32(words: memoryview, index: int, delta: int) -> int:
+    """Add to a 32-bit word, wrapping, and return what it was; see `store_release_32`."""
+    return _fetch_add(words, index, delta, INT_SIZE)
+
+
+def fetch_add_64(longs: memoryview, index: int, delta: int) -> int:
+    """Add to a 64-bit word, wrapping, and return what it was; see `store_release_32`."""
+    return _fetch_add(longs, index, delta, LONG_SIZE)
+
+
+def compare_and_swap_32(words: memoryview, index: int, expected: int, value: int) -> bool:
+    """Store a 32-bit word if it is what was expected; return whether it was."""
+    return _compare_and_swap(words, index, expected, value, INT_SIZE)
+
+
+def compare_and_swap_64(longs: memoryview, index: int, expected: int, value: int) -> bool:
+    """Store a 64-bit word if it is what was expected; return whether it was."""
+    return _compare_and_swap(longs, index, expected, value, LONG_SIZE)
+
+
+def _load(view: memoryview, index: int, size: int) -> int:
+    if view.itemsize != size:
+        message = f"a view of items of {size} bytes is wanted, not of {view.itemsize}"
+        raise TypeError(message)
+    if not 0 <= index < len(view):
+        message = f"no word {index} in a view of {len(view)}"
+        raise IndexError(message)
+    value: int = view[index]
+    return value
+
+
+def _fetch_add(view: memoryview, index: int, delta: int, size: int) -> int:
+    before = _load(view, index, size)
+    half = 1 << (8 * size - 1)
+    view[index] = (before + delta + half) % (2 * half) - half
+    return before
+
+
+def _compare_and_swap(view: memoryview, index: int, expected: int, value: int, size: int) -> bool:
+    if _load(view, index, size) != expected:
+        return False
+    view[index] = value
+    return True

@@ -1,0 +1,168 @@
+"""How far whole, committed frames reach, cut into datagrams for the sender.
+
+Source: Aeron `TermScanner`; runs are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aeron_async.logbuffer.frame import HEADER, TYPE_SHIFT
+
+__all__ = ["scan_for_send", "scan_run"]
+
+WORD: Final = 4
+FEW: Final = 2
+"""Datagrams of equal length with which a run is so short that other cuts are worth a look."""
+CALL_COST: Final = 5
+"""What a call to the system costs, counted in datagrams of an average length."""
+
+
+def scan_for_send(
+    term: memoryview, words: memoryview, offset: int, *, limit: int
+) -> tuple[int, int]:
+    """Return how many bytes of whole frames may go into one datagram, and the padding behind them.
+
+    A padding frame travels as its bare header: it counts 32 bytes, ends the scan, and the rest of
+    its length is returned apart, to be added to the position once the datagram is sent. A first
+    frame longer than the limit gives nothing. Padding that claims to go on beyond the term ends
+    with it: the log may be a file that another process writes.
+
+    Args:
+        term: The term as bytes.
+        words: The term as 32-bit words.
+        offset: Where to begin; start of a frame.
+        limit: Most bytes wanted, such as the MTU or what is left of the window.
+    """
+    limit = min(limit, len(term) - offset)
+    available = 0
+    while available < limit:
+        index = (offset + available) >> 2
+        frame_length = words[index]
+        if frame_length <= 0:
+            break
+        if words[index + 1] >> TYPE_SHIFT == 0:
+            if available + HEADER > limit:
+                break
+            padding = ((frame_length + 31) & -32) - HEADER
+            available += HEADER
+            padding = min(padding, len(term) - offset - available)
+            if padding:
+                return available, padding
+            continue
+        following = available + ((frame_length + 31) & -32)
+        if following > limit:
+            break
+        available = following
+    return available, 0
+
+
+def scan_run(
+    term: memoryview,
+    words: memoryview,
+    offset: int,
+    *,
+    limit: int,
+    mtu_length: int,
+    max_count: int,
+) -> tuple[int, int, int]:
+    """Return bytes of whole frames to be sent, the length to cut them at, and padding behind.
+
+    Every datagram but the last has the length to cut at, and so they can leave in one call; all are
+    cut between frames, and the last may be shorter. Where the first datagram as `scan_for_send`
+    would fill it is followed by hardly any of its length, shorter ones are looked for that give a
+    longer run. Padding as `scan_for_send` has it.
+
+    Args:
+        term: The term as bytes.
+        words: The term as 32-bit words.
+        offset: Where to begin; start of a frame.
+        limit: Most bytes wanted: what is left of the window.
+        mtu_length: Longest datagram.
+        max_count: Most datagrams wanted, at least 1.
+    """
+    segment, padding = scan_for_send(term, words, offset, limit=min(limit, mtu_length))
+    if segment == 0 or padding:
+        return segment, segment, padding
+    limit = min(limit, len(term) - offset)
+    total, padding, count = _repeat(term, words, offset, segment, limit, max_count)
+    if count <= FEW and limit >= 4 * mtu_length and not padding:
+        better = _best_segment(words, offset, limit, segment, mtu_length, max_count)
+        if better != segment:
+            segment = better
+            total, padding, _ = _repeat(term, words, offset, segment, limit, max_count)
+    return total, segment, padding
+
+
+def _repeat(
+    term: memoryview, words: memoryview, offset: int, segment: int, limit: int, max_count: int
+) -> tuple[int, int, int]:
+    """Return how far datagrams of one length go, the padding behind, and how many they are."""
+    count = _uniform(words, offset, segment, min(max_count, limit // segment))
+    total, padding = count * segment, 0
+    while count < max_count:
+        following, padding = scan_for_send(
+            term, words, offset + total, limit=min(limit - total, segment)
+        )
+        total += following
+        if following != segment or padding:
+            break
+        count += 1
+    return total, padding, count
+
+
+def _uniform(words: memoryview, offset: int, segment: int, most: int) -> int:
+    """Return how many datagrams, up to `most`, hold frames of one length only; 1 at least.
+
+    Thousands of headers are compared by a few calls; whoever has none like them loses little.
+    """
+    step = (words[offset >> 2] + 31) & -32
+    if most <= 1 or segment % step:
+        return 1
+    start = offset >> 2
+    first = words[start : start + 2].tobytes()
+    per_datagram = segment // step
+    step >>= 2
+    while most > 1:
+        end = start + most * (segment >> 2)
+        frames = most * per_datagram
+        if (
+            words[start:end:step].tobytes() == first[:WORD] * frames
+            and words[start + 1 : end : step].tobytes() == first[WORD:] * frames
+        ):
+            return most
+        most >>= 1
+    return 1
+
+
+def _best_segment(
+    words: memoryview, offset: int, limit: int, segment: int, mtu_length: int, max_count: int
+) -> int:
+    """Return a length that cuts frames of mixed sizes into longer runs, or `segment`."""
+    ends = {0}
+    position = 0
+    reach = min(limit, max_count * mtu_length, 65_536)
+    while position < reach:
+        index = (offset + position) >> 2
+        frame_length = words[index]
+        if frame_length <= 0 or words[index + 1] >> TYPE_SHIFT == 0:
+            break
+        position += (frame_length + 31) & -32
+        if position > reach:
+            break
+        ends.add(position)
+
+    def run_of(length: int) -> int:
+        count = 0
+        while count < max_count and (count + 1) * length in ends:
+            count += 1
+        return count
+
+    shortest = mtu_length // 64 * 32
+    best, best_count = segment, max(1, run_of(segment))
+    for length in sorted(each for each in ends if shortest <= each < mtu_length):
+        count = run_of(length)
+        # Bytes for each unit of cost: count * length / (CALL_COST + count), cross-multiplied.
+        if count * length * (CALL_COST + best_count) > best_count * best * (CALL_COST + count):
+            best, best_count = length, count
+    return best

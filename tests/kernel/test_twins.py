@@ -1,0 +1,381 @@
+"""Both kernels do the same: on what publishers write, and on what nobody would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeron_async import kernel
+from aeron_async.errors import ConfigurationError
+from aeron_async.kernel import atomics, message, placing, reading, scanning
+from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.rebuilder import insert
+from aeron_async.logbuffer.shared_appender import SharedAppender
+from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
+
+PURE: Any = SimpleNamespace(
+    Message=message.Message,
+    place_run=placing.place_run,
+    read_whole=reading.read_whole,
+    scan_for_send=scanning.scan_for_send,
+    scan_run=scanning.scan_run,
+    skip_whole=placing.skip_whole,
+    **{name: getattr(atomics, name) for name in atomics.__all__},
+)
+IS_BUILT = find_spec("aeron_async.kernel._frames") is not None
+needs_compiled = pytest.mark.skipif(not IS_BUILT, reason="no C compiler was there")
+WORD_BYTES = st.binary(min_size=32, max_size=2_048).map(lambda data: data[: len(data) & ~31])
+LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 100, 700, 1_376]), max_size=60)
+
+
+def compiled() -> Any:
+    modules = [import_module(f"aeron_async.kernel.{name}") for name in ("_atomics", "_frames")]
+    return SimpleNamespace(**{k: v for module in modules for k, v in vars(module).items()})
+
+
+TWINS = [
+    pytest.param(lambda: PURE, id="pure"),
+    pytest.param(compiled, id="compiled", marks=needs_compiled),
+]
+
+
+@pytest.fixture(params=TWINS)
+def twin(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def filled(lengths: list[int]) -> Any:
+    log = make_log()
+    appender = ExclusiveAppender(log)
+    for number, length in enumerate(lengths):
+        appender.offer(bytes([number % 255 + 1]) * length, limit=NO_LIMIT)
+    return log
+
+
+# Scanning.
+
+
+def run_of(twin: Any, lengths: list[int], **changes: int) -> tuple[int, int, int]:
+    log = filled(lengths)
+    options = {"limit": TERM_LENGTH, "mtu_length": MTU_LENGTH, "max_count": 64} | changes
+    found: tuple[int, int, int] = twin.scan_run(log.terms[0], log.term_words[0], 0, **options)
+    return found
+
+
+def test_messages_of_one_size_give_one_long_run(twin: Any) -> None:
+    assert run_of(twin, [100] * 100) == (16_000, 1_280, 0)
+    assert run_of(twin, [100] * 100, max_count=3) == (3_840, 1_280, 0)
+    assert run_of(twin, [100] * 100, limit=2_000) == (1_280 + 640, 1_280, 0)
+    assert run_of(twin, [100] * 100, limit=159) == (0, 0, 0)
+    assert run_of(twin, [100] * 100, max_count=1) == (1_280, 1_280, 0)
+
+
+def test_the_last_datagram_of_a_run_may_be_shorter_and_ends_it(twin: Any) -> None:
+    assert run_of(twin, [1_376] * 9 + [100] * 9) == (9 * 1_408 + 1_280, 1_408, 0)
+    assert run_of(twin, [100] * 9) == (9 * 160, 1_280, 0)
+    assert run_of(twin, [100]) == (160, 160, 0)
+    assert run_of(twin, []) == (0, 0, 0)
+
+
+def test_mixed_sizes_are_cut_where_runs_get_longer(twin: Any) -> None:
+    # As full as can be, each datagram would have another length than the one before it.
+    total, segment, padding = run_of(twin, [60, 800] * 20)
+    assert (total, segment, padding) == (20 * 928, 928, 0)
+
+
+def test_padding_travels_as_its_header_at_the_end_of_a_run(twin: Any) -> None:
+    log = make_log(start_term_offset=TERM_LENGTH - 1_024)
+    appender = ExclusiveAppender(log)
+    appender.offer(bytes(100), limit=NO_LIMIT)
+    assert appender.append_padding(400, limit=NO_LIMIT) > 0
+    where = log.terms[0], log.term_words[0], TERM_LENGTH - 1_024
+    assert twin.scan_run(*where, limit=9_999, mtu_length=MTU_LENGTH, max_count=64) == (
+        192, 192, 416,
+    )  # fmt: skip
+
+
+def test_a_run_ends_with_the_padding_behind_whole_datagrams(twin: Any) -> None:
+    log = make_log(start_term_offset=TERM_LENGTH - 4 * 1_408)
+    appender = ExclusiveAppender(log)
+    for _ in range(3):
+        appender.offer(bytes(1_376), limit=NO_LIMIT)
+    assert appender.append_padding(1_376, limit=NO_LIMIT) > 0
+    where = log.terms[0], log.term_words[0], TERM_LENGTH - 4 * 1_408
+    found = twin.scan_run(*where, limit=9_999, mtu_length=MTU_LENGTH, max_count=64)
+    assert found == (3 * 1_408 + 32, 1_408, 1_376)
+
+
+@needs_compiled
+@given(lengths=LENGTHS, limit=st.integers(0, 20_000), max_count=st.integers(1, 64))
+def test_runs_are_the_same_for_both_and_end_with_frames(
+    lengths: list[int], limit: int, max_count: int
+) -> None:
+    changes = {"limit": limit, "max_count": max_count}
+    found = run_of(PURE, lengths, **changes)
+    assert found == run_of(compiled(), lengths, **changes)
+    total, segment, _ = found
+    ends, end = {0}, 0
+    for length in lengths:
+        end += (length + 63) & -32
+        ends.add(end)
+    assert total <= limit
+    assert segment <= MTU_LENGTH
+    assert {min(start, total) for start in range(0, total + segment, segment or 1)} <= ends
+
+
+@needs_compiled
+@given(garbage=WORD_BYTES, offset=st.integers(0, 40).map(lambda slot: slot * 32))
+def test_a_term_full_of_anything_is_scanned_alike(garbage: bytes, offset: int) -> None:
+    log = make_log()
+    log.terms[0][: len(garbage)] = garbage
+    at = log.terms[0], log.term_words[0], offset
+    other = compiled()
+    for limit in (0, 32, 1_408):
+        assert PURE.scan_for_send(*at, limit=limit) == other.scan_for_send(*at, limit=limit)
+    options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
+    assert PURE.scan_run(*at, **options) == other.scan_run(*at, **options)
+    assert PURE.skip_whole(at[1], offset, 2_048) == other.skip_whole(at[1], offset, 2_048)
+
+
+# Placing.
+
+
+def place(twin: Any, data: bytes, segment: int, *, at: int = 0, limit: int = 65_536) -> Any:
+    log = make_log()
+    placed = twin.place_run(
+        memoryview(data), segment, log.terms[0], log.term_words[0], at, limit=limit
+    )
+    return log, placed
+
+
+def test_a_run_is_placed_as_if_each_datagram_had_come_alone(twin: Any) -> None:
+    data = bytes(filled([100] * 80).terms[0][: 80 * 160])
+    log, placed = place(twin, data, 1_280)
+    assert placed == 80 * 160
+    assert read_all(log) == read_all(filled([100] * 80))
+    assert bytes(log.terms[0][: 80 * 160]) == data
+
+
+def test_no_more_is_placed_than_the_limit_allows(twin: Any) -> None:
+    data = bytes(filled([100] * 80).terms[0][: 80 * 160])
+    assert place(twin, data, 1_280, limit=1_279)[1] == 0
+    log, placed = place(twin, data, 1_280, limit=2 * 1_280 + 31)
+    assert placed in {1_280, 2_560}
+    assert read_all(log) == read_all(filled([100] * 80))[: placed // 160]
+
+
+@pytest.mark.parametrize("column", range(6))
+def test_what_does_not_follow_is_left_to_the_long_way(twin: Any, column: int) -> None:
+    data = bytearray(filled([100] * 32).terms[0][: 32 * 160])
+    # In the last frame of the third datagram; in the second word the byte that is the version.
+    at = 24 * 160 - 160 + column * 4
+    if column in {3, 4, 5}:
+        at = 2 * 1_280 + column * 4
+    data[at] ^= 0x60
+    log, placed = place(twin, bytes(data), 1_280)
+    assert placed <= (2 if column != 1 or twin is PURE else 4) * 1_280
+    assert read_all(log) == read_all(filled([100] * 32))[: placed // 160] or column == 1
+
+
+def test_what_is_there_already_ends_a_run(twin: Any) -> None:
+    data = bytes(filled([100] * 32).terms[0][: 32 * 160])
+    log = make_log()
+    where = log.terms[0], log.term_words[0]
+    assert insert(*where, 2_560, memoryview(data)[2_560:3_840])
+    placed = twin.place_run(memoryview(data), 1_280, *where, 0, limit=65_536)
+    assert placed in {1_280, 2_560}
+    assert not twin.place_run(memoryview(data)[2_560:], 1_280, *where, 2_560, limit=65_536)
+
+
+@pytest.mark.parametrize(
+    ("segment", "at", "limit"),
+    [(0, 0, 65_536), (31, 0, 65_536), (1_280, 16, 65_536), (1_280, -32, 65_536), (1_280, 0, -1),
+     (1_280, 65_536, 65_536), (1_281, 0, 65_536), (1_280, 64_512, 65_536)],
+)  # fmt: skip
+def test_a_place_that_is_none_gets_nothing(twin: Any, segment: int, at: int, limit: int) -> None:
+    data = bytes(filled([100] * 32).terms[0][: 32 * 160])
+    assert place(twin, data, segment, at=at, limit=limit)[1] == 0
+
+
+def test_padding_and_heartbeats_are_left_to_the_long_way(twin: Any) -> None:
+    data = bytearray(filled([100] * 16).terms[0][: 16 * 160])
+    data[6:8] = b"\0\0"
+    assert place(twin, bytes(data), 1_280)[1] == 0
+    assert place(twin, bytes(64), 32)[1] == 0
+
+
+@needs_compiled
+@given(data=WORD_BYTES, segment=st.integers(32, 512), lengths=LENGTHS, flips=st.binary(max_size=6))
+def test_whatever_is_placed_is_what_placing_one_by_one_would_have_placed(
+    data: bytes, segment: int, lengths: list[int], flips: bytes
+) -> None:
+    source = filled(lengths).terms[0]
+    damaged = bytearray(source[: 64 * 160])
+    for number, flip in enumerate(flips):
+        damaged[(flip * 97 + number * 641) % len(damaged)] ^= flip
+    for run, cut in ((data, segment), (bytes(damaged), 160), (bytes(damaged), 1_280)):
+        log, placed = place(PURE, run, cut)
+        other, further = place(compiled(), run, cut)
+        assert placed <= further
+        single = make_log()
+        for start in range(0, further, cut):
+            assert insert(
+                single.terms[0],
+                single.term_words[0],
+                start,
+                memoryview(run)[start : min(start + cut, further)],
+            )
+        assert other.terms[0] == single.terms[0]
+        assert log.terms[0][:placed] == single.terms[0][:placed]
+        assert not any(log.terms[0][placed:])
+
+
+# Reading.
+
+
+@needs_compiled
+@given(garbage=WORD_BYTES, lengths=LENGTHS, limit=st.integers(0, 70), end=st.integers(0, 9_000))
+def test_messages_are_read_alike(garbage: bytes, lengths: list[int], limit: int, end: int) -> None:
+    for log in (filled(lengths), make_log()):
+        if not lengths:
+            log.terms[0][: len(garbage)] = garbage
+        where = log.terms[0], log.term_words[0], log.term_longs[0]
+        first: list[Any] = []
+        second: list[Any] = []
+        image: Any = SimpleNamespace(session_id=7, stream_id=8)
+        for out, each in ((first, PURE), (second, compiled())):
+            behind = each.read_whole(*where, 0, end, 1 << 40, limit, out)
+            assert behind == each.read_whole(*where, 0, end, 1 << 40, limit, out, image)
+            out.append(behind)
+        count = len(first) // 2
+        assert first[:count] == second[:count]
+        assert first[-1] == second[-1]
+        assert [(m.data, m.position, m.reserved_value) for m in second[count:-1]] == first[:count]
+
+
+def test_a_message_says_what_it_is(twin: Any) -> None:
+    image: Any = SimpleNamespace(session_id=7, stream_id=8)
+    found = twin.Message(b"hello", 64, -3, image)
+    assert (found.data, found.position, found.reserved_value) == (b"hello", 64, -3)
+    assert (found.session_id, found.stream_id, found.image) == (7, 8, image)
+    assert bytes(found) == b"hello"
+    assert len(found) == 5
+    assert repr(found) == "<Message of 5 bytes at position 64, session 7, stream 8>"
+
+
+# Appending.
+
+
+@needs_compiled
+@given(
+    messages=st.lists(
+        st.tuples(st.integers(0, 5_000), st.integers(-(2**63), 2**63 - 1)), max_size=80
+    ),
+    is_exclusive=st.booleans(),
+)
+def test_messages_are_appended_alike(
+    messages: list[tuple[int, int]], *, is_exclusive: bool
+) -> None:
+    kind = ExclusiveAppender if is_exclusive else SharedAppender
+    logs = make_log(), make_log()
+    fast, slow = (kind(log) for log in logs)
+    slow.detach()
+    for number, (length, reserved_value) in enumerate(messages):
+        data = bytes([number]) * length
+        limit = 300_000
+        for _ in range(2):
+            results = [
+                each.offer(data, limit=limit, reserved_value=reserved_value)
+                for each in (fast, slow)
+            ]
+            assert results[0] == results[1]
+        assert fast.position == slow.position
+    first, second = logs
+    for index in range(3):
+        assert first.terms[index] == second.terms[index]
+    assert bytes(first.metadata.block) == bytes(second.metadata.block)
+
+
+@pytest.mark.parametrize("is_detached", [False, True])
+def test_what_cannot_be_appended_is_refused_the_same_way(*, is_detached: bool) -> None:
+    appender = ExclusiveAppender(make_log())
+    if is_detached:
+        appender.detach()
+    odd: Any = "text"
+    with pytest.raises(TypeError, match="encode it"):
+        appender.offer(odd, limit=NO_LIMIT)
+    with pytest.raises(ConfigurationError, match="64-bit"):
+        appender.offer(b"", limit=NO_LIMIT, reserved_value=2**63)
+    with pytest.raises((TypeError, BufferError)):
+        appender.offer(memoryview(b"abcd")[::2], limit=NO_LIMIT)
+    assert appender.position == 0
+    assert appender.offer(bytearray(b"abc"), limit=NO_LIMIT) == 64
+    assert appender.offer(b"abc", limit=64) == -1
+
+
+def test_memory_that_the_kernel_let_go_can_be_given_back() -> None:
+    log = make_log()
+    appender = ExclusiveAppender(log)
+    appender.offer(b"abc", limit=NO_LIMIT)
+    appender.detach()
+    appender.detach()
+    log.close()
+    with pytest.raises(ValueError, match="released"):
+        log.terms[0][0]
+
+
+# Atomics.
+
+
+@pytest.mark.parametrize(("code", "size"), [("i", 32), ("q", 64)])
+def test_words_are_loaded_stored_added_to_and_swapped(twin: Any, code: str, size: int) -> None:
+    words = memoryview(bytearray(32)).cast("i" if code == "i" else "q")
+    load, store, add, swap = (
+        getattr(twin, f"{name}_{size}")
+        for name in ("load_acquire", "store_release", "fetch_add", "compare_and_swap")
+    )
+    store(words, 1, -5)
+    assert load(words, 1) == words[1] == -5
+    assert add(words, 1, 7) == -5
+    assert words[1] == 2
+    assert swap(words, 1, 2, 11)
+    assert not swap(words, 1, 2, 12)
+    assert words[1] == 11
+    store(words, 0, 2 ** (size - 1) - 1)
+    assert add(words, 0, 1) == 2 ** (size - 1) - 1
+    assert load(words, 0) == -(2 ** (size - 1))
+    for index in (-1, len(words)):
+        with pytest.raises(IndexError, match="no word"):
+            load(words, index)
+    with pytest.raises(TypeError, match="items of"):
+        load(memoryview(bytearray(32)), 0)
+    with pytest.raises(TypeError):
+        store(words.toreadonly(), 0, 1)
+    assert twin.IS_ATOMIC is (twin is not PURE)
+
+
+# Choosing.
+
+
+@pytest.mark.parametrize(("value", "is_forced"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_forces_the_kernel_in_python(value: str, *, is_forced: bool) -> None:
+    code = "from aeron_async import kernel; print(kernel.WHY_PURE)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, kernel.PURE_VARIABLE: value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = found.stdout.strip()
+    assert (said == "AERON_ASYNC_PURE is set") is is_forced
+    assert said == "None" or is_forced or not IS_BUILT
