@@ -180,12 +180,17 @@ class PartlyBroken(Transport):
         super().__init__(protocol)
         self._broken = broken
         self.addresses: list[Address] = []
+        self.room_count = 100
 
     def sendto(self, data: Any, addr: Any = None) -> None:
         if addr == self._broken:
             self._tell_error(OSError("no route to host"))
         else:
             self.addresses.append(addr)
+            self.room_count -= 1
+            if not self.room_count:
+                self._is_blocked = True
+                self._protocol.pause_writing()
 
 
 def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_datagram() -> None:
@@ -220,7 +225,11 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_
     assert endpoint.send_run(memoryview(b"abcde"), 2) == 5, "likewise with a run"
     assert sorted(transport.addresses) == [addresses[0]] * 3 + [addresses[2]] * 3
     assert counts[SystemCounterId.SHORT_SENDS] == 6, "one for each datagram of the run"
-    endpoint.data.pause_writing()
+    transport.addresses.clear()
+    transport.room_count = 4
+    assert endpoint.send_run(memoryview(b"abcdef"), 1) == 4, "what one got while there was room"
+    assert transport.addresses == [addresses[2]] * 4
+    assert counts[SystemCounterId.SHORT_SENDS] == 6 + 2 * 4, "which both the others missed"
     assert not endpoint.send(b"x")
     assert endpoint.send_run(memoryview(b"abcde"), 2) == 0
-    assert counts[SystemCounterId.SHORT_SENDS] == 6
+    assert counts[SystemCounterId.SHORT_SENDS] == 14

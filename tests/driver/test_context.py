@@ -99,6 +99,7 @@ error_buffer_length aeron.error.buffer.length 4m -
 loss_report_buffer_length aeron.loss.report.buffer.length 1m -
 transport aeron_async.transport auto -
 datagram_burst_limit aeron_async.datagram.burst.limit 64 -
+socket_batching aeron_async.socket.batching true -
 loop_lag_threshold_ns aeron_async.loop.lag.threshold 100ms -
 close_linger_timeout_ns aeron_async.close.linger.timeout 5s -
 max_destinations aeron_async.max.destinations 256 -

@@ -70,7 +70,7 @@ Failed offers to NativeResourceAgentProxy
 
 @pytest.fixture
 def manager() -> CountersManager:
-    return CountersManager.in_memory(64 * 128, free_to_reuse_timeout_ms=1_000, epoch_ms=lambda: 0)
+    return CountersManager.in_memory(128 * 128, free_to_reuse_timeout_ms=1_000, epoch_ms=lambda: 0)
 
 
 def test_system_counters_have_aerons_ids_keys_and_labels(manager: CountersManager) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
@@ -141,7 +142,12 @@ async def test_a_unicast_publication_sends_from_one_connected_socket() -> None:
     assert not made.has_explicit_control
     assert not made.has_group_semantics
     assert send_socket_specs(made, CONTEXT) == (
-        SocketSpec(local=ANY, remote=("10.0.0.5", 7), socket_rcvbuf_length=256 * 1024),
+        SocketSpec(
+            local=ANY,
+            remote=("10.0.0.5", 7),
+            socket_rcvbuf_length=256 * 1024,
+            is_batching=True,
+        ),
         None,
     )
 
@@ -165,6 +171,7 @@ async def test_a_multicast_publication_has_a_socket_for_data_and_one_for_control
     lengths: dict[str, Any] = {
         "socket_sndbuf_length": 64 * 1024,
         "socket_rcvbuf_length": 256 * 1024,
+        "is_batching": True,
     }
     assert data == SocketSpec(
         local=("10.0.0.7", 0), remote=("224.0.1.1", 7), interface=ETH0, ttl=5, **lengths
@@ -191,7 +198,10 @@ async def test_a_multicast_subscription_joins_the_group_and_reports_to_the_next(
         reuse_address=True,
         reuse_port=True,
         socket_rcvbuf_length=128 * 1024,
+        is_batching=True,
     )
+    unbatched = attrs.evolve(CONTEXT, socket_batching=False)
+    assert not receive_socket_spec(made, unbatched).is_batching
 
 
 async def test_an_ipv6_group_is_joined_at_the_ipv6_wildcard() -> None:

@@ -258,9 +258,14 @@ class DriverSettings(StreamSettings):
     datagram_burst_limit: int = integer(
         "aeron_async.datagram.burst.limit",
         64,
-        "Most datagrams read from one socket before the event loop has its turn.",
+        "Most datagrams read from one socket in a turn of the event loop; 4 of a run count as one.",
         minimum=1,
         maximum=INT32_MAX,
+    )
+    socket_batching: bool = flag(
+        "aeron_async.socket.batching",
+        True,
+        "Whether many datagrams leave or arrive in one call of the system; on Linux only.",
     )
     loop_lag_threshold_ns: int = duration(
         "aeron_async.loop.lag.threshold",

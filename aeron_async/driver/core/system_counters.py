@@ -94,7 +94,7 @@ class SystemCounterId(IntEnum):
 
 @final
 class DriverCounterId(IntEnum):
-    """What Aeron has no counter for: the event loop, and peers that were held back.
+    """What Aeron has no counter for: the event loop, the system, and peers that were held back.
 
     `Differs:` Aeron has none of these. The numbers stand in the counters' keys and never change.
     """
@@ -117,6 +117,7 @@ class DriverCounterId(IntEnum):
     ERROR_FRAMES_IGNORED = 1_022
     DESTINATIONS_REFUSED = 1_023
     FLOW_CONTROL_RECEIVERS_REFUSED = 1_030
+    SOCKET_DROPS = 1_031
 
 
 SYSTEM_COUNTER_LABELS: Final[tuple[str, ...]] = (
@@ -189,6 +190,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.FLOW_CONTROL_RECEIVERS_REFUSED: (
         "Flow control receivers refused: limit reached"
     ),
+    DriverCounterId.SOCKET_DROPS: "Datagrams dropped by the system before they were received",
 }
 
 

@@ -1,4 +1,4 @@
-"""How much socket buffer the kernel granted, and a word to the operator where it fell short.
+"""How much socket buffer the kernel granted, and a word to the operator where it falls short.
 
 A receive buffer smaller than the receiver window loses datagrams in every burst, and nothing but
 retransmission tells of it; so the shortage is said aloud once, with the setting that cures it.
@@ -6,6 +6,7 @@ retransmission tells of it; so the shortage is said aloud once, with the setting
 
 from __future__ import annotations
 
+import math
 import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -16,12 +17,16 @@ from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aeron_async.driver.media.socket_spec import SocketSpec
 
-__all__ = ["BufferLengths", "ShortageLog"]
+__all__ = ["BufferLengths", "DropLog", "ShortageLog"]
 
 # Linux doubles the length it was asked for, to cover its own bookkeeping, and reports the double.
 REPORTED_PER_GRANTED: Final = 2 if sys.platform == "linux" else 1
+
+DROP_LOG_INTERVAL_S: Final = 1.0
 
 _log: Final[Any] = get_logger(__name__)
 
@@ -79,6 +84,40 @@ class ShortageLog:
             granted_length=granted,
             remedy=f"sysctl -w {sysctl}={asked}",
         )
+
+
+class DropLog:
+    """Writes a warning for what one socket had no room for, at most once a second.
+
+    Args:
+        extra: Of its transport: `sockname` and `granted_rcvbuf_length`.
+    """
+
+    def __init__(self, extra: Mapping[str, Any]) -> None:
+        self._extra = extra
+        self._count = 0
+        self._next_s = -math.inf
+
+    def note(self, count: int, now_s: float) -> None:
+        """Warn of datagrams that were dropped, with all those since the last warning.
+
+        Args:
+            count: Of the datagrams.
+            now_s: The loop's time.
+        """
+        self._count += count
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + DROP_LOG_INTERVAL_S
+        _log.warning(
+            "datagrams_dropped",
+            local=format_address(self._extra.get("sockname", ("", 0))),
+            count=self._count,
+            granted_rcvbuf_length=self._extra.get("granted_rcvbuf_length", 0),
+            remedy="raise socket_rcvbuf_length, or so-rcvbuf of the channel (SO_RCVBUF), "
+            "and sysctl net.core.rmem_max with it",
+        )
+        self._count = 0
 
 
 def _granted(sock: socket.socket, option: int, asked: int) -> int:

@@ -32,6 +32,10 @@ class SocketListener(Protocol):
         """The socket told of an error that is not the answer to a send."""
         ...
 
+    def on_datagrams_dropped(self, count: int) -> None:
+        """The system dropped so many datagrams, for want of room in the socket's buffer."""
+        ...
+
     def on_socket_lost(self, error: Exception) -> None:
         """The socket is gone, and it was not closed by us."""
         ...
@@ -96,6 +100,10 @@ class ChannelSocket(asyncio.DatagramProtocol):
         self._has_error = True
         if not self._is_sending:
             self._listener.on_socket_error()
+
+    def datagrams_dropped(self, count: int) -> None:
+        """Tell of datagrams that the system had no room for."""
+        self._listener.on_datagrams_dropped(count)
 
     def pause_writing(self) -> None:
         """Send nothing until told otherwise."""

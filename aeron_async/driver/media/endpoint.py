@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.stream_counters import ChannelStatus
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class ChannelEndpoint(ABC):
         self.socket_sndbuf_length = 0
         self.socket_rcvbuf_length = 0
         self._errors = system_counters[SystemCounterId.ERRORS]
+        self._socket_drops = system_counters[DriverCounterId.SOCKET_DROPS]
 
     @property
     @abstractmethod
@@ -79,6 +80,10 @@ class ChannelEndpoint(ABC):
     @abstractmethod
     def on_socket_error(self) -> None:
         """A socket told of an error that is not the answer to a send."""
+
+    def on_datagrams_dropped(self, count: int) -> None:
+        """Count what the system had no room for."""
+        self._socket_drops.increment(count)
 
     def on_socket_lost(self, error: Exception) -> None:
         """Tell that a socket failed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from aeron_async.driver.media.socket_transport import DATAGRAM_LENGTH_MAX
+from aeron_async.driver.media.socket_reading import DATAGRAM_LENGTH_MAX
 from aeron_async.driver.media.sockets import connect_socket, system_address, two_tuple
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 

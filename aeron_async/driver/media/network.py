@@ -76,7 +76,8 @@ class SystemNetwork:
     Args:
         transport: `socket` watches a socket of our own and receives in batches; `loop` uses the
             loop's own datagram transport; `auto` is `socket` wherever the loop has `add_reader`.
-        burst_limit: Most datagrams that one socket receives in one turn of the loop.
+        burst_limit: Most datagrams that one socket of our own receives in one turn of the loop;
+            those that come in runs, or are long, count otherwise: see `ReadingTransport`.
 
     Raises:
         ConfigurationError: an unknown transport, or a burst limit below 1.
@@ -122,7 +123,7 @@ class SystemNetwork:
                 protocol,
                 burst_limit=self._burst_limit,
                 extra=extra,
-                is_timestamped=spec.is_timestamped,
+                is_batching=spec.is_batching,
             )
             transport.start()
         except BaseException:

@@ -122,8 +122,8 @@ class SendChannelEndpoint(ChannelEndpoint):
     def send_run(self, run: memoryview, segment_length: int) -> int:
         """Send the datagrams of a run to every receiver now; return the bytes that left.
 
-        With destinations that is all, or 0 while the socket can send nothing: a destination that
-        missed some is counted as so many short sends, and repairs them.
+        With destinations that is what any of them got, or all of it while the socket can send: one
+        that missed some of that is counted as so many short sends, and repairs them.
 
         Args:
             run: The datagrams, one behind the other; not kept.
@@ -135,11 +135,16 @@ class SendChannelEndpoint(ChannelEndpoint):
             return data.send_run(run, segment_length, address)
         if not data.can_send:
             return 0
-        for address in destinations.addresses(self._clock.now_ns()):
-            missed_length = len(run) - data.send_run(run, segment_length, address)
-            if missed_length:
-                self._short_sends.increment(-(-missed_length // segment_length))
-        return len(run)
+        left_lengths = [
+            data.send_run(run, segment_length, address)
+            for address in destinations.addresses(self._clock.now_ns())
+        ]
+        # A socket that became full sends the rest to everybody when it has room again.
+        run_length = len(run) if data.can_send else max(left_lengths)
+        for left_length in left_lengths:
+            if left_length < run_length:
+                self._short_sends.increment(-(-(run_length - left_length) // segment_length))
+        return run_length
 
     def send_run_to(self, run: memoryview, segment_length: int, address: Address) -> int:
         """Send the datagrams of a run to one receiver; return the bytes that left."""

@@ -71,6 +71,7 @@ class SocketSpec:
         ttl: Hops of multicast datagrams; 0 is the system's default.
         wildcard_ports: Where a local port of 0 comes from; None leaves it to the system.
         is_timestamped: Whether the protocol is told when the system had each datagram.
+        is_batching: Whether many datagrams may leave, and arrive, in one call of the system.
 
     Raises:
         ConfigurationError: a host that is a name, two families, a group that is none, or a port,
@@ -88,6 +89,7 @@ class SocketSpec:
     ttl: int = 0
     wildcard_ports: WildcardPorts | None = None
     is_timestamped: bool = False
+    is_batching: bool = False
 
     def __attrs_post_init__(self) -> None:
         local_ip = _checked_ip(self.local, port_min=0)
@@ -150,6 +152,7 @@ def send_socket_specs(
         socket_rcvbuf_length=channel.uri.socket_rcvbuf_length or context.socket_rcvbuf_length,
         interface=channel.interface,
         wildcard_ports=ports if channel.has_explicit_control else None,
+        is_batching=context.socket_batching,
     )
     if not channel.is_multicast:
         is_connected = (
@@ -190,6 +193,7 @@ def receive_socket_spec(
         interface=channel.interface,
         wildcard_ports=ports,
         is_timestamped=uri.media_receive_timestamp_offset is not None,
+        is_batching=context.socket_batching,
     )
     if not channel.is_multicast:
         return spec

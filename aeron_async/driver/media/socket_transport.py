@@ -1,56 +1,62 @@
-"""Our own non-blocking socket, watched by the loop: many datagrams for each wake-up, none queued.
+"""Our own non-blocking socket, watched by the loop: many datagrams for each call, none queued.
 
 Both asyncio and uvloop offer `add_reader`; neither offers batches, a bounded queue, or control
 messages on their own datagram transports.
+
+Linux takes a run of datagrams in one call, and cuts it itself (UDP_SEGMENT): each leaves with its
+own headers, and no receiver can tell. On the loopback, a datagram of 1408 bytes costs 0.09 us in a
+run of 46, and 1.6 us alone.
 """
 
 from __future__ import annotations
 
-from socket import AF_INET, SOL_SOCKET
+import errno
+from socket import SOL_UDP
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 
+from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.media.socket_reading import ReadingTransport
 from aeron_async.driver.media.sockets import (
-    SO_TIMESTAMPNS,
+    UDP_SEGMENT,
     connect_socket,
+    offers_segmentation,
     system_address,
-    two_tuple,
 )
-from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.transport import Datagram, Destination
 
-__all__ = ["DATAGRAM_LENGTH_MAX", "SocketTransport", "TimestampedProtocol"]
+__all__ = ["SocketTransport"]
 
-DATAGRAM_LENGTH_MAX: Final = 65536
-TIMESPEC: Final = Struct("@ll")
-ANCILLARY_LENGTH: Final = 64
-"""Room for one time with its header, on any machine."""
+SEGMENT_COUNT_MAX: Final = 64
+"""Linux 6.9 and later take 128 at once; every one before takes these."""
+RUN_LENGTH_MAX: Final = 65_507
+"""What one datagram over IPv4 can carry, in bytes; IPv6 could have 20 more."""
+UINT16: Final = Struct("@H")
+# A driver of a network card that cannot have checksums made; a segment longer than the network
+# takes without cutting it, which old kernels call invalid: the plain way does both.
+SEGMENTATION_REFUSALS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE})
 
-
-class TimestampedProtocol(Protocol):
-    """Who wants to know when the system had a datagram."""
-
-    def media_timestamp_received(self, epoch_ns: int) -> None:
-        """The next datagram was had then, in nanoseconds since 1970."""
-        ...
+_log: Final[Any] = get_logger(__name__)
 
 
-class SocketTransport(BoundedTransport):
+class SocketTransport(ReadingTransport):
     """A datagram transport over `add_reader` and `add_writer`.
 
     Args:
         loop: The loop that runs it; it must offer `add_reader`.
         sock: A non-blocking datagram socket; the transport closes it.
-        protocol: Who is told what happens.
-        burst_limit: Most datagrams received in one turn of the loop.
+        protocol: Who is told what happens, of `SocketProtocol` as far as it has that.
+        burst_limit: Most datagrams received in one turn of the loop; see `ReadingTransport`.
         extra: Answers of `get_extra_info`.
-        is_timestamped: Whether the protocol is a `TimestampedProtocol`, and the socket tells times.
+        is_batching: Whether runs are given to the system whole, where it takes them.
     """
 
     def __init__(
@@ -61,15 +67,11 @@ class SocketTransport(BoundedTransport):
         *,
         burst_limit: int,
         extra: Mapping[str, Any],
-        is_timestamped: bool = False,
+        is_batching: bool = False,
     ) -> None:
-        super().__init__(loop, protocol, extra)
-        self._is_timestamped = is_timestamped
-        self._sock = sock
+        super().__init__(loop, sock, protocol, burst_limit=burst_limit, extra=extra)
         self._fileno = sock.fileno()
-        self._is_ipv4 = sock.family == AF_INET
-        self._burst_limit = burst_limit
-        self._view = memoryview(bytearray(DATAGRAM_LENGTH_MAX))
+        self._is_segmenting = is_batching and offers_segmentation(sock)
         self._held: tuple[bytes, Destination] | None = None
         self._is_watch_due = False
 
@@ -106,6 +108,49 @@ class SocketTransport(BoundedTransport):
         except OSError as error:
             self._on_error(error)
 
+    def send_run(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
+        """Send one datagram after another; return the bytes that left, or are held to leave first.
+
+        As every transport does, but many in one call where the system takes them so.
+
+        Raises:
+            BufferError: A datagram is already waiting.
+            ClosedError: The transport is closed.
+            ValueError: No data, a segment length below 1, or an address where the socket is
+                connected, or none where not.
+        """
+        if (
+            not self._is_segmenting
+            or self._is_blocked
+            or not 0 < segment_length < len(data)
+            or segment_length > RUN_LENGTH_MAX // 2
+            or (addr is None) is not self._is_connected
+        ):
+            return super().send_run(data, segment_length, addr)
+        length_max = segment_length * min(SEGMENT_COUNT_MAX, RUN_LENGTH_MAX // segment_length)
+        control = ((SOL_UDP, UDP_SEGMENT, UINT16.pack(segment_length)),)
+        left_length, last_start, target = 0, len(data) - segment_length, addr
+        # A single datagram that remains is no run.
+        while left_length < last_start:
+            part = data[left_length : left_length + length_max]
+            try:
+                if addr is not None and not self._is_ipv4:
+                    target = system_address(addr)
+                self._sock.sendmsg((part,), control, 0, target)
+            except BlockingIOError:
+                self._hold(bytes(part[:segment_length]), target)
+                return left_length + segment_length
+            except OSError as error:
+                if error.errno not in SEGMENTATION_REFUSALS:
+                    self._on_error(error)
+                    return left_length
+                self._forgo_segmentation(segment_length, error)
+                break
+            left_length += len(part)
+        if left_length < len(data):
+            left_length += super().send_run(data[left_length:], segment_length, addr)
+        return left_length
+
     def get_write_buffer_size(self) -> int:
         """Return the length of the datagram that waits, or 0."""
         return 0 if self._held is None else len(self._held[0])
@@ -135,34 +180,14 @@ class SocketTransport(BoundedTransport):
     def _connect(self, address: SocketAddress) -> None:
         connect_socket(self._sock, address)
 
-    def _read_burst(self) -> None:
-        receive: Callable[[memoryview], tuple[int, Any]] = (
-            self._receive_timestamped if self._is_timestamped else self._sock.recvfrom_into
+    def _forgo_segmentation(self, segment_length: int, error: OSError) -> None:
+        self._is_segmenting = False
+        _log.info(
+            "segmentation_unavailable",
+            local=format_address(self.get_extra_info("sockname", ("", 0))),
+            segment_length=segment_length,
+            reason=error.strerror or str(error),
         )
-        deliver: Callable[..., None] = self._protocol.datagram_received
-        view, is_ipv4 = self._view, self._is_ipv4
-        # What is left after the burst keeps the socket readable: the loop comes back next turn.
-        for _ in range(self._burst_limit):
-            try:
-                length, address = receive(view)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._on_error(error)
-            else:
-                deliver(view[:length], address if is_ipv4 else two_tuple(address))
-            if self._is_closing:
-                return
-
-    def _receive_timestamped(self, view: memoryview) -> tuple[int, Any]:
-        """Receive as `recvfrom_into` does, and tell the protocol when the system did."""
-        length, ancillary, _, address = self._sock.recvmsg_into([view], ANCILLARY_LENGTH)
-        for level, kind, value in ancillary:
-            if (level, kind) == (SOL_SOCKET, SO_TIMESTAMPNS):
-                seconds, nanoseconds = TIMESPEC.unpack(value)
-                protocol = cast("TimestampedProtocol", self._protocol)
-                protocol.media_timestamp_received(seconds * 1_000_000_000 + nanoseconds)
-        return length, address
 
     def _hold(self, data: bytes, addr: Destination) -> None:
         self._held = data, addr

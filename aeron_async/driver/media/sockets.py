@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
 
 __all__ = [
+    "SO_RXQ_OVFL",
     "SO_TIMESTAMPNS",
+    "UDP_GRO",
+    "UDP_SEGMENT",
     "connect_socket",
+    "offers_segmentation",
     "open_socket",
     "refuse_timestamps",
     "system_address",
@@ -44,6 +48,9 @@ REMEDIES: Final[Mapping[int, str]] = {
 IP_MULTICAST_ALL: Final = 49
 IPV6_MULTICAST_ALL: Final = 29
 SO_TIMESTAMPNS: Final = 35
+SO_RXQ_OVFL: Final = 40
+UDP_SEGMENT: Final = 103
+UDP_GRO: Final = 104
 # Host, port, flow and scope.
 IPV6_TUPLE_LENGTH: Final = 4
 OTHER_REMEDY: Final = "check the endpoint, control and interface of the channel"
@@ -108,6 +115,20 @@ def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
         _refuse("connect to", address, error)
 
 
+def offers_segmentation(sock: socket.socket) -> bool:
+    """Return whether the system cuts a run of datagrams into segments itself.
+
+    One that knows nothing of it would send the run as one datagram, and not complain.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        sock.getsockopt(socket.SOL_UDP, UDP_SEGMENT)
+    except OSError:
+        return False
+    return True
+
+
 def two_tuple(address: tuple[Any, ...]) -> SocketAddress:
     """Return the host and port of an address of either family.
 
@@ -145,8 +166,20 @@ def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, spec.socket_rcvbuf_length)
     if spec.is_timestamped:
         sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    if sys.platform == "linux":
+        _set_reading_options(sock, spec)
     if spec.group is not None or (spec.remote is not None and is_group(spec.remote[0])):
         _set_multicast_options(sock, spec)
+
+
+def _set_reading_options(sock: socket.socket, spec: SocketSpec) -> None:
+    # What an old kernel does not know, it does without: nothing depends on either.
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+    # The datagrams of a run have one time between them, and a timestamp is of each.
+    if spec.is_batching and not spec.is_timestamped:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_UDP, UDP_GRO, 1)
 
 
 def _set_multicast_options(sock: socket.socket, spec: SocketSpec) -> None:
