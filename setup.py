@@ -5,17 +5,16 @@ from __future__ import annotations
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-setup(
-    ext_modules=cythonize(
-        [
-            Extension(
-                f"aeron_async.kernel.{name}",
-                [f"aeron_async/kernel/{name}.pyx"],
-                extra_compile_args=["-O3"],
-                optional=True,
-            )
-            for name in ("_atomics", "_frames")
-        ],
-        build_dir="build",
+KERNEL = [
+    Extension(
+        f"aeron_async.kernel.{name}",
+        [f"aeron_async/kernel/{name}.pyx"],
+        extra_compile_args=["-O3"],
     )
-)
+    for name in ("_atomics", "_frames")
+]
+modules = cythonize(KERNEL, build_dir="build")
+for module in modules:
+    # Not said above: Cython makes new ones, and forgets it.
+    module.optional = True
+setup(ext_modules=modules)

@@ -11,6 +11,7 @@ the other may go on, and say how far they came.
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.kernel.message import Message
@@ -42,7 +43,7 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        from aeron_async.kernel import _frames  # noqa: F401, PLC0415 - it may not be there
+        import_module("aeron_async.kernel._frames")
     except ImportError as error:
         return f"it was not built when the package was installed ({error})"
     return None
