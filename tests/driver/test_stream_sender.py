@@ -86,8 +86,9 @@ def test_frames_are_packed_up_to_the_mtu_and_never_cut() -> None:
 
 def test_a_burst_ends_at_its_limit_and_asks_for_another_turn() -> None:
     rig = Rig(burst_limit=2)
-    rig.offer(1_408, 1_408, 1_408)
-    assert rig.send(TERM_LENGTH, now_ns=5) == [1_408, 1_408]
+    # Two runs, each ended by a datagram that is shorter, and one to be left over.
+    rig.offer(1_408, 704, 1_408, 1_408, 704, 1_408)
+    assert rig.send(TERM_LENGTH, now_ns=5) == [1_408, 704, 1_408, 1_408, 704]
     assert rig.deadline_ns == 5
     assert rig.send(now_ns=6) == [1_408]
     assert rig.deadline_ns == NEVER_NS

@@ -201,7 +201,7 @@ class DriverSettings(StreamSettings):
     network_publication_max_messages_per_send: int = integer(
         "aeron.network.publication.max.messages.per.send",
         4,
-        "Most datagrams of one publication before the next has its turn.",
+        "Most runs of up to 64 datagrams of one publication before the next has its turn.",
         minimum=1,
         maximum=16,
     )

@@ -20,7 +20,7 @@ from aeron_async.driver.core.setup_elicitor import eliciting_status_message
 from aeron_async.driver.core.stream_interest import StreamInterest
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
-from aeron_async.protocol.header import DataFlags, FrameType, RttFlags
+from aeron_async.protocol.header import DATA_HEADER_LENGTH, DataFlags, FrameType, RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
 
@@ -189,8 +189,45 @@ class DataPacketDispatcher:
             now_ns: The time now.
             destination: By which way they came.
         """
-        for start in range(0, len(run), segment_length):
-            self.on_datagram(run[start : start + segment_length], source, now_ns, destination)
+        start, length = 0, len(run)
+        while start < length:
+            rest = run[start:]
+            taken = self._take_run(rest, segment_length, source, now_ns, destination)
+            if not taken:
+                self.on_datagram(rest[:segment_length], source, now_ns, destination)
+                taken = segment_length
+            start += taken
+
+    def _take_run(
+        self,
+        run: memoryview,
+        segment_length: int,
+        source: Address,
+        now_ns: int,
+        destination: ReceiveDestination,
+    ) -> int:
+        """Hand what can be placed at once to its image; return how many bytes that was."""
+        if len(run) < DATA_HEADER_LENGTH:
+            return 0
+        _, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(run)
+        interest = self._streams.get(stream_id)
+        image = None if interest is None else interest.images.get(session_id)
+        if image is None:
+            return 0
+        connection = image.connections.find(destination, source, now_ns)
+        if connection is None or connection.is_new:
+            return 0
+        taken = image.on_run(
+            run,
+            segment_length,
+            connection,
+            term_id=term_id,
+            term_offset=term_offset,
+            now_ns=now_ns,
+        )
+        if taken:
+            self._listener.on_image_activity(image)
+        return taken
 
     def _on_data(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination

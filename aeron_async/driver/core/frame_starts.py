@@ -61,6 +61,22 @@ class FrameStarts:
         self._positions[block % self._block_count] = position
         self.next_position = (block + 1) << BLOCK_BITS
 
+    def mark_run(self, position: int, length: int, segment_length: int) -> None:
+        """Take note of a run of datagrams: for each block that it reaches, of its first one there.
+
+        Args:
+            position: Of the first.
+            length: Of all together.
+            segment_length: Of each; only the last may be shorter.
+        """
+        end = position + length
+        while self.next_position < end:
+            before = max(0, self.next_position - position)
+            start = position - (-before // segment_length) * segment_length
+            if start >= end:
+                break
+            self.mark(start)
+
     def is_start(self, position: int) -> bool:
         """Return whether a frame is known to begin at `position`, a multiple of 32."""
         log = self._log

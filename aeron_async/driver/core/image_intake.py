@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.logbuffer.position import compute_position, partition_index
+from aeron_async.kernel import place_run
+from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
-from aeron_async.protocol.header import DataFlags
+from aeron_async.protocol.header import DataFlags, wrap_int32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +147,51 @@ class ImageIntake:
             if end > self.hwm_position:
                 self._set_hwm(end)
         return True
+
+    def on_run(
+        self,
+        run: memoryview,
+        segment_length: int,
+        connection: ImageConnection,
+        *,
+        term_id: int,
+        term_offset: int,
+        now_ns: int,
+    ) -> int:
+        """Place what can be placed at once of a run; return how many bytes of it were.
+
+        What is left, from its first datagram on, is for `on_data` to take.
+
+        Args:
+            run: Datagrams as they came off the wire, one behind the other; not kept.
+            segment_length: Of each, in bytes; only the last may be shorter.
+            connection: One of `connections`, whose datagrams they are.
+            term_id: From the first frame.
+            term_offset: From the first frame.
+            now_ns: The time now.
+        """
+        log = self._log
+        term_count = wrap_int32(term_id - log.initial_term_id)
+        if term_count < 0 or self.is_rejected or not 0 <= term_offset < log.term_length:
+            return 0
+        position = (term_count << self._bits) + term_offset
+        feedback = self._feedback
+        if position < self.floor_position or position < feedback.last_sm_position:
+            return 0
+        index = term_count % PARTITION_COUNT
+        placed = place_run(
+            run,
+            segment_length,
+            log.terms[index],
+            log.term_words[index],
+            term_offset,
+            limit=feedback.overrun_threshold - position,
+        )
+        if placed:
+            connection.last_activity_ns = self.last_packet_ns = now_ns
+            if position + placed > self.hwm_position:
+                self._set_hwm(position + placed)
+        return placed
 
     def _note_over_run(self, position: int) -> None:
         self._over_runs.increment()

@@ -15,7 +15,7 @@ from aeron_async.driver.core.frame_starts import FrameStarts
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.resender import resend_range
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import scan_for_send
+from aeron_async.kernel import scan_run
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.protocol.data import encode_heartbeat
@@ -35,6 +35,10 @@ __all__ = ["StreamSender"]
 
 SEND_RETRY_NS: Final = 1_000_000
 """How long a datagram that could not leave waits for the next try."""
+RUN_LENGTH_MAX: Final = 65_504
+"""The most bytes that one call may send: what a UDP datagram holds, in whole frames."""
+RUN_COUNT_MAX: Final = 64
+"""The most datagrams that one call may send: `UDP_MAX_SEGMENTS` of the oldest kernels."""
 
 
 class StreamSender:
@@ -46,7 +50,7 @@ class StreamSender:
         counters: Where its position and limit are shown.
         system_counters: The driver's.
         outbox: Takes the datagrams.
-        burst_limit: Datagrams sent in one go before others get their turn.
+        burst_limit: Runs of datagrams sent in one go before others get their turn.
         now_ns: The time now.
         timestamps: Writes the time of sending into messages; None where nobody asked for it.
 
@@ -155,17 +159,26 @@ class StreamSender:
             index = partition_index(position, bits=self._bits)
             offset = position & self._mask
             term, words = log.terms[index], log.term_words[index]
-            available, padding = scan_for_send(term, words, offset, limit=min(window, mtu_length))
+            available, segment, padding = scan_run(
+                term,
+                words,
+                offset,
+                limit=min(window, RUN_LENGTH_MAX),
+                mtu_length=mtu_length,
+                max_count=RUN_COUNT_MAX,
+            )
             if available == 0:
                 is_blocked = words[offset >> 2] > 0
                 break
-            if not self.send(term[offset : offset + available]):
+            left = self._send_run(term[offset : offset + available], segment)
+            if left:
+                frame_starts.mark_run(position, left, segment)
+                sent_length += left
+                position += left
+            if left < available:
                 deadline_ns = now_ns + SEND_RETRY_NS
                 break
-            if position >= frame_starts.next_position:
-                frame_starts.mark(position)
-            sent_length += available
-            position += available + padding
+            position += padding
         else:
             deadline_ns = now_ns
         if sent_length:
@@ -230,6 +243,18 @@ class StreamSender:
             return True
         self._short_sends.increment()
         return False
+
+    def _send_run(self, run: memoryview, segment_length: int) -> int:
+        """Send a run of datagrams; return how much of it left, counting the first that did not."""
+        if self._timestamps is not None:
+            for start in range(0, len(run), segment_length):
+                if not self.send(run[start : start + segment_length]):
+                    return start
+            return len(run)
+        left = self._outbox.send_run(run, segment_length)
+        if left < len(run):
+            self._short_sends.increment()
+        return left
 
     def _on_blocked(self) -> None:
         """Count a window that is used up, once until data leaves again."""
