@@ -241,7 +241,7 @@ async def _pub(
             f"{publication.session_id}"
         )
         try:
-            await _publish(publication, source, Pace(rate), timeout=timeout, report=report)
+            await _publish(publication, source, rate=rate, timeout=timeout, report=report)
         except asyncio.CancelledError:
             report.leave(publication)
             raise
@@ -257,8 +257,8 @@ async def _pub(
 async def _publish(
     publication: ExclusivePublication,
     source: Source,
-    pace: Pace,
     *,
+    rate: float | None,
     timeout: float | None,
     report: Report,
 ) -> None:
@@ -267,6 +267,8 @@ async def _publish(
         report.say("waiting for a subscriber")
     await publication.wait_connected(timeout)
     report.start()
+    # Only now: the time before there was a subscriber is none to make up for.
+    pace = Pace(rate)
     with ConnectionWatch(publication, report) as watch:
         async for data in source.messages(max_length=publication.max_message_length):
             await pace.wait()
