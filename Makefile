@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 RUNS ?= 100000
+# The tests of a file stay together: some share a port or what took long to make.
+PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test quick check format fuzz clean help
 
@@ -37,12 +39,12 @@ check: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/coverage erase
-	$(BIN)/pytest --cov --cov-report=
+	$(BIN)/pytest $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
 
 quick: $(STAMP)
-	$(BIN)/pytest -q --ignore=tests/sim --ignore=tests/slow --ignore=tests/interop
+	$(BIN)/pytest $(PARALLEL) -q --ignore=tests/sim --ignore=tests/slow --ignore=tests/interop
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)

@@ -1,18 +1,22 @@
 """Which loops the tests run on, and silence.
 
-Tests that touch real sockets, and those of the client, run once on asyncio and once on uvloop;
-pytest-asyncio's own `unused_udp_port` gives a free port of 127.0.0.1.
+Tests that touch real sockets, and those of the client, run once on asyncio and once on uvloop.
+`unused_udp_port` stands before that of pytest-asyncio: see `tests/ports.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 from hypothesis import settings
+
+from tests.ports import unused_udp_ports
+from tests.tracing import untraced
 
 try:
     import uvloop
@@ -24,7 +28,7 @@ else:
     LOOP_FACTORIES = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
 # A busy machine is no reason to fail, and a failing example must be the same for everybody.
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -39,6 +43,25 @@ def pytest_asyncio_loop_factories(
     if any(item.path.is_relative_to(folder) for folder in ON_EVERY_LOOP):
         return LOOP_FACTORIES
     return {"asyncio": asyncio.new_event_loop}
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Let coverage look away from a long story that is made of what short ones have shown it."""
+    if pyfuncitem.get_closest_marker("untraced") is None:
+        return (yield)
+    with untraced():
+        return (yield)
+
+
+@pytest.fixture(scope="session")
+def unused_udp_port_factory() -> Callable[[], int]:
+    return partial(next, unused_udp_ports())
+
+
+@pytest.fixture
+def unused_udp_port(unused_udp_port_factory: Callable[[], int]) -> int:
+    return unused_udp_port_factory()
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
@@ -39,9 +39,15 @@ def explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 class Running:
     """The command in a process of its own, its output read line by line."""
 
-    def __init__(self, *arguments: str, program: tuple[str, ...] = PROGRAM) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        program: tuple[str, ...] = PROGRAM,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.process = subprocess.Popen(
             (*program, *arguments),
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -81,8 +87,8 @@ def start() -> Iterator[Callable[..., Running]]:
     """Start commands that are still running when a test fails, and no longer afterwards."""
     running: list[Running] = []
 
-    def start_one(*arguments: str, program: tuple[str, ...] = PROGRAM) -> Running:
-        running.append(Running(*arguments, program=program))
+    def start_one(*arguments: str, **options: Any) -> Running:
+        running.append(Running(*arguments, **options))
         return running[-1]
 
     yield start_one

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tests.tracing import untraced
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import aeron_async as aa
+    from aeron_async.counters import Counter, CountersManager
     from aeron_async.driver.core.subscribable_publication import SubscribablePublication
 
 IPC = "aeron:ipc"
@@ -28,6 +31,13 @@ async def take(subscription: aa.Subscription, count: int) -> list[bytes]:
         taken = [(await anext(subscription)).data for _ in range(count)]
     subscription.poll(lambda *_: None, 0)
     return taken
+
+
+def fill(counters: CountersManager, free_count: int = 0) -> list[Counter]:
+    """Allocate every counter that is free but so many."""
+    with untraced():
+        count = counters.limit - len(counters.snapshot()) - free_count
+        return [counters.allocate(1_000, b"", "filler") for _ in range(count)]
 
 
 def publications(aeron: aa.Aeron) -> tuple[SubscribablePublication, ...]:

@@ -13,6 +13,7 @@ from aeron_async.driver.core.system_counters import DRIVER_COUNTER_TYPE_ID, Driv
 from aeron_async.flow_control import FlowControl, MinMulticastFlowControl, UnicastFlowControl
 from aeron_async.logbuffer.term_log import LogBuffers
 from tests.client.fake_network import FakeNetwork
+from tests.client.local import fill
 from tests.client.test_refusals import CHANNEL, SETUP, SOURCE, STREAM_ID, records_of
 from tests.logs import captured_logs
 
@@ -182,8 +183,7 @@ async def test_a_publication_that_finds_no_counters_closes_its_log(
     aeron: aa.Aeron, driver: aa.MediaDriver, logs: list[LogBuffers], free_count: int
 ) -> None:
     counters = driver.counters
-    for _ in range(counters.limit - records_of(counters) - free_count):
-        counters.allocate(1000, b"", "filler")
+    fill(counters, free_count)
     with pytest.raises(aa.RegistrationError, match=r"counters\.buffer"):
         await aeron.add_publication(CHANNEL, STREAM_ID)
     assert [log.is_closed for log in logs] == [True]

@@ -15,12 +15,12 @@ from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.client.fake_network import FakeNetwork
+from tests.client.local import fill
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aeron_async.counters import CountersManager
 
 STREAM_ID = 1001
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:40456"
@@ -287,14 +287,6 @@ async def test_streams_beyond_any_budget_are_refused_counted_and_logged_once_a_s
             await asyncio.sleep(0)
         refused = [each for each in driver.counters.snapshot() if "mages refused" in each.label]
         assert [record.value for record in refused] == [3]
-
-
-def fill(counters: CountersManager) -> None:
-    try:
-        while True:
-            counters.allocate(1000, b"", "filler")
-    except aa.RegistrationError:
-        return
 
 
 async def test_a_full_counter_table_refuses_streams_and_breaks_nothing(

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import aeron_async as aa
-from tests.client.local import IPC, STREAM_ID, labels, publications, take, until
+from tests.client.local import IPC, STREAM_ID, fill, labels, publications, take, until
 from tests.logs import captured_logs
 
 
@@ -285,10 +285,7 @@ async def test_an_ipc_stream_has_three_counters_and_they_go_with_it(aeron: aa.Ae
 async def test_without_counters_nothing_is_added_and_nothing_left_behind(aeron: aa.Aeron) -> None:
     counters = aeron.counters
     await aeron.add_subscription(IPC, STREAM_ID)
-    fillers = [
-        counters.allocate(1_000, b"", "filler")
-        for _ in range(counters.limit - len(counters.snapshot()) - 1)
-    ]
+    fillers = fill(counters, 1)
     with pytest.raises(aa.RegistrationError, match="counters"):
         await aeron.add_publication(IPC, STREAM_ID)
     assert not publications(aeron)
@@ -302,8 +299,7 @@ async def test_a_reader_that_finds_no_counter_is_refused_counted_and_told_in_the
 ) -> None:
     counters = aeron.counters
     subscription = await aeron.add_subscription(IPC, STREAM_ID)
-    for _ in range(counters.limit - len(counters.snapshot()) - 2):
-        counters.allocate(1_000, b"", "filler")
+    fill(counters, 2)
     with captured_logs() as lines:
         publication = await aeron.add_publication(IPC, STREAM_ID)
     assert [line["event"] for line in lines] == ["image_refused"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 import aeron_async as aa
 from aeron_async.client.image_events import ImageEventKind
-from tests.client.local import IPC, STREAM_ID, labels, publications, take, until
+from tests.client.local import IPC, STREAM_ID, fill, labels, publications, take, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MANUAL = "aeron:udp?control-mode=manual"
 
@@ -19,9 +23,12 @@ async def subscription(aeron: aa.Aeron) -> aa.Subscription:
 
 
 async def test_images_of_every_kind_appear_in_one_subscription(
-    aeron: aa.Aeron, subscription: aa.Subscription, channel: str, unused_udp_port: int
+    aeron: aa.Aeron,
+    subscription: aa.Subscription,
+    channel: str,
+    unused_udp_port_factory: Callable[[], int],
 ) -> None:
-    spied = f"aeron:udp?control=127.0.0.1:{unused_udp_port + 1}|control-mode=dynamic"
+    spied = f"aeron:udp?control=127.0.0.1:{unused_udp_port_factory()}|control-mode=dynamic"
     await subscription.add_destination(channel)
     await subscription.add_destination(IPC)
     await subscription.add_destination(f"aeron-spy:{spied}")
@@ -121,10 +128,7 @@ async def test_a_destination_that_finds_no_counter_is_refused_and_forgotten(
 ) -> None:
     await aeron.add_publication(IPC, STREAM_ID)
     counters = aeron.counters
-    fillers = [
-        counters.allocate(1_000, b"", "filler")
-        for _ in range(counters.limit - len(counters.snapshot()))
-    ]
+    fillers = fill(counters)
     with pytest.raises(aa.RegistrationError, match="counters"):
         await subscription.add_destination(IPC)
     with pytest.raises(aa.RegistrationError, match="none of"):

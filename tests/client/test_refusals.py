@@ -18,6 +18,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.logbuffer.term_log import LogBuffers
 from aeron_async.protocol.setup import Setup
 from tests.client.fake_network import FakeNetwork
+from tests.client.local import fill
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ async def test_an_endpoint_that_finds_no_counters_leaves_no_socket_and_no_counte
     aeron: aa.Aeron, driver: aa.MediaDriver, network: FakeNetwork, kind: str, free_count: int
 ) -> None:
     counters = driver.counters
-    for _ in range(counters.limit - len(counters.snapshot()) - free_count):
-        counters.allocate(1000, b"", "filler")
+    fill(counters, free_count)
     with pytest.raises(aa.RegistrationError, match=r"counters\.buffer"):
         await getattr(aeron, kind)(CHANNEL, STREAM_ID)
     assert [transport.is_closed for transport in network.transports] == [True]
@@ -226,8 +226,7 @@ async def test_a_stream_that_finds_no_counters_is_refused_and_leaves_nothing_beh
 ) -> None:
     subscription = await aeron.add_subscription(CHANNEL, STREAM_ID)
     counters = driver.counters
-    for _ in range(counters.limit - len(counters.snapshot()) - free_count):
-        counters.allocate(1000, b"", "filler")
+    fill(counters, free_count)
     with captured_logs() as lines:
         network.transports[0].protocol.datagram_received(SETUP.encode(), SOURCE)
     (line,) = (line for line in lines if line["event"] == "image_refused")

@@ -102,6 +102,7 @@ def ready(**settings: int) -> ImageRig:
     return rig
 
 
+@pytest.mark.untraced
 def test_a_heartbeat_half_a_term_ahead_brings_few_naks() -> None:
     rig = ready()
     for now_us in range(0, 2_000_000, 50):
@@ -112,6 +113,7 @@ def test_a_heartbeat_half_a_term_ahead_brings_few_naks() -> None:
     assert rig.image.hwm_position == HALF_TERM
 
 
+@pytest.mark.untraced
 def test_heartbeats_that_run_ahead_in_every_cycle_neither_hurry_nor_stop_the_naks() -> None:
     rig = ready()
     position = 0
@@ -145,6 +147,7 @@ def test_what_has_come_pays_for_as_many_bytes_twice_and_never_for_more_than_a_li
     assert naks == CREDIT_LIMIT // NAK_LENGTH - 1
 
 
+@pytest.mark.untraced
 def test_a_heartbeat_ahead_of_a_stream_that_flows_brings_no_nak_for_each_datagram() -> None:
     rig = ready()
     position = 0
@@ -197,6 +200,7 @@ def repair(rig: ImageRig, *, loss: float, trip_us: int, seed: int, end: int) -> 
     return now_us
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(3))
 def test_many_small_losses_are_repaired_as_fast_as_without_any_limit(seed: int) -> None:
     limited, unlimited = ready(), ready(max_naks_per_second=2**31 - 1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.logs import without_lines_of_the_machine
+from tests.tracing import untraced_environment
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -21,7 +23,7 @@ def channel(port: int) -> str:
 def start(name: str, *args: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-W", "error", EXAMPLES / f"{name}.py", *args],
-        env=os.environ | variables,
+        env=untraced_environment() | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -39,7 +41,7 @@ def finish(program: subprocess.Popen[str], complaint: str = "") -> list[str]:
         output, complaints = program.communicate(timeout=TIMEOUT_S)
     finally:
         program.kill()
-    assert re.fullmatch(complaint, complaints), complaints
+    assert re.fullmatch(complaint, without_lines_of_the_machine(complaints)), complaints
     assert program.returncode == 0
     return output.splitlines()
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.examples.pages import DOCS, blocks_of
 from tests.examples.programs import EXAMPLES, TIMEOUT_S, channel, finish, start
+from tests.logs import without_lines_of_the_machine
+from tests.tracing import untraced_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +143,8 @@ def test_signals_close_everything(number: int, code: int, unused_udp_port: int) 
     assert program.stdout is not None
     assert program.stdout.readline() == "listening\n"
     program.send_signal(number)
-    assert program.communicate(timeout=TIMEOUT_S) == ("closed everything\n", "")
+    output, complaints = program.communicate(timeout=TIMEOUT_S)
+    assert (output, without_lines_of_the_machine(complaints)) == ("closed everything\n", "")
     assert program.returncode == code
 
 
@@ -168,6 +171,7 @@ def test_the_page_on_pytest_passes_in_a_project_of_its_own(settings: str, tmp_pa
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pasted.name],
         cwd=tmp_path,
+        env=untraced_environment(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -188,6 +192,7 @@ def test_a_service_is_tested_in_a_project_of_its_own(settings: str, tmp_path: Pa
             shutil.copy(EXAMPLES / "test_service_in_a_world.py", tmp_path),
         ],
         cwd=tmp_path,
+        env=untraced_environment(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -156,13 +156,18 @@ async def test_no_file_stays_open_and_no_warning_is_given(network: Network) -> N
 
 
 async def test_a_closed_transport_keeps_no_protocol_alive(network: Network) -> None:
-    transport = await network.open(Recorder, SPEC)
-    forgotten = [ref(found) for found in gc.get_objects() if type(found) is Recorder]
+    made: list[ref[Recorder]] = []
+
+    def make() -> Recorder:
+        recorder = Recorder()
+        made.append(ref(recorder))
+        return recorder
+
+    transport = await network.open(make, SPEC)
     transport.close()
     await a_few_turns()
     gc.collect()
-    assert len(forgotten) == 1
-    assert forgotten[0]() is None
+    assert [recorder() for recorder in made] == [None]
     assert transport.is_closing()
 
 

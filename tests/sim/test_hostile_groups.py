@@ -56,6 +56,7 @@ def check_amplification(kind: str, figures: Figures) -> None:
     assert figures.reflected_length <= copies * usual + allowed
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("attack", GROUP_ATTACKS, ids=lambda attack: attack.__name__)
 def test_a_stream_to_many_comes_through_those_who_claim_to_be_one_of_them(
@@ -68,6 +69,7 @@ def test_a_stream_to_many_comes_through_those_who_claim_to_be_one_of_them(
         assert figures.count(label) >= undisturbed(kind).count(label) + 100
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_one_asks_for_is_not_sent_to_many_without_a_bound(kind: str) -> None:
     figures = run_attacked(*ASKING, kind=KINDS[kind])
@@ -110,6 +112,7 @@ def test_a_seed_shoots_the_same_and_only_at_the_publication() -> None:
     assert max(len(datagram) for _, datagram in drawn) <= 64
 
 
+@pytest.mark.untraced
 def test_whoever_comes_while_strangers_only_announce_themselves_takes_a_place_and_keeps_it() -> (
     None
 ):

@@ -10,6 +10,7 @@ from tests.sim.mutants import MUTANTS, Mutant
 SEEDS_MAX = 1_000
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.plant(monkeypatch)

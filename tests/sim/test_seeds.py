@@ -14,6 +14,7 @@ from aeron_async.testing.swarm import run_seed
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("seed", "features"),
     [

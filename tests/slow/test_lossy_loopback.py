@@ -16,6 +16,7 @@ MESSAGE = Struct("<q8x")
 
 
 @pytest.mark.slow
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("count", "parameters"),
     [(1_000_000, "term-length=1m"), (50_000, "term-length=64k|mtu=288")],

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+from coverage import Coverage
+
+from tests.tracing import untraced, untraced_environment
+
+
+def test_coverage_looks_away_and_on_again() -> None:
+    before = Coverage.current()
+    with untraced():
+        assert Coverage.current() is None
+    assert Coverage.current() is before
+
+
+def test_coverage_looks_on_after_a_failure() -> None:
+    before = Coverage.current()
+    with pytest.raises(ZeroDivisionError), untraced():
+        _ = 1 / 0
+    assert Coverage.current() is before
+
+
+def test_a_program_is_not_followed_and_has_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COVERAGE_PROCESS_CONFIG", "{}")
+    environment = untraced_environment()
+    assert environment.keys() == {
+        name for name in os.environ if not name.startswith("COVERAGE_PROCESS")
+    }
+    assert environment["PATH"] == os.environ["PATH"]
