@@ -129,8 +129,7 @@ class PublicationImage:
         )
         self._clean_position = join_position
         # Called for every datagram: not by way of a method that only passes it on.
-        self.on_data = self._intake.on_data
-        self.on_run = self._intake.on_run
+        self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
         self.rtt_replies = ReplyLimiter(
             limit=context.max_rtt_replies_per_second,
             limit_per_asker=context.max_rtt_replies_per_source,
