@@ -10,8 +10,19 @@ from tests.sim.mutants import MUTANTS, Mutant
 SEEDS_MAX = 1_000
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+# Caught by no seed before the fourteenth.
+LATE = {"a duplicate of what was consumed is placed again", "the limit forgets that term ids wrap"}
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(
+            mutant, id=mutant.name, marks=[pytest.mark.untraced] if mutant.name in LATE else []
+        )
+        for mutant in MUTANTS
+    ],
+)
 def test_a_planted_bug_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.plant(monkeypatch)
     assert any(run_seed(seed).failure for seed in range(SEEDS_MAX))

@@ -14,7 +14,6 @@ from aeron_async.testing.swarm import run_seed
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("seed", "features"),
     [
