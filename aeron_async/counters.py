@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import heapq
 import mmap
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.errors import ClosedError, ConfigurationError, RegistrationError
+from aeron_async.errors import ConfigurationError, RegistrationError
+from aeron_async.kernel import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,61 +81,42 @@ class CounterRecord:
     label: str
 
 
-class _Cell(Protocol):
-    """The one 64-bit word of a counter: a memory view, until the counter is closed."""
-
-    def __getitem__(self, index: int, /) -> int: ...
-
-    def __setitem__(self, index: int, value: int, /) -> None: ...
-
-
-class _ClosedCell:
-    """Stands in for the word of a closed counter, so that an open one need not ask each time."""
-
-    __slots__ = ("_message",)
-
-    def __init__(self, message: str) -> None:
-        self._message = message
-
-    def __getitem__(self, index: int, /) -> int:
-        raise ClosedError(self._message)
-
-    def __setitem__(self, index: int, value: int, /) -> None:
-        raise ClosedError(self._message)
-
-
 class Counter:
     """A counter that its one writer may change; one word of memory per access, and no lock.
 
     Made by `CountersManager.allocate`. After `close` every access raises `ClosedError`: by then
     the word may belong to another counter.
 
+    Attributes:
+        id: Of the counter.
+        cell: Its word, for the kernel; closed with it.
+
     Source: Aeron `AtomicCounter`, `aeron_atomic_counter_t`.
     """
 
-    __slots__ = ("_cell", "_is_closed", "_manager", "id")
+    __slots__ = ("_is_closed", "_manager", "cell", "id")
 
-    def __init__(self, manager: CountersManager, counter_id: int, cell: _Cell) -> None:
+    def __init__(self, manager: CountersManager, counter_id: int, cell: Cell) -> None:
         self.id: Final = counter_id
+        self.cell = cell
         self._manager = manager
-        self._cell = cell
         self._is_closed = False
 
     def get(self) -> int:
         """Return the value."""
-        return self._cell[0]
+        return self.cell[0]
 
     def set(self, value: int) -> None:
         """Replace the value."""
-        self._cell[0] = value
+        self.cell[0] = value
 
     def increment(self, amount: int = 1) -> None:
         """Add to the value."""
-        self._cell[0] += amount
+        self.cell[0] += amount
 
     def propose_max(self, value: int) -> bool:
         """Raise the value to `value` if that is more, and say whether it was."""
-        cell = self._cell
+        cell = self.cell
         if value > cell[0]:
             cell[0] = value
             return True
@@ -168,7 +150,7 @@ class Counter:
     def invalidate(self) -> None:
         """Refuse all further access; called by the manager that frees the counter."""
         self._is_closed = True
-        self._cell = _ClosedCell(f"counter {self.id} is closed: it was given back for reuse")
+        self.cell.release(f"counter {self.id} is closed: it was given back for reuse")
 
     def __repr__(self) -> str:
         shown = "closed" if self._is_closed else f"{self.label!r} = {self.get()}"
@@ -356,7 +338,7 @@ class CountersManager(CountersReader):
         self._metadata[key_start : key_start + len(used_key)] = used_key
         self.write_label(counter_id, label)
         self._metadata_ints[counter_id * _METADATA_INTS] = RECORD_ALLOCATED
-        counter = Counter(self, counter_id, self._values[word : word + 1])
+        counter = Counter(self, counter_id, Cell(self._values[word : word + 1]))
         self._counters[counter_id] = counter
         return counter
 

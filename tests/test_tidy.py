@@ -18,7 +18,7 @@ FUNCTION_LIMIT = 60
 FLOORS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "clock": (),
-    "counters": (),
+    "counters": ("kernel",),
     "logs": (),
     "protocol": ("protocol",),
     # Loops and what they walk over lie on one floor: the loops know how a frame looks, no more.

@@ -9,13 +9,11 @@ import asyncio
 from typing import TYPE_CHECKING, final
 
 from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication import BEHIND_OTHERS, Publication
+from aeron_async.client.publication import Publication
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ExclusivePublication"]
@@ -118,16 +116,6 @@ class ExclusivePublication(Publication):
             await asyncio.sleep(0)
         else:
             await super().aclose()
-
-    async def _append(self, attempt: Callable[[], int], timeout: float | None) -> int:
-        self._turn_budget -= 1
-        if self._turn_budget < 0 and await self._is_behind_others():
-            position = BEHIND_OTHERS
-        else:
-            position = attempt()
-        if position < 0:
-            position = await self._wait_for_room(attempt, position, timeout)
-        return position
 
     def _pad(self, length: int) -> int:
         self._check_usable()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self, final
 
 from aeron_async.client.message import FragmentHeader, Message
+from aeron_async.kernel import Taking
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.reader import TermReader
 
@@ -30,7 +31,7 @@ class ImageClosedByHandlerError(Exception):
 
 
 @final
-class Image:
+class Image(Taking):
     """One publication as a subscription receives it.
 
     Attributes:
@@ -54,14 +55,15 @@ class Image:
         self._term_mask = ready.log.term_length - 1
         self.mtu_length = ready.log.mtu_length
         self._metadata = ready.log.metadata
-        self._counter = ready.position
         self._port = ready.port
-        self._wake_receiver = ready.wake_receiver
         self._log = ready.log
         self._reader = TermReader(ready.log, ready.join_position)
         self._discarded_before = 0
         self._header = FragmentHeader(self)
         self._position = ready.join_position
+        # Not known before the first read, which looks it up.
+        self._trigger = -1
+        self._attach(ready.position.cell, ready.doorbell)
         self._is_closed = self._is_revoked = False
         self._end_of_stream_position = END_OF_STREAM_UNKNOWN
 
@@ -117,6 +119,7 @@ class Image:
         if self._is_closed:
             return 0
         self.subscription.begin_poll()
+        self._look_up_trigger()
         header = self._header
         count = 0
 
@@ -148,6 +151,7 @@ class Image:
         found: list[Message] = []
         if self._is_closed:
             return []
+        self._look_up_trigger()
         reader = self._reader
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
@@ -165,14 +169,11 @@ class Image:
                 return []
         return found
 
-    def take(self, position: int) -> None:
-        """Move the position: the application has taken everything before it."""
-        if position <= self._position or self._is_closed:
-            return
-        self._position = position
-        self._counter.set(position)
-        if position > self._port.consumption_trigger:
-            self._wake_receiver()
+    def _look_up_trigger(self) -> None:
+        """Ask where the driver wants to hear of progress: it is there no less for one batch."""
+        self._trigger = self._port.consumption_trigger
+        if self._position > self._trigger:
+            self._doorbell.ring()
 
     def rewind(self) -> None:
         """Forget what was read beyond the position, so that it is read again."""

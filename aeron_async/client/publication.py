@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication_base import OFFERS_PER_TURN, PublicationBase
+from aeron_async.client.publication_base import OFFERS_PER_LOOK, PublicationBase
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.appender import AppendResult
@@ -48,38 +48,21 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
     def _make_appender(self) -> Appender:
         return SharedAppender(self._ready.log)
 
-    async def offer(
-        self,
-        data: Buffer | list[Buffer],
-        *,
-        reserved_value: int = 0,
-        timeout: float | None = None,
+    async def _offer_waiting(
+        self, data: Buffer | list[Buffer], reserved_value: int, timeout: float | None
     ) -> int:
-        """Append one message, waiting for a subscriber and for room; return its position.
+        """Offer whatever it takes; see `offer`."""
+        return await self._append(lambda: self._offer(data, reserved_value), timeout)
 
-        Offers that wait are served in the order in which they came.
-
-        Args:
-            data: The message, up to `max_message_length` bytes.
-            reserved_value: 64 bits of the application's own beside the message.
-            timeout: Seconds to wait at most; None waits as long as it takes.
-
-        Raises:
-            OfferTimeoutError: The timeout passed; nothing was appended.
-            ClosedError: The publication was closed, before or meanwhile.
-            NotConnectedError: No subscriber is there, and the publication was told not to wait.
-            MessageTooLongError: The message is longer than the log allows.
-            MaxPositionExceededError: The stream is at its end.
-        """
-        self._turn_budget -= 1
-        if self._turn_budget < 0 and await self._is_behind_others():
+    async def _append(self, attempt: Callable[[], int], timeout: float | None) -> int:
+        """Append now, or when it is our turn and there is room; return the position."""
+        if self._turn_budget <= 0 and await self._is_behind_others():
             position = BEHIND_OTHERS
         else:
-            position = self._offer(data, reserved_value)
+            self._turn_budget -= 1
+            position = attempt()
         if position < 0:
-            position = await self._wait_for_room(
-                lambda: self._offer(data, reserved_value), position, timeout
-            )
+            position = await self._wait_for_room(attempt, position, timeout)
         return position
 
     async def offer_many(
@@ -214,11 +197,13 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
             self._wake_sender()
 
     async def _is_behind_others(self) -> bool:
-        """Give the loop a turn if nobody waits for room, and return whether somebody does."""
+        """Give the loop a turn if it is time and nobody waits, and return whether somebody does."""
         self._check_usable()
         if not self._line:
-            self._turn_budget = OFFERS_PER_TURN
-            await asyncio.sleep(0)
+            self._turn_budget = OFFERS_PER_LOOK
+            if self._loop_turn.is_over(self._aeron.clock):
+                await asyncio.sleep(0)
+                self._loop_turn.begin(self._aeron.clock)
         return bool(self._line)
 
     def _check_usable(self) -> None:

@@ -15,6 +15,7 @@ from aeron_async.client.arguments import (
     destination_uri,
 )
 from aeron_async.client.signal import Signal
+from aeron_async.client.turn import Turn
 from aeron_async.client.waiting_line import WaitingLine
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.commands import PublicationErrorFrame
@@ -26,6 +27,7 @@ from aeron_async.errors import (
     PublicationError,
     WrongLoopError,
 )
+from aeron_async.kernel import Offering
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.protocol.channel_uri import Media
 
@@ -39,16 +41,16 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["OFFERS_PER_TURN", "PublicationBase", "PublicationErrorHandler"]
+__all__ = ["OFFERS_PER_LOOK", "PublicationBase", "PublicationErrorHandler"]
 
 PublicationErrorHandler = Callable[[PublicationErrorFrame], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
 
-OFFERS_PER_TURN: Final = 256
-"""Offers after which the loop gets a turn, whether or not there was room for more."""
+OFFERS_PER_LOOK: Final = 64
+"""Offers after which it is looked at whether the loop should have a turn."""
 
 
-class PublicationBase(ABC):
+class PublicationBase(Offering, ABC):
     """One stream to publish on; made by `Aeron.add_publication`.
 
     Attributes:
@@ -81,7 +83,8 @@ class PublicationBase(ABC):
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
-        self._turn_budget = OFFERS_PER_TURN
+        self._loop_turn = Turn()
+        self._turn_budget = OFFERS_PER_LOOK
         self._loop = aeron.loop
         self._closed_because: Exception | None = None
         self._is_started = False
@@ -99,7 +102,8 @@ class PublicationBase(ABC):
         self._is_started = True
         self._limit: Counter = ready.publisher_limit
         self._metadata = ready.log.metadata
-        self._wake_sender = ready.wake_sender
+        self._wake_sender = ready.doorbell.ring
+        self._attach(self._appender.writer, self._limit.cell, ready.doorbell)
         self.session_id = ready.session_id
         self.initial_term_id = ready.log.initial_term_id
         self.term_length = ready.log.term_length
@@ -303,7 +307,7 @@ class PublicationBase(ABC):
         finally:
             self._line.leave(place)
             if not self._line:
-                self._turn_budget = OFFERS_PER_TURN
+                self._turn_budget = OFFERS_PER_LOOK
         return result
 
     async def _wait_until(
@@ -353,6 +357,7 @@ class PublicationBase(ABC):
         self._is_closed = True
         if self._is_started:
             self._appender.detach()
+        self._detach()
         self._closed_because = because
         self._line.ring_all()
         self._changed.ring()

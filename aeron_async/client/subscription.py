@@ -24,6 +24,7 @@ from aeron_async.client.image import Image
 from aeron_async.client.message import Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.subscription_base import SubscriptionBase
+from aeron_async.client.turn import Turn
 from aeron_async.errors import BusyError
 
 if TYPE_CHECKING:
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Subscription"]
 
-MESSAGES_PER_TURN: Final = 64
-"""Messages after which the loop gets a turn, however many more have arrived."""
+MESSAGES_PER_LOOK: Final = 64
+"""Messages after which it is looked at whether the loop should have a turn."""
+MESSAGES_PER_BATCH: Final = 1024
+"""Messages that are read ahead at most; after them the loop has a turn in any case."""
 
 
 @final
@@ -69,9 +72,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             on_available_image=on_available_image,
             on_unavailable_image=on_unavailable_image,
         )
-        self._batch: list[Message] = []
-        self._index = 0
-        self._taken: Message | None = None
+        self._batch = []
+        self._loop_turn = Turn()
         self._lent: Message | None = None
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
@@ -105,25 +107,33 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self.begin_iteration()
         return self
 
-    async def __anext__(self) -> Message:
-        """Return the next message, waiting for it; the iteration ends when this side closes.
+    async def _anext_waiting(self) -> Message:
+        """Return the next message, whatever it takes; see `__anext__`."""
+        if self._index < len(self._batch) and not self._is_closed and self._turn_budget <= 0:
+            await self._look()
+        if self._index >= len(self._batch) or self._is_closed:
+            await self._next_batch(MESSAGES_PER_BATCH)
+        elif self._taken is not None:
+            self._taken.image.take(self._taken.position)
+        self._turn_budget -= 1
+        return self._deliver()
 
-        Raises:
-            BusyError: Another task consumes the subscription.
-            ClosedError: The driver failed.
-            WrongLoopError: It belongs to another event loop.
-        """
-        index = self._index
-        if index >= len(self._batch) or self._is_closed:
-            await self._next_batch(MESSAGES_PER_TURN)
-            index = 0
-        else:
-            taken = self._taken
-            if taken is not None:
-                taken.image.take(taken.position)
-        message = self._taken = self._batch[index]
-        self._index = index + 1
+    def _deliver(self) -> Message:
+        """Hand out the next of the batch."""
+        message = self._taken = self._batch[self._index]
+        self._index += 1
         return message
+
+    async def _look(self) -> None:
+        """Give the loop a turn in the middle of a batch if it is time."""
+        self._turn_budget = MESSAGES_PER_LOOK
+        if self._loop_turn.is_over(self._aeron.clock):
+            self._is_waiting = True
+            try:
+                await asyncio.sleep(0)
+            finally:
+                self._is_waiting = False
+            self._loop_turn.begin(self._aeron.clock)
 
     async def receive(self) -> Message:
         """Return the next message as `anext` does; for code that is written for anyio's streams.
@@ -154,7 +164,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             AeronAttribute.local_address: lambda: self.local_address,
         }
 
-    async def batches(self, limit: int = MESSAGES_PER_TURN) -> AsyncIterator[list[Message]]:
+    async def batches(self, limit: int = MESSAGES_PER_LOOK) -> AsyncIterator[list[Message]]:
         """Iterate over what has arrived, a list of up to `limit` messages of one image at a time.
 
         A list counts as taken, and the position moves, when this iterator is asked for the next
@@ -185,15 +195,10 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         """Return the next message of one image; see `Image.__anext__`."""
         batch, index = self._batch, self._index
         if index >= len(batch) or batch[index].image is not image or image.is_closed:
-            await self._next_batch(MESSAGES_PER_TURN, image)
-            index = 0
-        else:
-            taken = self._taken
-            if taken is not None:
-                taken.image.take(taken.position)
-        message = self._taken = self._batch[index]
-        self._index = index + 1
-        return message
+            await self._next_batch(MESSAGES_PER_LOOK, image)
+        elif self._taken is not None:
+            self._taken.image.take(self._taken.position)
+        return self._deliver()
 
     def begin_iteration(self) -> None:
         """Let this task be the one that consumes; see `Image.__aiter__`.
@@ -261,6 +266,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._is_waiting = True
         try:
             await asyncio.sleep(0)
+            self._loop_turn.begin(self._aeron.clock)
+            self._turn_budget = MESSAGES_PER_LOOK
             self._rotate()
             while not self._is_over(only):
                 for image in self._turn if only is None else (only,):

@@ -20,6 +20,7 @@ from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
 from aeron_async.errors import AeronTimeoutError, ClosedError, WrongLoopError
+from aeron_async.kernel import Reading
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,7 +35,7 @@ ImageHandler = Callable[[Image], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
 
 
-class SubscriptionBase(ABC):
+class SubscriptionBase(Reading, ABC):
     """One stream to receive; made by `Aeron.add_subscription`.
 
     Attributes:
@@ -274,6 +275,10 @@ class SubscriptionBase(ABC):
         self._images.clear()
         self._unannounced.clear()
         self._turn.clear()
+        # Messages know their image, and it its subscription: a circle that nobody else breaks.
+        self._batch = []
+        self._index = 0
+        self._taken = None
         for events in list(self._events):
             events.close()
         self._progress.ring()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
+    from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -134,7 +135,7 @@ class PublicationReady:
         local_address: What the endpoint is bound to, as `host:port`; empty without one.
         sender_position: Up to where it has been sent, in bytes.
         is_exclusive: Whether no other request shares it.
-        wake_sender: To be called when something was appended.
+        doorbell: To be rung when something was appended.
         slowest_receiver: Says which receiver sets the pace, where it is known.
     """
 
@@ -149,7 +150,7 @@ class PublicationReady:
     channel_status: Counter | None
     local_address: str
     is_exclusive: bool
-    wake_sender: Callable[[], None]
+    doorbell: Doorbell
     slowest_receiver: Callable[[], str | None]
 
 
@@ -183,7 +184,7 @@ class ImageReady:
         source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is a
             publication of the same driver.
         port: Says when progress is worth telling.
-        wake_receiver: To be called when it is; polls whatever the image is read from.
+        doorbell: To be rung when it is; polls whatever the image is read from.
     """
 
     image_id: int
@@ -194,4 +195,4 @@ class ImageReady:
     position: Counter
     source_identity: str
     port: ImagePort
-    wake_receiver: Callable[[], None]
+    doorbell: Doorbell

@@ -5,6 +5,7 @@ Source: Aeron `DriverConductor.addIpcPublication` and its neighbours.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -274,6 +275,7 @@ class IpcPublications:
         self, registration_id: int, uri: ChannelUri, publication: IpcPublication
     ) -> PublicationReady:
         counters = publication.counters
+        publication.doorbell.answer = partial(self._sender.on_activity, publication)
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,
@@ -287,6 +289,6 @@ class IpcPublications:
             channel_status=None,
             local_address="",
             is_exclusive=publication.params.is_exclusive,
-            wake_sender=lambda: self._sender.on_activity(publication),
+            doorbell=publication.doorbell,
             slowest_receiver=lambda: None,
         )

@@ -5,6 +5,7 @@ Source: Aeron `DriverConductor.onAddNetworkPublication` and its neighbours.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -280,6 +281,7 @@ class Publications:
         channel: UdpChannel,
         endpoint: SendChannelEndpoint,
     ) -> PublicationReady:
+        publication.doorbell.answer = partial(self._sender.on_activity, publication)
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,
@@ -292,6 +294,6 @@ class Publications:
             channel_status=endpoint.status,
             local_address=endpoint.local_address,
             is_exclusive=publication.params.is_exclusive,
-            wake_sender=lambda: self._sender.on_activity(publication),
+            doorbell=publication.doorbell,
             slowest_receiver=publication.flow_control.slowest_receiver,
         )

@@ -8,6 +8,7 @@ Source: Aeron `DriverConductor.linkSubscription` and its neighbours, `ClientProx
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.commands import ImageReady
@@ -118,18 +119,12 @@ class Readers:
     def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Give an image to the client of a subscription that has joined, or has rested."""
         if isinstance(source, PublicationImage):
-            image, source_identity = source, format_address(source.source)
-
-            def wake() -> None:
-                self._receiver.on_activity(image)
-
+            source_identity = format_address(source.source)
+            source.doorbell.answer = partial(self._receiver.on_activity, source)
         else:
             assert isinstance(source, SubscribablePublication), "there is no third kind of stream"
-            publication, source_identity = source, LOCAL_SOURCE_IDENTITY
-
-            def wake() -> None:
-                self._sender.on_activity(publication)
-
+            source_identity = LOCAL_SOURCE_IDENTITY
+            source.doorbell.answer = partial(self._sender.on_activity, source)
         self._links[subscriber.subscription_id].listener.on_available_image(
             ImageReady(
                 image_id=source.registration_id,
@@ -140,6 +135,6 @@ class Readers:
                 position=subscriber.position,
                 source_identity=source_identity,
                 port=source,
-                wake_receiver=wake,
+                doorbell=source.doorbell,
             )
         )

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.kernel.message import Message
+from aeron_async.kernel.paths import Cell, Doorbell, Offering, Reading, Taking
 from aeron_async.kernel.placing import place_run, skip_whole
 from aeron_async.kernel.reading import read_whole
 from aeron_async.kernel.scanning import scan_for_send, scan_run
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 __all__ = [
     "PURE_VARIABLE",
     "WHY_PURE",
+    "Cell",
+    "Doorbell",
     "FrameWriter",
     "Message",
+    "Offering",
+    "Reading",
+    "Taking",
     "place_run",
     "read_whole",
     "scan_for_send",
@@ -65,3 +71,4 @@ if WHY_PURE is None:
         scan_run,
         skip_whole,
     )
+    from aeron_async.kernel._paths import Cell, Doorbell, Offering, Reading, Taking

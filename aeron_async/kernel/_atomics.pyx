@@ -2,6 +2,7 @@
 # cython: initializedcheck=False, freethreading_compatible=True
 """C11 atomics on memory that is shared; `kernel/atomics.py` says what each is the twin of."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
@@ -26,6 +27,8 @@ cdef extern from *:
 IS_ATOMIC = True
 
 
+@cython.no_gc
+@cython.final
 cdef class Word:
     """One word of a view, held while it is touched."""
 

@@ -59,6 +59,9 @@ cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t 
     store_release_32(words, length + HEADER)
 
 
+# The collector would clear the owners of the buffers and forget to release them.
+@cython.no_gc
+@cython.final
 cdef class FrameWriter:
     """Appends messages where that takes no more than room in the active term.
 

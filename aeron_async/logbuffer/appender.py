@@ -70,6 +70,7 @@ class Appender(ABC):
         max_message_length: Longest message that `offer` takes, in bytes.
         max_payload_length: Longest message that fits one frame, and longest claim, in bytes.
         max_position: Where the stream ends for good, in bytes.
+        writer: Appends what takes no thought; None where the kernel is in Python.
     """
 
     __slots__ = (
@@ -86,10 +87,10 @@ class Appender(ABC):
         "_term_begin",
         "_term_length",
         "_words",
-        "_writer",
         "max_message_length",
         "max_payload_length",
         "max_position",
+        "writer",
     )
 
     def __init__(self, log: LogBuffers) -> None:
@@ -105,9 +106,9 @@ class Appender(ABC):
         self.max_message_length = max_message_length(log.term_length)
         self.max_position = max_position(log.term_length)
         self._enter_term(log.metadata.active_term_count << log.position_bits)
-        self._writer = None
+        self.writer = None
         if FrameWriter is not None:
-            self._writer = FrameWriter(
+            self.writer = FrameWriter(
                 log,
                 max_payload_length=self.max_payload_length,
                 max_message_length=self.max_message_length,
@@ -135,8 +136,8 @@ class Appender(ABC):
             ConfigurationError: The reserved value has more than 64 bits.
             TypeError: It is no buffer.
         """
-        if self._writer is not None:
-            position = self._writer.offer(data, limit, reserved_value)
+        if self.writer is not None:
+            position = self.writer.offer(data, limit, reserved_value)
             if position >= 0:
                 return position
         if type(data) is not bytes:
@@ -170,8 +171,8 @@ class Appender(ABC):
 
     def detach(self) -> None:
         """Let go of the memory that the kernel holds, so that it can be given back."""
-        if self._writer is not None:
-            self._writer.detach()
+        if self.writer is not None:
+            self.writer.detach()
 
     def offer_vector(
         self, buffers: Iterable[Buffer], *, limit: int, reserved_value: int = 0

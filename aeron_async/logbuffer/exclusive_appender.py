@@ -117,7 +117,7 @@ class ExclusiveAppender(Appender):
 
     def _look_up_offset(self) -> int:
         """Return where the term is filled to: the kernel may have appended since the last time."""
-        if self._writer is not None:
+        if self.writer is not None:
             self._offset = min(self._tails[self._index] & UINT32_MASK, self._term_length)
         return self._offset
 

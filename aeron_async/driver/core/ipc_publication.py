@@ -165,6 +165,7 @@ class IpcPublication(SubscribablePublication):
         To be called whenever something was appended, and whenever a subscriber has passed the
         consumption trigger.
         """
+        self.doorbell.is_rung = False
         if self.state is PublicationState.DONE:
             return NEVER_NS
         self._update_window()

@@ -281,6 +281,7 @@ class NetworkPublication(SubscribablePublication):
         Raises:
             Exception: Whatever its flow control raised, now or since the last time.
         """
+        self.doorbell.is_rung = False
         if self.state is PublicationState.DONE:
             return NEVER_NS
         if self.failure is not None:

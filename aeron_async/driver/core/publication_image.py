@@ -27,6 +27,7 @@ from aeron_async.driver.core.nak_budget import NakBudget
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
 from aeron_async.driver.core.subscriber_positions import SubscriberPositions
 from aeron_async.driver.core.untethered import UntetheredCheck
+from aeron_async.kernel import Doorbell
 from aeron_async.logbuffer.cleaner import clean_to
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class PublicationImage:
         self.counters = counters
         self.rebuild_position = join_position
         self.subscribers = SubscriberPositions()
+        self.doorbell = Doorbell()
         self._listener = listener
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
@@ -128,12 +130,10 @@ class PublicationImage:
             log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
         )
         self._clean_position = join_position
-        # Called for every datagram: not by way of a method that only passes it on.
-        self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
-        self.rtt_replies = ReplyLimiter(
-            limit=context.max_rtt_replies_per_second,
-            limit_per_asker=context.max_rtt_replies_per_source,
-        )
+        # Called for what arrives: not by way of a method that only passes it on.
+        self.on_data = self._intake.on_data
+        self.on_run = self._intake.on_run
+        self.rtt_replies = ReplyLimiter.of(context)
         counters.receiver_position.set(join_position)
         self.consumption_trigger = self._feedback.consumption_trigger
 
@@ -253,6 +253,7 @@ class PublicationImage:
         Raises:
             Exception: Whatever its congestion control raised, now or since the last time.
         """
+        self.doorbell.is_rung = False
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure

@@ -5,10 +5,12 @@ The address a question came from may be made up; whoever lives there gets the an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+
+    from aeron_async.driver.core.context import DriverContext
 
 __all__ = ["ReplyLimiter"]
 
@@ -31,6 +33,14 @@ class ReplyLimiter:
         self._start_ns = -INTERVAL_NS
         self._sent_count = 0
         self._counts: dict[Hashable, int] = {}
+
+    @classmethod
+    def of(cls, context: DriverContext) -> Self:
+        """Return one for the round-trip measurements of one image."""
+        return cls(
+            limit=context.max_rtt_replies_per_second,
+            limit_per_asker=context.max_rtt_replies_per_source,
+        )
 
     def try_take(self, asker: Hashable, now_ns: int) -> bool:
         """Return whether a question may be answered now, and take note that it is."""

@@ -19,6 +19,7 @@ from aeron_async.driver.core.strategies import cause_of_failure
 from aeron_async.driver.core.subscriber_positions import SubscriberPositions, release_subscribers
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.untethered import UntetheredCheck
+from aeron_async.kernel import Doorbell
 from aeron_async.logbuffer.producer import producer_position
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class SubscribablePublication(ABC):
         position = producer_position(log)
         self.start = StartPosition.of(log, position)
         self.subscribers = SubscriberPositions()
+        self.doorbell = Doorbell()
         self.consumption_trigger = position
         self.failure: Exception | None = None
         self._strategy: object = None

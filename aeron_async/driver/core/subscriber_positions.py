@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import Counter
     from aeron_async.driver.core.untethered_state import TetherEvent
+    from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = [
@@ -149,6 +150,7 @@ class Subscribable(Protocol):
     stream_id: int
     log: LogBuffers
     subscribers: SubscriberPositions
+    doorbell: Doorbell
 
     @property
     def rebuild_position(self) -> int:

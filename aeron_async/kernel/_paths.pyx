@@ -1,0 +1,384 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""What a client does for every message, compiled; `kernel/paths.py` says what each is the twin of.
+
+A coroutine costs more than all that an offer does when there is room, and more than handing out a
+message that is there. So `offer` and `__anext__` return objects that do it when they are awaited,
+and become the coroutine of the twin when it cannot be done at once. To a task, to anyio and to a
+debugger they are coroutines all along.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_WarnEx, PyErr_WriteUnraisable
+from libc.stdint cimport int64_t
+
+from aeron_async.kernel._frames cimport FrameWriter, Message
+
+from asyncio import _get_running_loop
+from collections.abc import Coroutine
+
+from aeron_async.errors import ClosedError
+
+cdef extern from *:
+    """
+    #define AERON_PATH_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define AERON_PATH_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+
+    typedef PyObject *(*aeron_step)(PyObject *, PyObject *, int *);
+    static aeron_step aeron_take_step;
+
+    static PySendResult aeron_send(PyObject *self, PyObject *value, PyObject **result) {
+        int is_done = 0;
+        *result = aeron_take_step(self, value, &is_done);
+        return *result == NULL ? PYGEN_ERROR : is_done ? PYGEN_RETURN : PYGEN_NEXT;
+    }
+    /* Cython has no name for this slot: without it every result travels as an exception. */
+    static void aeron_set_send(void *type, aeron_step step) {
+        aeron_take_step = step;
+        ((PyTypeObject *)type)->tp_as_async->am_send = aeron_send;
+        PyType_Modified((PyTypeObject *)type);
+    }
+    static PyObject *aeron_send_on(PyObject *coroutine, PyObject *value, int *is_done) {
+        PyObject *result = NULL;
+        PySendResult outcome = PyIter_Send(coroutine, value, &result);
+        *is_done = outcome == PYGEN_RETURN;
+        return outcome == PYGEN_ERROR ? NULL : result;
+    }
+    """
+    int64_t load_acquire "AERON_PATH_LOAD"(int64_t *place) noexcept nogil
+    void store_release "AERON_PATH_STORE"(int64_t *place, int64_t value) noexcept nogil
+    object send_on "aeron_send_on"(object coroutine, object value, int *is_done)
+    void set_send "aeron_set_send"(void *kind, object (*step)(object, object, int *))
+
+cdef enum:
+    FRESH
+    DELEGATED
+    DONE
+
+
+# The collector would clear the owner of a buffer and forget to release it.
+@cython.no_gc
+@cython.final
+cdef class Cell:
+    """The one 64-bit word of a counter, for as long as the counter is open."""
+
+    cdef Py_buffer view
+    cdef int64_t *place
+    cdef object why
+
+    def __init__(self, view):
+        if self.place is not NULL:
+            raise ValueError("a cell has its word already")
+        PyObject_GetBuffer(view, &self.view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        if self.view.len != 8:
+            PyBuffer_Release(&self.view)
+            raise ValueError("a cell is one word of 64 bits")
+        self.place = <int64_t *>self.view.buf
+
+    def __dealloc__(self):
+        self.let_go()
+
+    cdef void let_go(self) noexcept:
+        if self.place is not NULL:
+            self.place = NULL
+            PyBuffer_Release(&self.view)
+
+    def release(self, why):
+        """Touch the word no more: by now it may be another's."""
+        self.why = why
+        self.let_go()
+
+    def __getitem__(self, index):
+        if self.place is NULL:
+            raise ClosedError(self.why)
+        return load_acquire(self.place)
+
+    def __setitem__(self, index, int64_t value):
+        if self.place is NULL:
+            raise ClosedError(self.why)
+        store_release(self.place, value)
+
+
+@cython.final
+cdef class Doorbell:
+    """Tells an agent once that there is something to look at, until it has looked."""
+
+    cdef public bint is_rung
+    cdef public object answer
+
+    def __init__(self):
+        self.answer = None
+
+    cpdef ring(self):
+        """Let the agent look, unless it is going to anyhow."""
+        if not self.is_rung:
+            self.is_rung = True
+            if self.answer is not None:
+                self.answer()
+
+
+@cython.final
+@cython.freelist(16)
+@cython.no_gc
+cdef class Step:
+    """An offer, or the next message, that was asked for; it is done when it is awaited."""
+
+    cdef int state
+    cdef bint is_offer
+    cdef object owner
+    cdef object data
+    cdef object reserved_value
+    cdef object timeout
+    cdef object coroutine
+
+    cdef object delegate(self):
+        """Return the coroutine that does it the long way."""
+        if self.state == FRESH:
+            if self.is_offer:
+                self.coroutine = self.owner._offer_waiting(
+                    self.data, self.reserved_value, self.timeout)
+            else:
+                self.coroutine = self.owner._anext_waiting()
+            self.state = DELEGATED
+        return self.coroutine
+
+    cdef object step(self, object value, int *is_done):
+        cdef int64_t position
+        if self.state == FRESH and value is None:
+            if self.is_offer:
+                position = (<Offering>self.owner).try_at_once(self.data, self.reserved_value)
+                if position >= 0:
+                    self.state = DONE
+                    is_done[0] = 1
+                    return position
+            else:
+                message = (<Reading>self.owner).try_at_once()
+                if message is not None:
+                    self.state = DONE
+                    is_done[0] = 1
+                    return message
+        if self.state == DONE:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        coroutine = self.delegate()
+        try:
+            found = send_on(coroutine, value, is_done)
+        except BaseException:
+            self.finish()
+            raise
+        if is_done[0]:
+            self.finish()
+        return found
+
+    cdef void finish(self):
+        self.state = DONE
+        self.coroutine = None
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        """Run until something has to be waited for."""
+        cdef int is_done = 0
+        found = self.step(value, &is_done)
+        if is_done:
+            raise StopIteration(found)
+        return found
+
+    def throw(self, *error):
+        """Raise an error where it waits."""
+        if self.state == DONE:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        coroutine = self.delegate()
+        try:
+            return coroutine.throw(*error)
+        except BaseException:
+            self.finish()
+            raise
+
+    def close(self):
+        """Give up."""
+        if self.state == DELEGATED:
+            self.coroutine.close()
+        self.finish()
+
+    @property
+    def __qualname__(self):
+        return "Publication.offer" if self.is_offer else "Subscription.__anext__"
+
+    @property
+    def __name__(self):
+        return "offer" if self.is_offer else "__anext__"
+
+    # Whoever asks for these wants to see a coroutine.
+
+    @property
+    def cr_running(self):
+        return False if self.state == DONE else self.delegate().cr_running
+
+    @property
+    def cr_suspended(self):
+        return False if self.state == DONE else self.delegate().cr_suspended
+
+    @property
+    def cr_frame(self):
+        return None if self.state == DONE else self.delegate().cr_frame
+
+    @property
+    def cr_code(self):
+        return None if self.state == DONE else self.delegate().cr_code
+
+    @property
+    def cr_await(self):
+        return None if self.state == DONE else self.delegate().cr_await
+
+    def __dealloc__(self):
+        if self.state == FRESH:
+            warn(self.is_offer)
+
+
+cdef void warn(bint is_offer) noexcept:
+    name = "Publication.offer" if is_offer else "Subscription.__anext__"
+    try:
+        PyErr_WarnEx(RuntimeWarning, f"coroutine '{name}' was never awaited".encode(), 1)
+    except BaseException:
+        PyErr_WriteUnraisable(name)
+
+
+cdef class Offering:
+    """Where messages are offered; see `paths.Offering`."""
+
+    cdef FrameWriter writer
+    cdef Cell limit
+    cdef public Doorbell _doorbell
+    cdef public int64_t _turn_budget
+    cdef public bint _is_closed
+    cdef public object _loop
+
+    def __cinit__(self):
+        self._turn_budget = 0
+
+    def _attach(self, FrameWriter writer, Cell limit, Doorbell doorbell):
+        self.writer = writer
+        self.limit = limit
+        self._doorbell = doorbell
+
+    def _detach(self):
+        self.writer = None
+        self.limit = None
+
+    def offer(self, data, *, reserved_value=0, timeout=None):
+        """Append one message, waiting for a subscriber and for room; return its position."""
+        cdef Step offer = Step.__new__(Step)
+        offer.is_offer = True
+        offer.owner = self
+        offer.data = data
+        offer.reserved_value = reserved_value
+        offer.timeout = timeout
+        return offer
+
+    cdef int64_t try_at_once(self, object data, object reserved_value) except? -1:
+        cdef int64_t position
+        cdef int64_t reserved = 0
+        if self._turn_budget <= 0 or self.writer is None or self._is_closed:
+            return -1
+        if self.limit is None or self._doorbell is None:
+            return -1
+        if self.limit.place is NULL or _get_running_loop() is not self._loop:
+            return -1
+        if reserved_value is not 0:
+            if type(reserved_value) is not int:
+                return -1
+            try:
+                reserved = reserved_value
+            except OverflowError:
+                return -1
+        position = self.writer.write_object(data, load_acquire(self.limit.place), reserved)
+        if position < 0:
+            return -1
+        self._turn_budget -= 1
+        if not self._doorbell.is_rung:
+            self._doorbell.ring()
+        return position
+
+
+cdef class Taking:
+    """How far a source has been taken; see `paths.Taking`."""
+
+    cdef public int64_t _position
+    cdef public int64_t _trigger
+    cdef public bint _is_closed
+    cdef Cell cell
+    cdef public Doorbell _doorbell
+
+    def _attach(self, Cell cell, Doorbell doorbell):
+        self.cell = cell
+        self._doorbell = doorbell
+
+    cpdef take(self, int64_t position):
+        """Move the position: the application has taken everything before it."""
+        if position <= self._position or self._is_closed:
+            return
+        self._position = position
+        self.cell[0] = position
+        if position > self._trigger and not self._doorbell.is_rung:
+            self._doorbell.ring()
+
+
+cdef class Reading:
+    """Where messages are read; see `paths.Reading`."""
+
+    cdef public list _batch
+    cdef public Py_ssize_t _index
+    cdef public Message _taken
+    cdef public int64_t _turn_budget
+    cdef public bint _is_closed
+
+    def __cinit__(self):
+        self._batch = []
+
+    def __anext__(self):
+        """Return the next message, waiting for it; the iteration ends when this side closes."""
+        cdef Step following = Step.__new__(Step)
+        following.owner = self
+        return following
+
+    cdef Message try_at_once(self):
+        cdef Message message
+        cdef Message taken = self._taken
+        cdef Taking source
+        cdef int64_t position
+        if self._index >= len(self._batch) or self._turn_budget <= 0 or self._is_closed:
+            return None
+        if taken is not None:
+            if not isinstance(taken.image, Taking):
+                return None
+            source = <Taking>taken.image
+            position = taken.position
+            # As `take` does, with all that may raise or is rare left to it.
+            if (source.cell is not None and source.cell.place is not NULL
+                    and position <= source._trigger):
+                if position > source._position and not source._is_closed:
+                    source._position = position
+                    store_release(source.cell.place, position)
+            else:
+                source.take(position)
+        self._turn_budget -= 1
+        message = <Message>self._batch[self._index]
+        self._taken = message
+        self._index += 1
+        return message
+
+
+cdef object take_step(object self, object value, int *is_done):
+    return (<Step>self).step(value, is_done)
+
+
+set_send(<void *>Step, take_step)
+Coroutine.register(Step)

@@ -1,0 +1,213 @@
+"""What a client does for every message: one offer, one step of an iteration, and their waking.
+
+Here is what can be done at once; the publication, the subscription and the image that inherit from
+these know the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aeron_async.errors import ClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aeron_async.kernel.message import Message
+
+__all__ = ["Cell", "Doorbell", "Offering", "Reading", "Taking"]
+
+
+class _View(Protocol):
+    def __getitem__(self, index: int, /) -> int: ...
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
+class _Closed:
+    """Stands in for a word that was given back, so that an open cell need not ask each time."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getitem__(self, index: int, /) -> int:
+        raise ClosedError(self._why)
+
+    def __setitem__(self, index: int, value: int, /) -> None:
+        raise ClosedError(self._why)
+
+
+class Cell:
+    """The one 64-bit word of a counter, for as long as the counter is open."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self._view: _View = view
+
+    def __getitem__(self, index: int) -> int:
+        return self._view[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._view[index] = value
+
+    def release(self, why: str) -> None:
+        """Touch the word no more: by now it may be another's.
+
+        Args:
+            why: What every further access says in its `ClosedError`.
+        """
+        self._view = _Closed(why)
+
+
+class Doorbell:
+    """Tells an agent once that there is something to look at, until it has looked.
+
+    Attributes:
+        is_rung: Set by ringing; whoever looks clears it first.
+        answer: What ringing calls; None while there is nobody to be told.
+    """
+
+    __slots__ = ("answer", "is_rung")
+
+    def __init__(self) -> None:
+        self.is_rung = False
+        self.answer: Callable[[], object] | None = None
+
+    def ring(self) -> None:
+        """Let the agent look, unless it is going to anyhow."""
+        if not self.is_rung:
+            self.is_rung = True
+            if self.answer is not None:
+                self.answer()
+
+
+class Offering:
+    """Where messages are offered.
+
+    Attributes:
+        _turn_budget: Offers that may be made before the loop's turn is looked at again.
+        _is_closed: Whether the publication is closed.
+        _loop: The one event loop that may offer.
+    """
+
+    _turn_budget: int = 0
+    _is_closed: bool
+    _loop: Any
+
+    def _attach(self, writer: Any, limit: Any, doorbell: Doorbell) -> None:
+        """Take what a compiled offer needs: where it writes, up to where, and whom it wakes."""
+
+    def _detach(self) -> None:
+        """Touch none of it any more."""
+
+    def _offer(self, data: Any, reserved_value: int) -> int:
+        """Append if that can be done now; return the position, or a negative `AppendResult`."""
+        raise NotImplementedError
+
+    def _offer_waiting(
+        self, data: Any, reserved_value: int, timeout: float | None
+    ) -> Coroutine[Any, Any, int]:
+        """Offer whatever it takes."""
+        raise NotImplementedError
+
+    async def offer(
+        self,
+        data: Any,
+        *,
+        reserved_value: int = 0,
+        timeout: float | None = None,
+    ) -> int:
+        """Append one message, waiting for a subscriber and for room; return its position.
+
+        Offers that wait are served in the order in which they came.
+
+        Args:
+            data: The message, up to `max_message_length` bytes: bytes, another buffer, or a list.
+            reserved_value: 64 bits of the application's own beside the message.
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            OfferTimeoutError: The timeout passed; nothing was appended.
+            ClosedError: The publication was closed, before or meanwhile.
+            NotConnectedError: No subscriber is there, and the publication was told not to wait.
+            MessageTooLongError: The message is longer than the log allows.
+            MaxPositionExceededError: The stream is at its end.
+        """
+        if self._turn_budget > 0:
+            self._turn_budget -= 1
+            position = self._offer(data, reserved_value)
+            if position >= 0:
+                return position
+        return await self._offer_waiting(data, reserved_value, timeout)
+
+
+class Taking:
+    """How far the application has taken a source.
+
+    Attributes:
+        _position: Up to where, in bytes.
+        _trigger: Beyond this position the driver wants to know at once, in bytes.
+        _is_closed: Whether the source is over, and its position no longer ours to move.
+    """
+
+    _position: int
+    _trigger: int
+    _is_closed: bool
+
+    def _attach(self, cell: Any, doorbell: Doorbell) -> None:
+        """Take where the position is shown, and whom to wake."""
+        self._cell = cell
+        self._doorbell = doorbell
+
+    def take(self, position: int) -> None:
+        """Move the position: the application has taken everything before it."""
+        if position <= self._position or self._is_closed:
+            return
+        self._position = position
+        self._cell[0] = position
+        if position > self._trigger:
+            self._doorbell.ring()
+
+
+class Reading:
+    """Where messages are read.
+
+    Attributes:
+        _batch: Messages that have been read and not yet delivered, from `_index` on.
+        _index: Of the next one to be delivered.
+        _taken: The one delivered last; taken when the next is asked for.
+        _turn_budget: Messages that may be delivered before the loop's turn is looked at again.
+        _is_closed: Whether the subscription is closed.
+    """
+
+    _batch: list[Message]
+    _index: int = 0
+    _taken: Message | None = None
+    _turn_budget: int = 0
+    _is_closed: bool
+
+    def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
+        """Return the next message, whatever it takes."""
+        raise NotImplementedError
+
+    async def __anext__(self) -> Message:
+        """Return the next message, waiting for it; the iteration ends when this side closes.
+
+        Raises:
+            BusyError: Another task consumes the subscription.
+            ClosedError: The driver failed.
+            WrongLoopError: It belongs to another event loop.
+        """
+        index = self._index
+        if index >= len(self._batch) or self._turn_budget <= 0 or self._is_closed:
+            return await self._anext_waiting()
+        taken = self._taken
+        if taken is not None:
+            taken.image.take(taken.position)
+        self._turn_budget -= 1
+        message = self._taken = self._batch[index]
+        self._index = index + 1
+        return message

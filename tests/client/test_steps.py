@@ -1,0 +1,154 @@
+"""An offer, and a wait for a message, are coroutines to whoever looks, in both kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import aeron_async as aa
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+STREAM = 7
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[aa.Publication, aa.Subscription]]:
+    async with aa.Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription("aeron:ipc", stream_id=STREAM)
+        publication = await aeron.add_publication("aeron:ipc?term-length=64k", stream_id=STREAM)
+        await publication.wait_connected(5)
+        yield publication, subscription
+
+
+Pair = tuple[aa.Publication, aa.Subscription]
+
+
+async def test_nothing_is_offered_before_it_is_awaited(pair: Pair) -> None:
+    publication, _ = pair
+    offer: Any = publication.offer(b"later")
+    assert publication.position == 0
+    assert asyncio.iscoroutine(offer)
+    assert inspect.isawaitable(offer)
+    assert getattr(offer, "__qualname__", "").endswith(".offer")
+    assert await offer == publication.position == 64
+    with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+        await offer
+
+
+async def test_an_offer_that_is_never_awaited_is_warned_of(pair: Pair) -> None:
+    publication, subscription = pair
+    for make in (lambda: publication.offer(b"lost"), subscription.__anext__):
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            make()
+    assert publication.position == 0
+
+
+async def test_tasks_groups_and_timeouts_take_an_offer(pair: Pair) -> None:
+    publication, subscription = pair
+    task = asyncio.ensure_future(publication.offer(b"task"))
+    assert "offer" in repr(task)
+    assert await task == 64
+    assert await asyncio.wait_for(publication.offer(b"timeout"), 5) == 128
+    gathered: list[int] = list(await asyncio.gather(publication.offer(b"gather")))
+    assert gathered == [192]
+    async with anyio.create_task_group() as group:
+        group.start_soon(publication.offer, b"anyio")
+    assert publication.position == 256
+    found = [bytes(await anext(subscription)) for _ in range(4)]
+    assert found == [b"task", b"timeout", b"gather", b"anyio"]
+    assert await asyncio.wait_for(publication.offer(b"last"), 5) == 320
+    assert bytes(await asyncio.wait_for(anext(subscription), 5)) == b"last"
+
+
+async def test_an_offer_may_be_driven_by_hand(pair: Pair) -> None:
+    publication, _ = pair
+    offer: Any = publication.offer(b"by hand")
+    with pytest.raises(StopIteration) as caught:
+        offer.send(None)
+    assert caught.value.value == 64
+    closed: Any = publication.offer(b"given up")
+    closed.close()
+    with pytest.raises(RuntimeError, match="cannot reuse"):
+        closed.send(None)
+    thrown: Any = publication.offer(b"not now")
+    with pytest.raises(KeyError):
+        thrown.throw(KeyError(3))
+    with pytest.raises(RuntimeError, match="cannot reuse"):
+        thrown.throw(KeyError(3))
+    assert publication.position == 64
+
+
+async def test_whoever_looks_at_an_offer_sees_a_coroutine(pair: Pair) -> None:
+    publication, subscription = pair
+    offer: Any = publication.offer(b"seen")
+    assert inspect.getcoroutinestate(offer) == inspect.CORO_CREATED
+    assert offer.cr_code.co_name.startswith(("offer", "_offer"))
+    assert offer.cr_await is None
+    assert await offer == 64
+    assert inspect.getcoroutinestate(offer) == inspect.CORO_CLOSED
+    assert bytes(await anext(subscription)) == b"seen"
+    waiting = asyncio.ensure_future(anext(subscription))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    coroutine: Any = waiting.get_coro()
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED
+    assert waiting.get_stack()
+    assert coroutine.cr_await is not None
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_an_offer_that_waits_is_cancelled_whole_and_goes_on_when_there_is_room(
+    pair: Pair,
+) -> None:
+    publication, subscription = pair
+    while publication.try_offer(bytes(1_000)) is not aa.OfferOutcome.BACK_PRESSURED:
+        pass
+    before = publication.position
+    cancelled = asyncio.ensure_future(publication.offer(b"cancelled"))
+    waiting = asyncio.ensure_future(publication.offer(b"waiting"))
+    with anyio.move_on_after(0.001):
+        await publication.offer(b"timed out")
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert publication.position == before
+    async for message in subscription:
+        if len(message) != 1_000:
+            break
+    assert bytes(message) == b"waiting"
+    assert await waiting == message.position
+
+
+async def test_a_message_that_is_there_is_handed_to_whoever_drives_by_hand(pair: Pair) -> None:
+    publication, subscription = pair
+    for number in range(3):
+        await publication.offer(bytes([number]))
+    assert bytes(await anext(subscription)) == b"\0"
+    following: Any = subscription.__anext__()
+    with pytest.raises(StopIteration) as caught:
+        following.send(None)
+    assert bytes(caught.value.value) == b"\1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        abandoned: Any = subscription.__anext__()
+        abandoned.close()
+        del abandoned
+    assert bytes(await anext(subscription)) == b"\2"
+
+
+@pytest.mark.parametrize("reserved_value", [0, -1, 2**63 - 1, True])
+async def test_what_travels_beside_a_message_arrives(pair: Pair, reserved_value: int) -> None:
+    publication, subscription = pair
+    await publication.offer(b"", reserved_value=reserved_value)
+    assert (await anext(subscription)).reserved_value == reserved_value
+    with pytest.raises(aa.ConfigurationError, match="64-bit"):
+        await publication.offer(b"", reserved_value=2**63)

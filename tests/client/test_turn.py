@@ -1,0 +1,77 @@
+"""How long one task may go on before the event loop has its turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aeron_async as aa
+from aeron_async.client.turn import LONGEST_NS, MOST_LOOKS, Turn
+from aeron_async.driver.media_driver import MediaDriver
+
+
+class SetClock:
+    """A clock that stands where it was set."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def epoch_ms(self) -> int:
+        return 0
+
+    def epoch_ns(self) -> int:
+        return 0
+
+
+def test_a_turn_is_over_at_first_then_after_its_time_or_its_looks() -> None:
+    clock, turn = SetClock(), Turn()
+    assert turn.is_over(clock)
+    turn.begin(clock)
+    assert [turn.is_over(clock) for _ in range(MOST_LOOKS + 1)] == [False] * MOST_LOOKS + [True]
+    turn.begin(clock)
+    clock.ns = LONGEST_NS - 1
+    assert not turn.is_over(clock)
+    clock.ns = LONGEST_NS
+    assert turn.is_over(clock)
+
+
+async def turns_beside(count: int, *, work_ns: int) -> tuple[int, int]:
+    """Return how many turns others had while `count` messages were offered, and taken."""
+    clock = SetClock()
+    async with MediaDriver.launch(clock=clock) as driver, aa.Aeron.connect(driver) as aeron:
+        subscription = await aeron.add_subscription("aeron:ipc", stream_id=7)
+        publication = await aeron.add_publication("aeron:ipc?term-length=1m", stream_id=7)
+        await publication.wait_connected(5)
+        turns = 0
+        handle: asyncio.Handle | None = None
+
+        def count_turn() -> None:
+            nonlocal turns, handle
+            turns += 1
+            handle = asyncio.get_running_loop().call_soon(count_turn)
+
+        count_turn()
+        for _ in range(count):
+            await publication.offer(b"x")
+            clock.ns += work_ns
+        offered = turns
+        taken = 0
+        async for _ in subscription:
+            clock.ns += work_ns
+            taken += 1
+            if taken == count:
+                break
+        assert handle is not None
+        handle.cancel()
+        return offered, turns - offered
+
+
+async def test_work_between_messages_brings_the_others_their_turn_sooner() -> None:
+    idle_offered, idle_taken = await turns_beside(4_096, work_ns=0)
+    busy_offered, busy_taken = await turns_beside(4_096, work_ns=20_000)
+    assert idle_offered <= 4_096 // 1_024 + 4
+    assert busy_offered >= 4_096 // 128
+    assert idle_taken <= 2 * 4_096 // 1_024 + 4
+    assert busy_taken >= 4_096 // 128
