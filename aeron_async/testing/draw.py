@@ -25,6 +25,7 @@ MTU_LENGTHS: Final = (96, 128, 288, 1408, 4096, 8192)
 CONTROL_FRAMES: Final = (FrameType.SETUP, FrameType.SM, FrameType.NAK, FrameType.DATA)
 INITIAL_TERM_IDS: Final = (0, 1, -1, 2**31 - 1, -(2**31), 2**31 - 2)
 CONTESTED_SESSION_ID: Final = 77_777
+RUNS_CHANCE: Final = 0.75
 BYTES_MAX: Final = 400_000
 """Offered to one publication, at most: a run is to take a tenth of a second."""
 
@@ -78,7 +79,10 @@ class Dice:
         self._seed = seed
         odds = self.of("features")
         density = odds.uniform(0.0, 0.4)
-        drawn = [name for name in FEATURES if odds.random() < density]
+        drawn = {name for name in FEATURES if odds.random() < density} - {"runs"}
+        # The rule, as it is outside; a world with few features is to have it as often as any.
+        if self.of("runs").random() < RUNS_CHANCE:
+            drawn.add("runs")
         self._features = frozenset(drawn) - without
 
     def has(self, feature: str) -> bool:

@@ -169,7 +169,8 @@ class Run:
         ]
         self._publishers[host], self._subscribers[host] = publishers, subscribers
         try:
-            async with host.aeron(DriverContext()) as aeron:
+            context = DriverContext(socket_batching="runs" in scenario.features)
+            async with host.aeron(context) as aeron:
                 self._baselines[aeron.driver] = counters_in_use(aeron.driver)
                 async with asyncio.TaskGroup() as group:
                     reading = [group.create_task(each.run(aeron)) for each in subscribers]

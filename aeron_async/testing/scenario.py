@@ -57,6 +57,7 @@ FEATURES: Final = (
     "hostile",
     "multicast",
     "min_flow_control",
+    "runs",
 )
 
 

@@ -46,6 +46,7 @@ class SimHost:
         network: Where it is.
         addresses: Its own, numeric, of either family; the first of a family is used to send from.
         random: The dice of its system's moods.
+        coin: Decides by which way in a datagram comes that is alone.
 
     Attributes:
         addresses: As given.
@@ -57,7 +58,9 @@ class SimHost:
         socket_limit: Most sockets open at once; one more meets EMFILE.
     """
 
-    def __init__(self, network: SimNetwork, addresses: tuple[str, ...], random: Random) -> None:
+    def __init__(
+        self, network: SimNetwork, addresses: tuple[str, ...], random: Random, coin: Random
+    ) -> None:
         self.addresses = addresses
         self.is_paused = False
         self.is_cut = False
@@ -66,6 +69,7 @@ class SimHost:
         self.socket_limit = 1024
         self._network = network
         self._random = random
+        self._coin = coin
         self._sockets: dict[SocketAddress, list[SimTransport]] = {}
         self._next_port = EPHEMERAL_PORTS.start
 
@@ -99,6 +103,7 @@ class SimHost:
             extra=extra,
             spec=spec,
             rcvbuf_length=rcvbuf_length,
+            coin=self._coin,
         )
         self._sockets.setdefault(local, []).append(transport)
         transport.start()

@@ -79,7 +79,8 @@ class SimNetwork:
         if not addresses:
             message = "a host needs an address, such as '10.0.0.1'"
             raise ConfigurationError(message)
-        host = SimHost(self, addresses, self._dice("host", *addresses))
+        moods, coin = self._dice("host", *addresses), self._dice("runs", *addresses)
+        host = SimHost(self, addresses, moods, coin)
         self._hosts.update(dict.fromkeys(addresses, host))
         return host
 

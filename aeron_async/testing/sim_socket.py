@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
+from aeron_async.testing.sim_buffer import ReceiveBuffer
 from aeron_async.testing.trace import Verdict
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping
     from contextvars import Context
+    from random import Random
 
+    from aeron_async.driver.media.socket_reading import SocketProtocol
     from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
     from aeron_async.testing.sim_host import SimHost
     from aeron_async.testing.virtual_clock import VirtualTime
@@ -28,6 +30,7 @@ __all__ = ["DATAGRAM_LENGTH_MAX", "SimTransport"]
 DATAGRAM_LENGTH_MAX: Final = 65_507
 """The most that UDP over IPv4 can carry, in bytes."""
 BURST_LIMIT: Final = 64
+"""Datagrams read in one turn; a run is read whole."""
 RETRY_NS: Final = 100_000
 """How long a socket without room stays so, at the least."""
 
@@ -43,6 +46,7 @@ class SimTransport(BoundedTransport):
         extra: Answers of `get_extra_info`, `sockname` and `peername` among them.
         spec: What it was to be.
         rcvbuf_length: Bytes that wait to be read; more are dropped, as the kernel drops them.
+        coin: Decides which datagrams that are alone are given as a run of one.
 
     Attributes:
         host: As given.
@@ -61,6 +65,7 @@ class SimTransport(BoundedTransport):
         extra: Mapping[str, Any],
         spec: SocketSpec,
         rcvbuf_length: int,
+        coin: Random,
     ) -> None:
         super().__init__(loop, protocol, extra)
         self.local: SocketAddress = extra["sockname"]
@@ -69,9 +74,8 @@ class SimTransport(BoundedTransport):
         self.spec = spec
         self._virtual = loop
         self._context = context
-        self._rcvbuf_length = rcvbuf_length
-        self._arrived: deque[tuple[bytes, SocketAddress]] = deque()
-        self._arrived_length = 0
+        takes_runs = spec.is_batching and hasattr(protocol, "datagrams_received")
+        self._arrived = ReceiveBuffer(rcvbuf_length, is_gathering=takes_runs, coin=coin)
         self._is_reading = False
         self._held: tuple[bytes, Destination] | None = None
 
@@ -114,7 +118,7 @@ class SimTransport(BoundedTransport):
         if self._is_closing:
             return
         self._is_closing = self._is_blocked = True
-        self._forget_arrived()
+        self._arrived.clear()
         if self._held is None:
             self._finish()
 
@@ -151,10 +155,8 @@ class SimTransport(BoundedTransport):
         """Put a datagram in the receive buffer; return why it was dropped, if it was."""
         if self.peer is not None and source != self.peer:
             return Verdict.NOT_THE_PEER
-        if self._arrived_length + len(datagram) > self._rcvbuf_length:
+        if not self._arrived.try_add(datagram, source, self._virtual.now_ns):
             return Verdict.BUFFER_FULL
-        self._arrived.append((datagram, source))
-        self._arrived_length += len(datagram)
         self.read_soon()
         return None
 
@@ -175,23 +177,25 @@ class SimTransport(BoundedTransport):
         self._is_reading = False
         if self.host.is_paused:
             return
-        for _ in range(min(BURST_LIMIT, len(self._arrived))):
-            datagram, source = self._arrived.popleft()
-            self._arrived_length -= len(datagram)
-            self.host.note_delivered(source, self.local, datagram)
-            self._lend(datagram, source)
+        count_left = BURST_LIMIT
+        while self._arrived and count_left > 0:
+            datagrams, source, is_run = self._arrived.take()
+            count_left -= len(datagrams)
+            for datagram in datagrams:
+                self.host.note_delivered(source, self.local, datagram)
+            self._lend(datagrams, source, is_run=is_run)
             if self._is_closing:
                 return
         self.read_soon()
 
-    def _lend(self, datagram: bytes, source: SocketAddress) -> None:
-        buffer = bytearray(datagram)
+    def _lend(self, datagrams: list[bytes], source: SocketAddress, *, is_run: bool) -> None:
+        buffer = bytearray().join(datagrams)
         view = memoryview(buffer)
-        self._tell(self._protocol.datagram_received, view, source)
+        if is_run:
+            take_run = cast("SocketProtocol", self._protocol).datagrams_received
+            self._tell(take_run, view, len(datagrams[0]), source)
+        else:
+            self._tell(self._protocol.datagram_received, view, source)
         view.release()
         # Refused where the protocol kept a slice, whose bytes a real socket would write over.
         self._tell(buffer.clear)
-
-    def _forget_arrived(self) -> None:
-        self._arrived.clear()
-        self._arrived_length = 0

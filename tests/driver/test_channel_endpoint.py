@@ -108,6 +108,26 @@ def test_control_datagrams_that_come_at_once_are_taken_one_by_one(rig: Rig) -> N
     assert rig.counts[SystemCounterId.INVALID_PACKETS] == 3
 
 
+def test_a_control_datagram_that_fails_does_not_cost_those_behind_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bytes] = []
+
+    def take(datagram: memoryview, *_: object) -> None:
+        taken.append(bytes(datagram))
+        if datagram[0] == ord("x"):
+            raise LookupError(taken[-1])
+
+    monkeypatch.setattr(rig.endpoint.dispatcher, "on_datagram", take)
+    with pytest.raises(LookupError):
+        rig.endpoint.data.datagrams_received(memoryview(b"xxbbc"), 2, REMOTE)
+    assert taken == [b"xx", b"bb", b"c"]
+    with pytest.raises(ExceptionGroup) as caught:
+        rig.endpoint.data.datagrams_received(memoryview(b"xxbbx"), 2, REMOTE)
+    assert [error.args for error in caught.value.exceptions] == [(b"xx",), (b"x",)]
+    assert taken[3:] == [b"xx", b"bb", b"x"]
+
+
 def test_a_socket_that_is_lost_is_counted_logged_shown_and_survived(rig: Rig) -> None:
     assert rig.endpoint.send(b"x")
     with capture_logs() as lines:

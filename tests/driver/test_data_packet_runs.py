@@ -2,10 +2,69 @@
 
 from __future__ import annotations
 
-from aeron_async.driver.core.system_counters import SystemCounterId
-from tests.driver.fakes import SOURCE, data, heartbeat, setup
-from tests.driver.rigs import DispatcherRig
-from tests.logbuffer.logs import STREAM_ID
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeron_async import kernel
+from aeron_async.driver.core import image_intake
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.kernel import placing
+from aeron_async.protocol.header import DataFlags, RttFlags
+from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.testing.sim_buffer import ReceiveBuffer
+from tests.driver.fakes import (
+    EOS,
+    HALF_TERM,
+    MS,
+    OTHER_SOURCE,
+    RECEIVER_ID,
+    SOURCE,
+    data,
+    heartbeat,
+    pad,
+    setup,
+)
+from tests.driver.rigs import DispatcherRig, ImageRig
+from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aeron_async.driver.core.outbox import Address
+
+REVOKED: Final = EOS | DataFlags.REVOKED
+JOIN_POSITIONS: Final = (0, TERM_LENGTH - 4_096, 3 * TERM_LENGTH - 640, 5 * TERM_LENGTH + 32)
+LENGTHS: Final = (32, 64, 96, 320, 1_024, 1_408, 40, 33)
+WHERE: Final = (*["next"] * 16, "again", "swapped", "gap", "back", "far", "over")
+OTHER: Final = ("heartbeat", "end", "revoked", "pad", "setup", "rttm", "garbage", "empty", "packed")
+FOREIGN: Final[tuple[dict[str, Any], ...]] = (
+    {"session_id": 1},
+    {"stream_id": 9_999},
+    {"initial_term_id": INITIAL_TERM_ID + 5},
+)
+
+Round = tuple[bool, str, int, list[tuple[str, int, int, int]]]
+
+CHUNKS = st.tuples(
+    st.sampled_from((*WHERE, *OTHER, "damaged", "foreign", "version")),
+    st.sampled_from(LENGTHS),
+    st.integers(1, 40),
+    st.integers(0, 2**32),
+)
+ROUNDS = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.sampled_from((*["read"] * 4, "wait", "reject")),
+        st.integers(0, 200),
+        st.lists(CHUNKS, min_size=1, max_size=8),
+    ),
+    min_size=1,
+    max_size=5,
+)
 
 
 def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_is() -> None:
@@ -19,3 +78,209 @@ def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_i
     assert rig.activity == [image] * 2
     assert [len(datagram) for datagram, _, _ in rig.invalid] == [64]
     assert rig.counts[SystemCounterId.HEARTBEATS_RECEIVED] == 1
+
+
+class Stream:
+    """Makes datagrams of a stream, good and bad; its `position` is that of the next good one."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def make(self, kind: str, length: int, count: int, seed: int) -> Iterator[bytes]:
+        """Yield datagrams of one kind and length."""
+        dice = random.Random(seed)
+        step = (length + 31) & ~31
+        if kind == "swapped":
+            pairs = list(self.make("next", length, count * 2, seed))
+            yield from (pairs[at ^ 1] for at in range(len(pairs)))
+            return
+        for _ in range(count):
+            position = self.position
+            if kind in {"next", "damaged", "foreign", "version"}:
+                self.position += step
+            elif kind == "gap":
+                position += step * dice.randint(1, 3)
+                self.position = position + step
+            elif kind == "again":
+                position -= step
+            elif kind == "back":
+                position -= step * dice.randint(1, 60)
+            elif kind == "far":
+                position += step * dice.randint(0, 60)
+            elif kind == "over":
+                position += HALF_TERM - step * dice.randint(-2, 2)
+            yield self._make_one(kind, max(0, position), length, dice)
+
+    def _make_one(self, kind: str, position: int, length: int, dice: random.Random) -> bytes:
+        rest = -position % TERM_LENGTH or TERM_LENGTH
+        if kind == "pad":
+            self.position = position + rest
+            return pad(position, rest)
+        if kind == "packed":
+            frames = [data(position + at, 64) for at in range(0, 64 * dice.randint(2, 4), 64)]
+            self.position = position + 64 * len(frames)
+            return b"".join(frames)
+        make = MAKERS.get(kind)
+        return data(position, length) if make is None else make(position, length, dice)
+
+
+def make_measurement() -> bytes:
+    """Return a request for an answer, which is given so many times a second."""
+    return RttMeasurement(
+        session_id=SESSION_ID,
+        stream_id=STREAM_ID,
+        echo_timestamp_ns=0,
+        receiver_id=RECEIVER_ID,
+        flags=RttFlags.REPLY,
+    ).encode()
+
+
+def flip_bit(datagram: bytes, at: int, bit: int) -> bytes:
+    damaged = bytearray(datagram)
+    damaged[at] ^= 1 << bit
+    return bytes(damaged)
+
+
+MAKERS: dict[str, Callable[[int, int, random.Random], bytes]] = {
+    "heartbeat": lambda position, _, __: heartbeat(position),
+    "end": lambda position, _, __: heartbeat(position, EOS),
+    "revoked": lambda position, _, __: heartbeat(position, REVOKED),
+    "setup": lambda position, _, __: setup(position).encode(),
+    "rttm": lambda _, __, ___: make_measurement(),
+    "garbage": lambda _, length, dice: dice.randbytes(length),
+    "empty": lambda _, __, ___: b"",
+    "foreign": lambda position, length, dice: data(position, length, **dice.choice(FOREIGN)),
+    "damaged": lambda position, length, dice: flip_bit(
+        data(position, length), dice.randrange(24), dice.randrange(8)
+    ),
+    "version": lambda position, length, dice: flip_bit(
+        data(position, length), 4, dice.randrange(8)
+    ),
+}
+
+
+class Receiver:
+    """An image behind a dispatcher, to which datagrams come."""
+
+    def __init__(self, join_position: int) -> None:
+        self.rig = DispatcherRig()
+        self.rig.dispatcher.add_subscription(STREAM_ID, None)
+        self.image = ImageRig(
+            counts=self.rig.counts, outbox=self.rig.outbox, join_position=join_position
+        )
+        self.rig.dispatcher.add_image(self.image.image)
+
+    def take_each(self, datagrams: list[bytes], source: Address, now_ns: int) -> None:
+        for datagram in datagrams:
+            self.rig.feed(datagram, now_ns, source)
+
+    def take_runs(self, datagrams: list[bytes], source: Address, now_ns: int) -> None:
+        """Take datagrams as Linux would gather them."""
+        buffer = ReceiveBuffer(2**30, is_gathering=True, coin=random.Random(1))
+        for datagram in datagrams:
+            assert buffer.try_add(datagram, source, now_ns)
+        while buffer:
+            taken, _, _ = buffer.take()
+            if taken[0]:
+                run, length = memoryview(b"".join(taken)), len(taken[0])
+                self.rig.dispatcher.on_datagrams(run, length, source, now_ns, self.rig.outbox)
+            else:
+                self.rig.feed(taken[0], now_ns, source)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that what has arrived may have changed."""
+        image, log = self.image.image, self.image.log
+        connection = self.image.connection()
+        intake = image._intake
+        return {
+            "terms": [bytes(term) for term in log.terms],
+            "end": (log.metadata.end_of_stream_position, log.metadata.is_publication_revoked),
+            "positions": (intake.hwm_position, intake.floor_position, image.rebuild_position),
+            "hwm": self.image.counters.receiver_hwm.get(),
+            "activity": (connection.last_activity_ns, intake.last_packet_ns),
+            "source": (connection.is_end_of_stream, connection.eos_position),
+            "is_ended": (intake.is_end_of_stream, intake.is_revoked),
+            "state": (image.state, self.image.progress),
+            "counts": {
+                each: self.rig.counts[each] for each in (*SystemCounterId, *DriverCounterId)
+            },
+            "invalid": self.rig.invalid,
+            "is_active": bool(self.rig.activity),
+            "sent": self.rig.outbox.sent,
+            "setups": self.rig.setups,
+        }
+
+
+@pytest.mark.parametrize("twin", [kernel.place_run, placing.place_run], ids=["kernel", "python"])
+@given(join_position=st.sampled_from(JOIN_POSITIONS), rounds=ROUNDS)
+def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
+    twin: Callable[..., int], join_position: int, rounds: list[Round]
+) -> None:
+    stream, now_ns = Stream(join_position), 0
+    together, apart = Receiver(join_position), Receiver(join_position)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(image_intake, "place_run", twin)
+        for is_from_elsewhere, then, wait_ms, chunks in rounds:
+            now_ns += wait_ms * MS
+            source = OTHER_SOURCE if is_from_elsewhere and wait_ms < 20 else SOURCE
+            datagrams = [each for chunk in chunks for each in stream.make(*chunk)]
+            together.take_runs(datagrams, source, now_ns)
+            apart.take_each(datagrams, source, now_ns)
+            assert together.state() == apart.state()
+            if then == "read":
+                assert together.image.read() == apart.image.read()
+            for each in (together, apart):
+                if then == "reject":
+                    each.image.image.reject("enough")
+                each.image.image.poll(now_ns)
+            assert together.state() == apart.state()
+            if then == "read":
+                # What was lost or refused comes again, and the stream goes on.
+                stream.position = apart.image.image.rebuild_position
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64])
+def test_a_long_run_is_placed_at_once_and_told_once(count: int) -> None:
+    receiver = Receiver(0)
+    receiver.take_runs([data(at * 128, 128) for at in range(count)], SOURCE, 5)
+    assert receiver.image.counters.receiver_hwm.get() == count * 128
+    assert receiver.rig.activity == [receiver.image.image]
+
+
+def test_one_datagram_that_fails_does_not_cost_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = Receiver(0)
+    heard = [data(0, 64), b"?" * 64, data(64, 64)]
+    failure = LookupError("no more")
+
+    def fail(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(receiver.rig, "on_invalid_datagram", fail)
+    with pytest.raises(LookupError) as caught:
+        receiver.take_runs(heard, SOURCE, 5)
+    assert caught.value is failure
+    assert receiver.image.counters.receiver_hwm.get() == 128
+    with pytest.raises(ExceptionGroup, match="datagrams of a run could not be taken") as several:
+        receiver.take_runs([b"?" * 64, data(128, 64), b"?" * 64, data(192, 64)], SOURCE, 6)
+    assert several.value.exceptions == (failure, failure)
+    assert receiver.image.counters.receiver_hwm.get() == 256
+
+
+def test_what_fails_after_a_run_was_placed_does_not_cost_what_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    receiver = Receiver(0)
+    told = iter([LookupError("no more")])
+
+    def fail_once(image: object) -> None:
+        for failure in told:
+            raise failure
+        receiver.rig.activity.append(receiver.image.image)
+
+    monkeypatch.setattr(receiver.rig, "on_image_activity", fail_once)
+    with pytest.raises(LookupError):
+        receiver.take_runs([*(data(at * 64, 64) for at in range(9)), data(640, 64)], SOURCE, 5)
+    assert receiver.image.counters.receiver_hwm.get() == 704
+    assert receiver.rig.activity

@@ -8,11 +8,12 @@ import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.client.image import Image
-from aeron_async.driver.core import image_gaps
+from aeron_async.driver.core import image_gaps, image_intake
 from aeron_async.driver.core.image_intake import ImageIntake
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
+from aeron_async.kernel import placing
 from aeron_async.logbuffer import rebuilder
 
 if TYPE_CHECKING:
@@ -107,6 +108,34 @@ MUTANTS = (
         Image,
         "take",
         (("self._counter.set(position)", "self._counter.set(position + 32)"),),
+    ),
+    Mutant(
+        "a run is placed beyond what may be placed",
+        ImageIntake,
+        "on_run",
+        (("limit=feedback.overrun_threshold - position", "limit=log.term_length"),),
+    ),
+    Mutant(
+        "a run is placed where its readers have been",
+        ImageIntake,
+        "on_run",
+        (
+            ("position < self.floor_position", "position < 0"),
+            ("position < feedback.last_sm_position", "position < 0"),
+        ),
+    ),
+    Mutant(
+        "a run takes one datagram more than it has looked at",
+        placing,
+        "place_run",
+        (
+            (
+                "_is_uniform(headers, length, step, offset)",
+                "_is_uniform(headers, length - segment_length, step, offset)",
+            ),
+        ),
+        # The plain version, also where there is a compiled one.
+        (image_intake,),
     ),
     Mutant(
         "an image that has ended keeps its counters",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
+from aeron_async.driver.core.held_failure import raise_failures
 from aeron_async.driver.core.pending_setups import PendingSetups
 from aeron_async.driver.core.session_states import SessionState, SessionStates
 from aeron_async.driver.core.setup_elicitor import eliciting_status_message
@@ -188,15 +189,25 @@ class DataPacketDispatcher:
             source: Where they came from.
             now_ns: The time now.
             destination: By which way they came.
+
+        Raises:
+            Exception: What one of them raised, or a group of what several did; the others were
+                taken.
         """
         start, length = 0, len(run)
+        failures: list[Exception] = []
         while start < length:
-            rest = run[start:]
-            taken = self._take_run(rest, segment_length, source, now_ns, destination)
-            if not taken:
-                self.on_datagram(rest[:segment_length], source, now_ns, destination)
-                taken = segment_length
-            start += taken
+            rest, taken = run[start:], 0
+            # One by one, a transport would report the failure and go on with the next datagram.
+            try:
+                taken = self._take_run(rest, segment_length, source, now_ns, destination)
+                if not taken:
+                    self.on_datagram(rest[:segment_length], source, now_ns, destination)
+            except Exception as error:  # noqa: BLE001 - it is raised when all were taken
+                failures.append(error)
+            start += taken or segment_length
+        if failures:
+            raise_failures(failures)
 
     def _take_run(
         self,

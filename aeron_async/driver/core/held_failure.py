@@ -2,6 +2,8 @@
 
 A strategy that somebody else has written may raise wherever it is asked. Raised through a socket's
 callback that would cost every stream of the socket; raised by `poll` it costs this one.
+
+What fails all the same, because it is nobody's stream, does not cost the datagrams behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["held"]
+__all__ = ["held", "raise_failures"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,3 +41,17 @@ def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
             return None
 
     return call
+
+
+def raise_failures(failures: list[Exception]) -> None:
+    """Raise what failed in the midst of a run of datagrams, now that all of them were taken.
+
+    Raises:
+        Exception: The one that failed, as it is.
+        ExceptionGroup: Several did.
+    """
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        message = "datagrams of a run could not be taken"
+        raise ExceptionGroup(message, failures)

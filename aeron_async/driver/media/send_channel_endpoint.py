@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.driver.core.held_failure import raise_failures
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.media.channel_socket import ChannelSocket
 from aeron_async.driver.media.endpoint import ChannelEndpoint
@@ -49,10 +50,21 @@ class SendSocket(ChannelSocket):
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
-        """Hand control datagrams that came at once to their publications."""
+        """Hand control datagrams that came at once to their publications.
+
+        Raises:
+            Exception: What one of them raised, or a group of what several did; the others were
+                taken.
+        """
         now_ns, dispatcher = self._clock.now_ns(), self._dispatcher
+        failures: list[Exception] = []
         for start in range(0, len(data), segment_length):
-            dispatcher.on_datagram(data[start : start + segment_length], addr, now_ns)
+            try:
+                dispatcher.on_datagram(data[start : start + segment_length], addr, now_ns)
+            except Exception as error:  # noqa: BLE001 - it is raised when all were taken
+                failures.append(error)
+        if failures:
+            raise_failures(failures)
 
 
 class SendChannelEndpoint(ChannelEndpoint):

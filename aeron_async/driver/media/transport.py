@@ -11,7 +11,8 @@ The contract towards the protocol, whichever transport stands below:
   unless it was the one that waited;
 - `send_run(data, segment_length, address)` sends many datagrams as `sendto` sends each;
 - `datagrams_received(data, segment_length, (host, port))` brings many datagrams at once to a
-  protocol that has it; one that has not gets them one by one;
+  protocol that has it; one that has not gets them one by one. It takes them all before it raises
+  what any of them did: as one by one, the failure of one does not cost the others;
 - `reconnect(address)` gives a connected transport another peer: the local port stays, what waits to
   leave goes to the new peer, and from then on nobody else is heard;
 - an exception of the protocol goes to the loop's exception handler, and the transport goes on.
