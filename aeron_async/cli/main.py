@@ -33,6 +33,7 @@ COMMANDS: Final = (
     ("pong", "Send every ping back as it came."),
     ("explain", "Say what a channel would bind, connect, join and send."),
     ("decode", "Show the Aeron frames of a capture, and how streams fared."),
+    ("doctor", "Say whether this machine suits Aeron, and what to change."),
 )
 
 

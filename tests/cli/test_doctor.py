@@ -1,0 +1,288 @@
+"""What made-up machines are told, and what this one is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import psutil
+import pytest
+
+from aeron_async.cli import doctor_look
+from aeron_async.cli.doctor import exit_code, print_findings
+from aeron_async.cli.doctor_facts import Buffer, Facts, NetworkCard
+from aeron_async.cli.doctor_findings import findings, worst
+from aeron_async.cli.doctor_look import clock_facts, limit_length, look, loop_lags, try_multicast
+from aeron_async.cli.doctor_verdict import Finding, Verdict
+from aeron_async.cli.main import main
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.errors import RegistrationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KIB = 1024
+LOOPBACK = NetworkCard(name="lo", mtu_length=65_536, is_loopback=True)
+CARD = NetworkCard(name="eth0", mtu_length=1_500, is_loopback=False)
+WELL = Facts(
+    context=DriverContext(),
+    is_linux=True,
+    receive_buffer=Buffer(asked_length=128 * KIB, granted_length=128 * KIB, limit_length=212_992),
+    send_buffer=Buffer(asked_length=0, granted_length=212_992, limit_length=212_992),
+    cards=(LOOPBACK, CARD),
+    multicast_interface="10.0.0.1",
+    multicast_error="",
+    has_gso=True,
+    has_gro=True,
+    why_pure=None,
+    loop_name="uvloop",
+    shared_free_length=1 << 30,
+    loop_lag_median_ns=0,
+    loop_lag_max_ns=1_000_000,
+    clock_step_ns=40,
+    clock_cost_ns=50,
+    clock_source="tsc",
+)
+
+
+def of(what: str, **changes: Any) -> Finding:
+    """What is found of one thing, on a machine that is well but for what is said."""
+    facts = attrs.evolve(WELL, **changes)
+    return next(each for each in findings(facts) if each.what == what)
+
+
+def test_a_machine_that_is_well_is_told_nothing_to_do() -> None:
+    found = findings(WELL)
+    assert {each.verdict for each in found} == {Verdict.GOOD}
+    assert {each.remedy for each in found} == {""}
+    assert worst(found) is Verdict.GOOD
+    assert all(each.what and each.seen and each.wanted for each in found)
+
+
+def test_a_buffer_shorter_than_the_window_refuses_subscriptions() -> None:
+    context = DriverContext(initial_window_length=2048 * KIB, socket_rcvbuf_length=2048 * KIB)
+    buffer = Buffer(asked_length=2048 * KIB, granted_length=208 * KIB, limit_length=208 * KIB)
+    found = of("receive buffer", context=context, receive_buffer=buffer)
+    assert found.verdict is Verdict.BROKEN
+    assert found.seen == "208k granted of 2m"
+    assert found.wanted == "2m, for a window of 2m"
+    assert found.remedy == "sudo sysctl -w net.core.rmem_max=2097152"
+
+
+def test_a_buffer_that_holds_the_window_and_not_all_that_was_asked_for_is_slow() -> None:
+    buffer = Buffer(asked_length=2048 * KIB, granted_length=208 * KIB, limit_length=208 * KIB)
+    assert of("receive buffer", receive_buffer=buffer).verdict is Verdict.SLOW
+
+
+def test_a_buffer_left_to_a_frugal_system_is_to_be_asked_for() -> None:
+    buffer = Buffer(asked_length=0, granted_length=64 * KIB, limit_length=4096 * KIB)
+    found = of("receive buffer", receive_buffer=buffer)
+    assert found.remedy == "set AERON_SOCKET_SO_RCVBUF=128k"
+    assert found.verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize(("granted", "verdict"), [(1024, "broken"), (64 * KIB, "slow")])
+def test_a_send_buffer_must_hold_a_datagram(granted: int, verdict: str) -> None:
+    buffer = Buffer(asked_length=128 * KIB, granted_length=granted, limit_length=granted)
+    found = of("send buffer", send_buffer=buffer)
+    assert found.verdict == verdict
+    assert found.remedy == "sudo sysctl -w net.core.wmem_max=131072"
+
+
+def test_where_there_is_no_sysctl_none_is_named() -> None:
+    buffer = Buffer(asked_length=128 * KIB, granted_length=64 * KIB, limit_length=None)
+    found = of("receive buffer", receive_buffer=buffer, is_linux=False)
+    assert found.remedy == "raise the limit of the system on socket buffers"
+
+
+@pytest.mark.parametrize(("mtu", "is_good"), [(1_436, True), (1_435, False)])
+def test_an_interface_must_carry_a_datagram_with_its_headers(mtu: int, is_good: bool) -> None:  # noqa: FBT001 - a row of the table
+    card = NetworkCard(name="wg0", mtu_length=mtu, is_loopback=False)
+    found = of("MTU of wg0", cards=(LOOPBACK, card))
+    assert (found.verdict is Verdict.GOOD) is is_good
+    assert ("AERON_MTU_LENGTH=1376" in found.remedy) is not is_good
+
+
+@pytest.mark.parametrize(("is_linux", "remedy"), [(True, "ip link set lo up"), (False, "bring")])
+def test_without_loopback_something_would_break(is_linux: bool, remedy: str) -> None:  # noqa: FBT001 - a row of the table
+    found = of("loopback", cards=(CARD,), is_linux=is_linux)
+    assert found.verdict is Verdict.BROKEN
+    assert remedy in found.remedy
+
+
+def test_a_machine_without_a_multicast_route_is_told_how_to_add_one() -> None:
+    error = "no route to 224.20.30.39: Network is unreachable"
+    found = of("multicast", multicast_interface=None, multicast_error=error)
+    assert found.verdict is Verdict.SLOW
+    assert found.seen == error
+    assert "ip route add 224.0.0.0/4" in found.remedy
+
+
+def test_batches_that_the_system_does_not_offer_are_slow() -> None:
+    assert "Linux 4.18" in of("batches sent (GSO)", has_gso=False).remedy
+    assert "Linux 5.0" in of("batches received (GRO)", has_gro=False).remedy
+
+
+@pytest.mark.parametrize(
+    "context", [DriverContext(socket_batching=False), DriverContext(transport="loop")]
+)
+def test_batches_that_a_setting_forbids_are_slow(context: DriverContext) -> None:
+    found = of("batches sent (GSO)", context=context)
+    assert found.verdict is Verdict.SLOW
+    assert "switched off" in found.seen
+    assert "AERON_ASYNC_SOCKET_BATCHING" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [("AERON_ASYNC_PURE is set", "unset AERON_ASYNC_PURE"), ("it was not built", "C compiler")],
+)
+def test_a_kernel_in_python_says_why_and_what_to_do(why: str, remedy: str) -> None:
+    found = of("kernel", why_pure=why)
+    assert why in found.seen
+    assert remedy in found.remedy
+    assert found.verdict is Verdict.SLOW
+
+
+def test_the_event_loop_may_be_asyncio_and_late_but_that_is_said() -> None:
+    assert of("event loop", loop_name="asyncio").remedy.startswith("pip install uvloop")
+    assert of("event loop lag", loop_lag_max_ns=20_000_001).verdict is Verdict.SLOW
+    strict = DriverContext(loop_lag_threshold_ns=500_000)
+    assert of("event loop lag", context=strict).wanted == "500 μs at most"
+
+
+def test_a_clock_may_be_coarse_or_costly() -> None:
+    assert of("clock resolution", clock_step_ns=15_000_000).verdict is Verdict.SLOW
+    found = of("clock reading", clock_cost_ns=900, clock_source="hpet")
+    assert found.seen == "900 ns from hpet"
+    assert "current_clocksource" in found.remedy
+    found = of("clock reading", clock_cost_ns=900, clock_source="", is_linux=False)
+    assert "current_clocksource" not in found.remedy
+
+
+@pytest.mark.parametrize(("free", "seen"), [(None, "no /dev/shm"), (1_000_000, "1.0 MB free")])
+def test_shared_memory_may_be_short_or_absent(free: int | None, seen: str) -> None:
+    found = of("shared memory", shared_free_length=free)
+    assert seen in found.seen
+    assert found.remedy
+    assert found.verdict is Verdict.SLOW
+
+
+def test_the_worst_of_nothing_is_good() -> None:
+    assert worst([]) is Verdict.GOOD
+    assert worst([of("loopback", cards=()), of("kernel")]) is Verdict.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "strict_code"), [("good", 0, 0), ("slow", 0, 1), ("broken", 1, 1)]
+)
+def test_a_probe_is_told_by_the_exit_code(verdict: str, code: int, strict_code: int) -> None:
+    assert exit_code(Verdict(verdict), is_strict=False) == code
+    assert exit_code(Verdict(verdict), is_strict=True) == strict_code
+
+
+def test_people_get_a_table_and_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+    print_findings(findings(WELL))
+    assert "This machine suits Aeron." in capsys.readouterr().out
+    print_findings(findings(attrs.evolve(WELL, why_pure="it was not built")))
+    out = capsys.readouterr().out
+    assert "What to change\n  kernel: install" in out
+
+
+def test_this_machine_is_examined_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor", "--seconds", "0.01", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert code == int(report["verdict"] == "broken")
+    assert {tuple(each) for each in report["findings"]} == {
+        ("what", "seen", "wanted", "remedy", "verdict")
+    }
+    assert {"receive buffer", "multicast", "kernel", "shared memory"} <= {
+        each["what"] for each in report["findings"]
+    }
+
+
+def test_this_machine_is_examined_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--seconds", "0.01", "--loop", "asyncio"])
+    assert "event loop" in capsys.readouterr().out
+
+
+async def test_facts_are_those_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor_look, "SHARED_MEMORY", tmp_path / "absent")
+    facts = await look(DriverContext(), 0.001)
+    assert facts.shared_free_length is None
+    monkeypatch.setattr(doctor_look, "SHARED_MEMORY", tmp_path)
+    facts = await look(DriverContext(), 0.001)
+    assert facts.shared_free_length is not None
+    assert facts.shared_free_length <= shutil.disk_usage(tmp_path).total
+    up = {name for name, stats in psutil.net_if_stats().items() if stats.isup}
+    assert {card.name for card in facts.cards} == up
+    assert facts.receive_buffer.granted_length > 0
+
+
+async def test_the_loop_is_looked_at_once_at_least() -> None:
+    assert len(await loop_lags(1e-9)) == 1
+
+
+async def test_a_loop_that_is_held_up_is_seen_to_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0, 0, 60_000_000, 60_000_000])
+    clock = SimpleNamespace(monotonic_ns=lambda: next(times))
+    monkeypatch.setattr("aeron_async.cli.doctor_look.time", clock)
+    assert await loop_lags(0.05) == [49_000_000]
+
+
+def test_a_clock_is_told_by_its_steps() -> None:
+    readings = iter([each // 4 * 100 for each in range(20_000)])
+    assert clock_facts(lambda: next(readings)) == (100, 24)
+    assert clock_facts(lambda: 7) == (0, 0)
+
+
+def test_a_limit_may_be_absent(tmp_path: Path) -> None:
+    assert limit_length(tmp_path / "rmem_max") is None
+    (tmp_path / "rmem_max").write_text("212992\n")
+    assert limit_length(tmp_path / "rmem_max") == 212_992
+
+
+def test_a_group_without_a_route_and_one_that_is_none_are_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreachable(_self: socket.socket, _address: object) -> None:
+        raise OSError(101, "Network is unreachable")
+
+    class Unreachable(socket.socket):
+        connect = unreachable
+
+    monkeypatch.setattr("aeron_async.cli.doctor_look.socket.socket", Unreachable)
+    assert try_multicast("224.20.30.39") == (
+        None,
+        "no route to 224.20.30.39: Network is unreachable",
+    )
+
+
+def test_a_group_that_cannot_be_joined_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    address, error = try_multicast("224.20.30.39")
+    if address is None:
+        pytest.skip(error)
+
+    def refuse(_spec: object) -> None:
+        message = "cannot join"
+        raise RegistrationError(message)
+
+    monkeypatch.setattr(doctor_look, "open_socket", refuse)
+    assert try_multicast("224.20.30.39") == (None, "cannot join")
+
+
+def test_a_system_without_batches_is_not_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old(socket.socket):
+        def setsockopt(self, *_arguments: Any) -> None:
+            raise OSError(92, "Protocol not available")
+
+    with Old(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        assert not doctor_look.offers_gathering(sock)
+        monkeypatch.setattr("aeron_async.cli.doctor_look.sys.platform", "darwin")
+        assert not doctor_look.offers_gathering(sock)
