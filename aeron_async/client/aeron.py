@@ -17,6 +17,7 @@ from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
+from aeron_async.kernel import HomeLoop
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -51,7 +52,7 @@ class Aeron:
         self._publications: dict[PublicationBase, None] = {}
         self._subscriptions: dict[SubscriptionBase, None] = {}
         self._is_closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._home: HomeLoop | None = None
         self._closed_because: Exception | None = None
 
     @classmethod
@@ -99,7 +100,13 @@ class Aeron:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the event loop that the client was started in."""
-        return self._loop
+        return None if self._home is None else self._home.loop
+
+    @property
+    def home(self) -> HomeLoop:
+        """Return what tells that event loop from others; of a client that was started."""
+        assert self._home is not None, "whoever asks has been added to a started client"
+        return self._home
 
     @property
     def clock(self) -> Clock:
@@ -121,7 +128,7 @@ class Aeron:
         if self._client_id is not None or self._is_closed:
             message = "a client starts once: connect another"
             raise ClosedError(message)
-        self._loop = asyncio.get_running_loop()
+        self._home = HomeLoop(asyncio.get_running_loop())
         if self._is_driver_owned:
             await self.driver.start()
         self._client_id = self.driver.conductor.add_client(self)
@@ -242,7 +249,7 @@ class Aeron:
             WrongLoopError: It was started in another event loop; it stays open.
         """
         if not self._is_closed:
-            if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            if self._home is not None and not self._home.is_here():
                 message = "the client was started in another event loop: close it there"
                 raise WrongLoopError(message)
             self._is_closed = True

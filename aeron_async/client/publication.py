@@ -10,7 +10,6 @@ Source: Aeron `Publication`, `ConcurrentPublication`.
 from __future__ import annotations
 
 import asyncio
-from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Any, Final
 
 from anyio.abc import ObjectSendStream
@@ -209,7 +208,7 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
     def _check_usable(self) -> None:
         if self._is_closed:
             self._raise_closed()
-        if _get_running_loop() is not self._loop:
+        if not self._home.is_here():
             self._check_loop()
 
     def _refused(self, result: int) -> int:

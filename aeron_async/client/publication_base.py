@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from asyncio import _get_running_loop
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NoReturn, Self
 
@@ -85,7 +84,7 @@ class PublicationBase(Offering, ABC):
         self._line = WaitingLine()
         self._loop_turn = Turn()
         self._turn_budget = OFFERS_PER_LOOK
-        self._loop = aeron.loop
+        self._home = aeron.home
         self._closed_because: Exception | None = None
         self._is_started = False
         self.last_error: str | None = None
@@ -373,7 +372,7 @@ class PublicationBase(Offering, ABC):
         raise ClosedError(message) from self._closed_because
 
     def _check_loop(self) -> None:
-        if _get_running_loop() is not self._loop:
+        if not self._home.is_here():
             message = f"{self!r} belongs to another event loop, or thread: use and close it there"
             raise WrongLoopError(message)
 

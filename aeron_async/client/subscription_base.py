@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from asyncio import _get_running_loop
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
@@ -56,7 +55,7 @@ class SubscriptionBase(Reading, ABC):
         self.channel = str(uri)
         self.stream_id = stream_id
         self._aeron = aeron
-        self._loop = aeron.loop
+        self._home = aeron.home
         self._on_available_image = on_available_image
         self._on_unavailable_image = on_unavailable_image
         self._images: dict[int, Image] = {}
@@ -289,7 +288,7 @@ class SubscriptionBase(Reading, ABC):
             raise ClosedError(message) from self._closed_because
 
     def _check_loop(self) -> None:
-        if _get_running_loop() is not self._loop:
+        if not self._home.is_here():
             message = f"{self!r} belongs to another event loop, or thread: use and close it there"
             raise WrongLoopError(message)
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.kernel.message import Message
-from aeron_async.kernel.paths import Cell, Doorbell, Offering, Reading, Taking
+from aeron_async.kernel.paths import Cell, Doorbell, HomeLoop, Offering, Reading, Taking
 from aeron_async.kernel.placing import place_run, skip_whole
 from aeron_async.kernel.reading import read_whole
 from aeron_async.kernel.scanning import scan_for_send, scan_run
@@ -29,6 +29,7 @@ __all__ = [
     "Cell",
     "Doorbell",
     "FrameWriter",
+    "HomeLoop",
     "Message",
     "Offering",
     "Reading",
@@ -71,4 +72,4 @@ if WHY_PURE is None:
         scan_run,
         skip_whole,
     )
-    from aeron_async.kernel._paths import Cell, Doorbell, Offering, Reading, Taking
+    from aeron_async.kernel._paths import Cell, Doorbell, HomeLoop, Offering, Reading, Taking

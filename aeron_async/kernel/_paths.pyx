@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t
 
 from aeron_async.kernel._frames cimport FrameWriter, Message
 
-from asyncio import _get_running_loop
+import os
 from collections.abc import Coroutine
 
 from aeron_async.errors import ClosedError
@@ -50,6 +50,9 @@ cdef extern from *:
     void store_release "AERON_PATH_STORE"(int64_t *place, int64_t value) noexcept nogil
     object send_on "aeron_send_on"(object coroutine, object value, int *is_done)
     void set_send "aeron_set_send"(void *kind, object (*step)(object, object, int *))
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() noexcept nogil
 
 cdef enum:
     FRESH
@@ -98,6 +101,39 @@ cdef class Cell:
         if self.place is NULL:
             raise ClosedError(self.why)
         store_release(self.place, value)
+
+
+cdef int64_t forks = 0
+
+
+def note_fork():
+    """Count one: called in the child."""
+    global forks
+    forks += 1
+
+
+os.register_at_fork(after_in_child=note_fork)
+
+
+@cython.final
+cdef class HomeLoop:
+    """The event loop that an object belongs to, told from others for every message."""
+
+    cdef readonly object loop
+    cdef object is_running
+    cdef unsigned long thread_id
+    cdef int64_t forks
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.is_running = loop.is_running
+        self.thread_id = PyThread_get_thread_ident()
+        self.forks = forks
+
+    cpdef bint is_here(self) except -1:
+        """Return whether the loop runs here: in this thread of this process."""
+        return (PyThread_get_thread_ident() == self.thread_id and forks == self.forks
+                and self.is_running() is True)
 
 
 @cython.final
@@ -259,7 +295,7 @@ cdef class Offering:
     cdef public Doorbell _doorbell
     cdef public int64_t _turn_budget
     cdef public bint _is_closed
-    cdef public object _loop
+    cdef public HomeLoop _home
 
     def __cinit__(self):
         self._turn_budget = 0
@@ -288,9 +324,9 @@ cdef class Offering:
         cdef int64_t reserved = 0
         if self._turn_budget <= 0 or self.writer is None or self._is_closed:
             return -1
-        if self.limit is None or self._doorbell is None:
+        if self.limit is None or self._doorbell is None or self._home is None:
             return -1
-        if self.limit.place is NULL or _get_running_loop() is not self._loop:
+        if self.limit.place is NULL or not self._home.is_here():
             return -1
         if reserved_value is not 0:
             if type(reserved_value) is not int:

@@ -6,16 +6,19 @@ these know the rest.
 
 from __future__ import annotations
 
+import os
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine
 
     from aeron_async.kernel.message import Message
 
-__all__ = ["Cell", "Doorbell", "Offering", "Reading", "Taking"]
+__all__ = ["Cell", "Doorbell", "HomeLoop", "Offering", "Reading", "Taking"]
 
 
 class _View(Protocol):
@@ -84,18 +87,55 @@ class Doorbell:
                 self.answer()
 
 
+class Forks:
+    """How often this process was forked off from one that had imported this.
+
+    A counter, for asking the system for the process id is slow.
+    """
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        """Count one: called in the child."""
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=Forks.note)
+
+
+class HomeLoop:
+    """The event loop that an object belongs to, told from others for every message.
+
+    In one thread there runs one loop at a time; so it is the loop that runs here if this is its
+    thread, and it runs.
+    """
+
+    __slots__ = ("_forks", "_is_running", "_thread_id", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._is_running = loop.is_running
+        self._thread_id = get_ident()
+        self._forks = Forks.count
+
+    def is_here(self) -> bool:
+        """Return whether the loop runs here: in this thread of this process."""
+        return get_ident() == self._thread_id and Forks.count == self._forks and self._is_running()
+
+
 class Offering:
     """Where messages are offered.
 
     Attributes:
         _turn_budget: Offers that may be made before the loop's turn is looked at again.
         _is_closed: Whether the publication is closed.
-        _loop: The one event loop that may offer.
+        _home: The one event loop that may offer.
     """
 
     _turn_budget: int = 0
     _is_closed: bool
-    _loop: Any
+    _home: HomeLoop
 
     def _attach(self, writer: Any, limit: Any, doorbell: Doorbell) -> None:
         """Take what a compiled offer needs: where it writes, up to where, and whom it wakes."""

@@ -40,7 +40,7 @@ def main() -> int:
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     inputs = Inputs(options.target, Random(options.seed))
-    signal.signal(signal.SIGALRM, give_up)
+    signal.signal(signal.SIGVTALRM, give_up)
     started = perf_counter()
     for count in range(options.runs):
         data = inputs.following()
@@ -63,14 +63,14 @@ def give_up(_signal: int, _frame: object) -> None:
 
 def holds(target: Callable[[bytes], None], data: bytes) -> bool:
     """Tell whether an input does what it should, in time; say why if it does not."""
-    signal.alarm(TIMEOUT_S)
+    signal.setitimer(signal.ITIMER_VIRTUAL, TIMEOUT_S)
     try:
         target(data)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what is looked for
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return False
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return True
 
 
