@@ -50,7 +50,7 @@ FOREIGN: Final[tuple[dict[str, Any], ...]] = (
 Round = tuple[bool, str, int, list[tuple[str, int, int, int]]]
 
 CHUNKS = st.tuples(
-    st.sampled_from((*WHERE, *OTHER, "damaged", "foreign", "version")),
+    st.sampled_from((*WHERE, *OTHER, "damaged", "foreign", "version", "cut", "long")),
     st.sampled_from(LENGTHS),
     st.integers(1, 40),
     st.integers(0, 2**32),
@@ -96,7 +96,7 @@ class Stream:
             return
         for _ in range(count):
             position = self.position
-            if kind in {"next", "damaged", "foreign", "version"}:
+            if kind in {"next", "damaged", "foreign", "version", "cut", "long"}:
                 self.position += step
             elif kind == "gap":
                 position += step * dice.randint(1, 3)
@@ -153,6 +153,8 @@ MAKERS: dict[str, Callable[[int, int, random.Random], bytes]] = {
     "damaged": lambda position, length, dice: flip_bit(
         data(position, length), dice.randrange(24), dice.randrange(8)
     ),
+    "cut": lambda position, length, dice: data(position, length)[: dice.randrange(length)],
+    "long": lambda position, length, dice: data(position, length) + dice.randbytes(32),
     "version": lambda position, length, dice: flip_bit(
         data(position, length), 4, dice.randrange(8)
     ),
@@ -284,3 +286,13 @@ def test_what_fails_after_a_run_was_placed_does_not_cost_what_follows(
         receiver.take_runs([*(data(at * 64, 64) for at in range(9)), data(640, 64)], SOURCE, 5)
     assert receiver.image.counters.receiver_hwm.get() == 704
     assert receiver.rig.activity
+
+
+@pytest.mark.parametrize("length", [1, 31, 40])
+def test_a_datagram_cut_short_ends_its_run_and_is_refused_alone(length: int) -> None:
+    receiver = Receiver(0)
+    datagrams = [data(0, 64), data(64, 64), data(128, 64)[:length], data(128, 64)]
+    receiver.take_runs(datagrams, SOURCE, 5)
+    assert receiver.image.counters.receiver_hwm.get() == 192
+    assert [len(datagram) for datagram, _, _ in receiver.rig.invalid] == [length]
+    assert receiver.rig.counts[SystemCounterId.INVALID_PACKETS] == 1

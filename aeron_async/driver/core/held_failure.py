@@ -9,7 +9,7 @@ What fails all the same, because it is nobody's stream, does not cost the datagr
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +43,11 @@ def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
     return call
 
 
-def raise_failures(failures: list[Exception]) -> None:
+def raise_failures(failures: list[Exception]) -> NoReturn:
     """Raise what failed in the midst of a run of datagrams, now that all of them were taken.
+
+    Args:
+        failures: At least one.
 
     Raises:
         Exception: The one that failed, as it is.
@@ -52,6 +55,5 @@ def raise_failures(failures: list[Exception]) -> None:
     """
     if len(failures) == 1:
         raise failures[0]
-    if failures:
-        message = "datagrams of a run could not be taken"
-        raise ExceptionGroup(message, failures)
+    message = "datagrams of a run could not be taken"
+    raise ExceptionGroup(message, failures)
