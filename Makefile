@@ -5,11 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 FUZZ_STAMP := $(VENV)/.installed-fuzz
+BENCH_STAMP := $(VENV)/.installed-bench
+BENCH ?=
 RUNS ?= 100000
 # The tests of a file stay together: some share a port or what took long to make.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test quick check format fuzz clean help
+.PHONY: demo test quick check format fuzz bench clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
@@ -17,6 +19,7 @@ help:
 	@echo "make quick   most tests, without coverage and simulated worlds"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
+	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
 
 $(STAMP): pyproject.toml setup.py $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
@@ -27,6 +30,10 @@ $(STAMP): pyproject.toml setup.py $(wildcard aeron_async/kernel/*.pyx aeron_asyn
 $(FUZZ_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $(FUZZ_STAMP)
+
+$(BENCH_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $(BENCH_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/aeron-async demo
@@ -48,6 +55,9 @@ quick: $(STAMP)
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)
+
+bench: $(BENCH_STAMP)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -47,7 +47,7 @@ async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
     """Return the share of one core used over `seconds`, connected and silent."""
     async with AsyncExitStack() as stack:
         aeron = await stack.enter_async_context(aa.Aeron.connect())
-        reading = None
+        subscription = reading = None
         if side != "publisher":
             subscription = await aeron.add_subscription(channel, STREAM_ID)
             reading = asyncio.ensure_future(anext(subscription))
@@ -55,7 +55,7 @@ async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
         if side != "subscriber":
             publication = await aeron.add_publication(channel, STREAM_ID)
             await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
-        if side != "publisher":
+        if subscription is not None:
             await subscription.wait_connected(timeout=CONNECT_TIMEOUT_S)
         started, started_cpu, started_wakeups = time.monotonic(), cpu_seconds(), wakeups()
         await asyncio.sleep(seconds)

@@ -31,6 +31,7 @@ COMMANDS: Final = (
     ("sub", "Print the messages of a stream."),
     ("ping", "Measure round trips to a pong, ours or one of Aeron's samples."),
     ("pong", "Send every ping back as it came."),
+    ("bench", "Measure throughput and latency of this machine, with the floor beside them."),
     ("explain", "Say what a channel would bind, connect, join and send."),
     ("decode", "Show the Aeron frames of a capture, and how streams fared."),
     ("doctor", "Say whether this machine suits Aeron, and what to change."),

@@ -1,0 +1,139 @@
+"""Starts the processes of a measurement, lets them meet, and gathers what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from aeron_async.cli.bench_messages import BenchError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+__all__ = ["CHILD", "Child", "free_port", "meet", "role"]
+
+CHILD: Final = (sys.executable, "-m", "aeron_async.cli.bench_child")
+PATIENCE_S: Final = 60.0
+CLOSE_TIMEOUT_S: Final = 5.0
+
+
+def free_port() -> int:
+    """Return a UDP port of loopback that nobody has right now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def role(name: str, program: Sequence[str] = CHILD, **plan: object) -> tuple[str, ...]:
+    """Return the command that plays a role by a plan."""
+    return (*program, name, json.dumps(plan))
+
+
+@final
+class Child:
+    """A process with a role: entered to start it, and left when it has ended, or has been ended.
+
+    Args:
+        command: Of `role`.
+        environ: Beside that of this process.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+        self._command = command
+        self._environ = {**os.environ, **(environ or {})}
+
+    async def __aenter__(self) -> Self:
+        # A file and not a pipe: nobody reads it, unless something has gone wrong.
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=self._complaints,
+            env=self._environ,
+            start_new_session=True,
+        )
+        return self
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    async def wait_for(self, key: str, *, timeout: float = PATIENCE_S) -> Any:
+        """Return what it says under a key.
+
+        Raises:
+            BenchError: It has ended, or has not said so in time.
+        """
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(timeout):
+                while line := await self._process.stdout.readline():
+                    said = json.loads(line)
+                    if key in said:
+                        return said[key]
+        except TimeoutError:
+            message = f"{self._command[-2]}: no {key} within {timeout} s"
+            raise BenchError(message) from None
+        self._complaints.seek(0)
+        complaints = self._complaints.read().decode("utf-8", "replace").splitlines()
+        last = next((text for text in reversed(complaints) if text.strip()), "it said nothing")
+        message = f"{self._command[-2]} ended early: {last.strip()}"
+        raise BenchError(message)
+
+    async def end(self) -> None:
+        """Wait until it has ended by itself."""
+        await self._process.communicate()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._process.communicate()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.communicate()
+        finally:
+            self._complaints.close()
+
+
+async def meet(
+    server: Sequence[str],
+    client: Sequence[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    waits_for_server: bool = True,
+) -> dict[str, float]:
+    """Start one process, then another that talks to it; return what both came to.
+
+    Args:
+        server: The command of the first, which says when it is ready.
+        client: The command of the second.
+        environ: Beside that of this process.
+        waits_for_server: Whether the first ends by itself, and has figures.
+
+    Raises:
+        BenchError: One of them failed.
+    """
+    async with Child(server, environ) as first:
+        await first.wait_for("ready")
+        async with Child(client, environ) as second:
+            figures: dict[str, float] = await second.wait_for("figures")
+            if waits_for_server:
+                figures |= await first.wait_for("figures")
+    return figures

@@ -1,0 +1,63 @@
+"""Results as people read them: tables in Markdown, and what has changed since a baseline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.results import metrics_of, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from benchmarks.results import Change, Results, Row
+
+__all__ = ["change_lines", "figure", "markdown"]
+
+
+def figure(value: float) -> str:
+    """Return a number with three figures that matter: `1,230,000`, `12.3`, `0.00123`."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.3g}"  # noqa: PLR2004 - three figures
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Return everything that was measured, a table for each scenario and metric."""
+    machine = "; ".join(f"{name} {value}" for name, value in report["machine"].items())
+    lines = [f"Machine: {machine}.", "", f"Command: `{report['command']}`.", ""]
+    for name, results in report["scenarios"].items():
+        lines += [f"### {name}", "", str(results["question"]), ""]
+        lines += _table(results)
+    return "\n".join(lines)
+
+
+def _table(results: Results) -> list[str]:
+    metrics = metrics_of(results)
+    columns = [list(rows(results, metric)) for metric in metrics]
+    first = next(iter(results["contenders"]), "")
+    heads = [head for metric in metrics for head in (metric.unit, f"{first}, times better")]
+    lines = [f"| contender | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for cells in zip(*columns, strict=True):
+        texts = [text for cell in cells for text in _cells(cell)]
+        lines.append(f"| {cells[0].contender} | {' | '.join(texts)} |")
+    remarks = [f"- {row.contender}: {row.remark}" for row in columns[0] if row.remark]
+    return [*lines, "", *remarks, *([""] if remarks else [])]
+
+
+def _cells(row: Row) -> tuple[str, str]:
+    series = row.series
+    if series is None:
+        return "", ""
+    text = f"{figure(series.median)} ({figure(series.low)} to {figure(series.high)})"
+    return text, "" if row.ratio is None else figure(row.ratio)
+
+
+def change_lines(found: Iterable[Change]) -> list[str]:
+    """Return a line for each figure that both have, the regressions named as such, worst first."""
+    return [
+        f"{'REGRESSION' if each.is_regression else 'ok':<10} {each.ratio:6.2f} x  "
+        f"{each.scenario}, {each.contender}, {each.metric}: "
+        f"{figure(each.before)} before, {figure(each.now)} now"
+        for each in sorted(found, key=lambda each: (each.ratio, each.scenario, each.contender))
+    ]

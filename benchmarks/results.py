@@ -1,0 +1,111 @@
+"""What was found, read back from its JSON: series, ratios to the first contender, regressions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from benchmarks.measuring import Metric, Series, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Change", "Row", "changes", "metrics_of", "rows"]
+
+Results = dict[str, Any]
+"""Of one scenario, as `measure_all` returns it."""
+TOLERANCE: Final = 0.1
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """One contender and one metric.
+
+    Attributes:
+        contender: Its name.
+        series: None where it has no run.
+        ratio: How many times better the first contender is.
+        remark: Why there is no series, or how many runs failed.
+    """
+
+    contender: str
+    series: Series | None
+    ratio: float | None
+    remark: str
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """How a figure of ours compares with the one of a baseline.
+
+    Attributes:
+        ratio: How many times better it is now; below 1 is worse.
+        is_regression: Whether it is worse by more than the tolerance, in every run.
+    """
+
+    scenario: str
+    contender: str
+    metric: str
+    before: float
+    now: float
+    ratio: float
+    is_regression: bool
+
+
+def metrics_of(results: Results) -> list[Metric]:
+    """Return the metrics of a scenario."""
+    return [Metric(**metric) for metric in results["metrics"]]
+
+
+def series_of(results: Results, contender: str, metric: Metric) -> Series | None:
+    """Return what the runs of a contender came to; None where there is none."""
+    runs = results["contenders"].get(contender, {}).get("runs", [])
+    return Series.of([run[metric.name] for run in runs if metric.name in run])
+
+
+def rows(results: Results, metric: Metric) -> Iterator[Row]:
+    """Yield the contenders of a scenario, compared with the first that has a figure."""
+    first: Series | None = None
+    for name, found in results["contenders"].items():
+        series = series_of(results, name, metric)
+        remark = found.get("absent", "")
+        if found["failures"]:
+            remark = f"{len(found['failures'])} runs failed: {found['failures'][-1]}"
+        first = first or series
+        compared = None
+        if series is not None and first is not None:
+            compared = ratio(metric, first.median, series.median)
+        yield Row(contender=name, series=series, ratio=compared, remark=remark)
+
+
+def changes(
+    before: Mapping[str, Results], now: Mapping[str, Results], *, tolerance: float = TOLERANCE
+) -> Iterator[Change]:
+    """Yield how every figure of ours that both have has changed.
+
+    A regression is worse by more than the tolerance in the median, and worse than the median of
+    the baseline in every run: one bad run is the machine's.
+    """
+    for name in before.keys() & now.keys():
+        for metric in metrics_of(now[name]):
+            for contender in now[name]["contenders"]:
+                old = series_of(before[name], contender, metric)
+                new = series_of(now[name], contender, metric)
+                if not contender.startswith("ours") or old is None or new is None:
+                    continue
+                times = ratio(metric, new.median, old.median)
+                if times is None:
+                    continue
+                best = new.high if metric.is_more_better else new.low
+                best_times = ratio(metric, best, old.median)
+                is_worse = times < 1 - tolerance and best_times is not None and best_times < 1
+                yield Change(
+                    scenario=name,
+                    contender=contender,
+                    metric=metric.name,
+                    before=old.median,
+                    now=new.median,
+                    ratio=times,
+                    is_regression=is_worse,
+                )

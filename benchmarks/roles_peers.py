@@ -1,0 +1,160 @@
+"""What others make of the same messages: pyzmq with plain sockets and on asyncio, and NATS.
+
+Each is a pair of PUSH and PULL over TCP on loopback, or a subject, with their own defaults; each
+message is compared with the one that is due, as ours are.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final
+
+from aeron_async.cli.bench_child import ready
+from aeron_async.cli.bench_messages import check_mark, make_mark, make_messages
+from aeron_async.cli.bench_stream import StreamPlan, offer_parts, take_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aeron_async.cli.bench_child import Role
+
+__all__ = ["ROLES"]
+
+LINGER_MS = 20_000
+SUBJECT = "bench"
+
+
+def zmq_publish(plan: dict[str, Any]) -> dict[str, float]:
+    """Push with blocking sockets."""
+    import zmq  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    messages = make_messages(stream.length)
+    context = zmq.Context()
+    socket = context.socket(zmq.PUSH)
+    socket.linger = LINGER_MS
+    socket.connect(stream.channel)
+    send = socket.send
+    for seconds in (stream.warm_up_s, stream.seconds):
+        count, end_s = 0, time.perf_counter() + seconds
+        while time.perf_counter() < end_s:
+            for message in messages:
+                send(message)
+            count += len(messages)
+        send(make_mark(count))
+    socket.close()
+    context.term()
+    return {}
+
+
+def zmq_subscribe(plan: dict[str, Any]) -> dict[str, float]:
+    """Pull with blocking sockets."""
+    import zmq  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    messages = make_messages(stream.length)
+    context = zmq.Context()
+    socket = context.socket(zmq.PULL)
+    socket.bind(stream.channel)
+    ready()
+    count, elapsed_s, receive = 0, 0.0, socket.recv
+    for _ in range(2):
+        due, count, started_s = cycle(messages).__next__, 0, time.perf_counter()
+        while (data := receive()) == due():
+            count += 1
+        check_mark(data, count)
+        elapsed_s = time.perf_counter() - started_s
+    socket.close()
+    context.term()
+    return {
+        "messages_per_s": count / elapsed_s,
+        "mb_per_s": count * stream.length / elapsed_s / 1e6,
+    }
+
+
+async def zmq_publish_asyncio(plan: dict[str, Any]) -> dict[str, float]:
+    """Push with sockets on the event loop."""
+    import zmq.asyncio  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.PUSH)
+    socket.linger = LINGER_MS
+    socket.connect(stream.channel)
+    figures = await offer_parts(socket.send, stream)
+    socket.close()
+    context.term()
+    return figures
+
+
+async def zmq_subscribe_asyncio(plan: dict[str, Any]) -> dict[str, float]:
+    """Pull with sockets on the event loop."""
+    import zmq.asyncio  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.PULL)
+    socket.bind(stream.channel)
+    ready()
+
+    async def receive(wanted: Iterator[bytes]) -> int:
+        count, due = 0, wanted.__next__
+        while (data := await socket.recv()) == due():
+            count += 1
+        check_mark(data, count)
+        return count
+
+    figures = await take_parts(receive, stream)
+    socket.close()
+    context.term()
+    return figures
+
+
+async def nats_publish(plan: dict[str, Any]) -> dict[str, float]:
+    """Publish to a subject of a server."""
+    import nats  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    client = await nats.connect(stream.channel)
+
+    async def offer(data: bytes) -> None:
+        await client.publish(SUBJECT, data)
+
+    figures = await offer_parts(offer, stream)
+    await client.drain()
+    return figures
+
+
+async def nats_subscribe(plan: dict[str, Any]) -> dict[str, float]:
+    """Take the messages of a subject, without a limit on those that wait."""
+    import nats  # noqa: PLC0415 - it is optional
+
+    stream = StreamPlan(**plan)
+    client = await nats.connect(stream.channel)
+    subscription = await client.subscribe(SUBJECT, pending_msgs_limit=-1, pending_bytes_limit=-1)
+    await client.flush()
+    ready()
+
+    async def receive(wanted: Iterator[bytes]) -> int:
+        count, due = 0, wanted.__next__
+        async for message in subscription.messages:
+            if message.data != due():
+                check_mark(message.data, count)
+                break
+            count += 1
+        return count
+
+    figures = await take_parts(receive, stream)
+    await client.close()
+    return figures
+
+
+ROLES: Final[Mapping[str, Role]] = {
+    "zmq_publish": zmq_publish,
+    "zmq_subscribe": zmq_subscribe,
+    "zmq_publish_asyncio": zmq_publish_asyncio,
+    "zmq_subscribe_asyncio": zmq_subscribe_asyncio,
+    "nats_publish": nats_publish,
+    "nats_subscribe": nats_subscribe,
+}

@@ -1,0 +1,297 @@
+"""Every scenario, with its contenders."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import AsyncExitStack
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.cli.bench_messages import messages_per_datagram
+from aeron_async.cli.bench_processes import Child, free_port, meet, role
+from benchmarks import official
+from benchmarks.measuring import Contender, Metric, Scenario
+from benchmarks.roles import CHILD
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+__all__ = ["Settings", "scenarios"]
+
+PURE: Final = {"AERON_ASYNC_PURE": "1"}
+RATE: Final = Metric("messages_per_s", "messages/s")
+THROUGHPUT: Final = (RATE, Metric("mb_per_s", "MB/s"))
+ROUND_TRIP: Final = (
+    Metric("p50_us", "p50, μs", is_more_better=False),
+    Metric("p99_us", "p99, μs", is_more_better=False),
+    Metric("p99_9_us", "p99.9, μs", is_more_better=False),
+)
+IDLE: Final = (
+    Metric("publisher_percent", "% of a core, publisher", is_more_better=False),
+    Metric("subscriber_percent", "% of a core, subscriber", is_more_better=False),
+    Metric("subscriber_resident_mb", "MB resident, subscriber", is_more_better=False),
+)
+STREAM_COUNTS: Final = (10, 100, 1_000)
+RECEIVER_COUNTS: Final = (1, 2, 4, 8)
+LOSS: Final = 0.01
+NATS_START_S: Final = 1.0
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """What all scenarios have in common.
+
+    Attributes:
+        seconds: How long each run measures.
+        window: Of every receiver, ours and the official ones alike.
+        seed: Of what is lost.
+    """
+
+    seconds: float = 2.0
+    window: str = "2m"
+    seed: int = 1
+
+
+def scenarios(settings: Settings) -> list[Scenario]:
+    """Return all of them, in the order they are run."""
+    found = [
+        throughput(settings, f"throughput-{name}-mtu{mtu}", length, mtu)
+        for name, length in (("100", 100), ("10k", 10_000))
+        for mtu in (1_408, 8_192)
+    ]
+    return [*found, *_others(settings)]
+
+
+def _others(settings: Settings) -> list[Scenario]:
+    counts = {count: partial(idle, settings, count) for count in (1, *STREAM_COUNTS)}
+    receivers = {count: partial(fan_out, settings, count) for count in RECEIVER_COUNTS}
+    return [
+        Scenario(
+            name="same-loop",
+            question="100-byte messages over aeron:ipc, both ends in one event loop.",
+            metrics=THROUGHPUT,
+            contenders=both(partial(same_loop, settings)),
+        ),
+        Scenario(
+            name="round-trip",
+            question="There and back, 100 bytes, 10,000 a second, from when each was due.",
+            metrics=ROUND_TRIP,
+            contenders=(
+                *both(partial(round_trip, settings)),
+                Contender(name="floor: bare uvloop echo", measure=partial(echo, settings)),
+            ),
+        ),
+        Scenario(
+            name="idle",
+            question="Connected and silent, each end in its process.",
+            metrics=IDLE,
+            contenders=(Contender(name="ours, 1 stream", measure=counts.pop(1)),),
+        ),
+        Scenario(
+            name="idle-streams",
+            question="Many connected and silent streams in one pair of drivers.",
+            metrics=IDLE,
+            contenders=tuple(
+                Contender(name=f"ours, {count} streams", measure=measure)
+                for count, measure in counts.items()
+            ),
+        ),
+        Scenario(
+            name="receivers",
+            question="100-byte messages to many processes by MDC, as fast as the slowest of them.",
+            metrics=THROUGHPUT,
+            contenders=tuple(
+                Contender(name=f"ours, {count} receivers", measure=measure)
+                for count, measure in receivers.items()
+            ),
+        ),
+        Scenario(
+            name="loss",
+            question="100-byte messages where one datagram in a hundred is lost, each way.",
+            metrics=THROUGHPUT,
+            contenders=(
+                Contender(name="ours, 1 % lost", measure=partial(lossy, settings, LOSS)),
+                Contender(name="ours, nothing lost", measure=partial(lossy, settings, 0.0)),
+            ),
+        ),
+    ]
+
+
+def both(measure: Callable[..., Awaitable[dict[str, float]]]) -> tuple[Contender, ...]:
+    """Return ours with the compiled kernel, and with the one in Python."""
+    return (
+        Contender(name="ours", measure=measure),
+        Contender(name="ours, pure Python", measure=partial(measure, PURE)),
+    )
+
+
+def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> Scenario:
+    """Return a stream between two processes as fast as it goes, ours and others'."""
+    zmq = "" if find_spec("zmq") else "pyzmq is not installed"
+    nats = "" if shutil.which("nats-server") and find_spec("nats") else "no nats-server, or nats-py"
+    return Scenario(
+        name=name,
+        question=f"{length}-byte messages between two processes, MTU {mtu_length}, all checked.",
+        metrics=THROUGHPUT,
+        contenders=(
+            *both(partial(stream, settings, length, mtu_length)),
+            *official.contenders(
+                mtu_length=mtu_length,
+                window=settings.window,
+                length=length,
+                seconds=settings.seconds,
+            ),
+            Contender(
+                name="pyzmq, blocking",
+                measure=partial(zmq_stream, settings, length, ""),
+                why_absent=zmq,
+            ),
+            Contender(
+                name="pyzmq, asyncio",
+                measure=partial(zmq_stream, settings, length, "_asyncio"),
+                why_absent=zmq,
+            ),
+            Contender(name="nats", measure=partial(nats_stream, settings, length), why_absent=nats),
+            Contender(
+                name="floor: bare datagrams in runs",
+                measure=partial(flood, settings, length, mtu_length),
+            ),
+        ),
+    )
+
+
+async def stream(
+    settings: Settings, length: int, mtu_length: int, environ: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Run one stream of ours."""
+    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+    shape = {"length": length, "seconds": settings.seconds}
+    return await meet(
+        role("subscribe", CHILD, channel=f"{channel}|{tuned(settings)}", **shape),
+        role("publish", CHILD, channel=f"{channel}|mtu={mtu_length}", **shape),
+        environ=environ,
+    )
+
+
+def tuned(settings: Settings) -> str:
+    """Return the parameters of every receiver."""
+    return f"rcv-wnd={settings.window}|so-rcvbuf=4m"
+
+
+async def same_loop(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Run one stream in one process."""
+    plan = role("exchange", CHILD, channel="aeron:ipc", seconds=settings.seconds)
+    async with Child(plan, environ) as child:
+        figures: dict[str, float] = await child.wait_for("figures")
+    return figures
+
+
+async def round_trip(
+    settings: Settings, environ: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Run a ping and a pong."""
+    there, back = (f"aeron:udp?endpoint=127.0.0.1:{free_port()}" for _ in range(2))
+    plan = {"there": there, "back": back, "seconds": settings.seconds}
+    return await meet(role("pong", CHILD, **plan), role("ping", CHILD, **plan), environ=environ)
+
+
+async def echo(settings: Settings) -> dict[str, float]:
+    """Run bare datagrams there and back."""
+    plan = {"there": str(free_port()), "seconds": settings.seconds}
+    return await meet(
+        role("echo_server", CHILD, **plan),
+        role("echo_client", CHILD, **plan),
+        waits_for_server=False,
+    )
+
+
+async def flood(settings: Settings, length: int, mtu_length: int) -> dict[str, float]:
+    """Run bare datagrams one way, and return how many messages would fit into what arrived."""
+    plan = {"port": free_port(), "mtu_length": mtu_length, "seconds": settings.seconds}
+    figures = await meet(role("drain", CHILD, **plan), role("flood", CHILD, **plan))
+    rate = figures["datagrams_per_s"] * messages_per_datagram(length, mtu_length)
+    return {"messages_per_s": rate, "mb_per_s": rate * length / 1e6}
+
+
+async def zmq_stream(settings: Settings, length: int, kind: str) -> dict[str, float]:
+    """Run one stream of pyzmq."""
+    plan = {
+        "channel": f"tcp://127.0.0.1:{free_port()}",
+        "length": length,
+        "seconds": settings.seconds,
+    }
+    return await meet(
+        role(f"zmq_subscribe{kind}", CHILD, **plan), role(f"zmq_publish{kind}", CHILD, **plan)
+    )
+
+
+async def nats_stream(settings: Settings, length: int) -> dict[str, float]:
+    """Run one stream through a NATS server of its own."""
+    port = free_port()
+    plan = {
+        "channel": f"nats://127.0.0.1:{port}",
+        "length": length,
+        "seconds": settings.seconds,
+    }
+    with tempfile.TemporaryFile() as output:
+        server = await asyncio.create_subprocess_exec(
+            "nats-server", "-a", "127.0.0.1", "-p", str(port), stdout=output, stderr=output
+        )
+        try:
+            await asyncio.sleep(NATS_START_S)
+            return await meet(
+                role("nats_subscribe", CHILD, **plan), role("nats_publish", CHILD, **plan)
+            )
+        finally:
+            server.terminate()
+            await server.wait()
+
+
+async def idle(settings: Settings, count: int) -> dict[str, float]:
+    """Hold streams open and silent."""
+    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+    plan = {"channel": channel, "streams": count, "seconds": 2 * settings.seconds}
+    return await meet(
+        role("idle", CHILD, is_publisher=False, **plan),
+        role("idle", CHILD, is_publisher=True, **plan),
+    )
+
+
+async def fan_out(settings: Settings, count: int) -> dict[str, float]:
+    """Run one publication to many receivers, which all have to take everything."""
+    control = f"control=127.0.0.1:{free_port()}|control-mode=dynamic"
+    there = f"aeron:udp?endpoint=127.0.0.1:0|{control}|{tuned(settings)}"
+    here = f"aeron:udp?{control}|fc=min,g:/{count}"
+    async with AsyncExitStack() as stack:
+        subscribers = [
+            await stack.enter_async_context(
+                Child(role("subscribe", CHILD, channel=there, seconds=settings.seconds))
+            )
+            for _ in range(count)
+        ]
+        for subscriber in subscribers:
+            await subscriber.wait_for("ready")
+        plan = role("publish", CHILD, channel=here, seconds=settings.seconds)
+        publisher = await stack.enter_async_context(Child(plan))
+        await publisher.wait_for("figures")
+        found = [await subscriber.wait_for("figures") for subscriber in subscribers]
+    slowest: dict[str, float] = min(found, key=lambda figures: figures["messages_per_s"])
+    return slowest
+
+
+async def lossy(settings: Settings, loss: float) -> dict[str, float]:
+    """Run one stream of ours over a network that loses datagrams, or might."""
+    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
+    plan = {"loss": loss, "seconds": settings.seconds, "seed": settings.seed}
+    there = f"{channel}|{tuned(settings)}"
+    return await meet(
+        role("lossy", CHILD, channel=there, is_publisher=False, **plan),
+        role("lossy", CHILD, channel=channel, is_publisher=True, **plan),
+    )
