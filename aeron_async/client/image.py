@@ -8,7 +8,7 @@ Source: Aeron `Image`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Final, Self, final
 
 from aeron_async.client.message import FragmentHeader, Message
 from aeron_async.kernel import Taking
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     FragmentHandler = Callable[[memoryview, FragmentHeader], object]
 
 __all__ = ["Image"]
+
+
+TELLING_SHIFT: Final = 6
+"""A driver that wants to hear of any progress hears of every 64th of a term."""
 
 
 class ImageClosedByHandlerError(Exception):
@@ -119,7 +123,7 @@ class Image(Taking):
         if self._is_closed:
             return 0
         self.subscription.begin_poll()
-        self._look_up_trigger()
+        self.look_up_trigger()
         header = self._header
         count = 0
 
@@ -151,7 +155,7 @@ class Image(Taking):
         found: list[Message] = []
         if self._is_closed:
             return []
-        self._look_up_trigger()
+        self.look_up_trigger()
         reader = self._reader
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
@@ -169,11 +173,13 @@ class Image(Taking):
                 return []
         return found
 
-    def _look_up_trigger(self) -> None:
-        """Ask where the driver wants to hear of progress: it is there no less for one batch."""
+    def look_up_trigger(self) -> None:
+        """Ask where the driver wants to hear of progress, and tell it if that is here already."""
         self._trigger = self._port.consumption_trigger
         if self._position > self._trigger:
             self._doorbell.ring()
+            # It may have no place at all, and then it is not told of every message.
+            self._trigger = self._position + (self.term_length >> TELLING_SHIFT)
 
     def rewind(self) -> None:
         """Forget what was read beyond the position, so that it is read again."""

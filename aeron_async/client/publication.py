@@ -17,7 +17,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication_base import OFFERS_PER_LOOK, PublicationBase
+from aeron_async.client.publication_base import PublicationBase
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.errors import MaxPositionExceededError
 from aeron_async.logbuffer.appender import AppendResult
@@ -199,10 +199,12 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
         """Give the loop a turn if it is time and nobody waits, and return whether somebody does."""
         self._check_usable()
         if not self._line:
-            self._turn_budget = OFFERS_PER_LOOK
-            if self._loop_turn.is_over(self._aeron.clock):
+            turn, clock = self._loop_turn, self._aeron.clock
+            is_over = turn.is_over(clock)
+            self._turn_budget = turn.stride
+            if is_over:
                 await asyncio.sleep(0)
-                self._loop_turn.begin(self._aeron.clock)
+                turn.begin(clock)
         return bool(self._line)
 
     def _check_usable(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from aeron_async.client.arguments import (
     check_callable,
@@ -40,13 +40,10 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["OFFERS_PER_LOOK", "PublicationBase", "PublicationErrorHandler"]
+__all__ = ["PublicationBase", "PublicationErrorHandler"]
 
 PublicationErrorHandler = Callable[[PublicationErrorFrame], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
-
-OFFERS_PER_LOOK: Final = 64
-"""Offers after which it is looked at whether the loop should have a turn."""
 
 
 class PublicationBase(Offering, ABC):
@@ -82,8 +79,9 @@ class PublicationBase(Offering, ABC):
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
+        self._news = (-1, 0)
         self._loop_turn = Turn()
-        self._turn_budget = OFFERS_PER_LOOK
+        self._turn_budget = self._loop_turn.stride
         self._home = aeron.home
         self._closed_because: Exception | None = None
         self._is_started = False
@@ -252,7 +250,12 @@ class PublicationBase(Offering, ABC):
 
     def on_window_changed(self) -> None:
         """Wake whoever waits for room, one after the other, and for anything else."""
-        self._line.ring()
+        if self._line and not self._is_closed:
+            # Who found no room need not look again because something was sent.
+            news = (self._limit.get(), self._metadata.is_connected)
+            if news != self._news:
+                self._news = news
+                self._line.ring()
         self._changed.ring()
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
@@ -306,7 +309,7 @@ class PublicationBase(Offering, ABC):
         finally:
             self._line.leave(place)
             if not self._line:
-                self._turn_budget = OFFERS_PER_LOOK
+                self._turn_budget = self._loop_turn.stride
         return result
 
     async def _wait_until(

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Subscription"]
 
-MESSAGES_PER_LOOK: Final = 64
-"""Messages after which it is looked at whether the loop should have a turn."""
+MESSAGES_PER_LIST: Final = 64
+"""Messages in one list of `batches`, if nothing else is asked for."""
 MESSAGES_PER_BATCH: Final = 1024
 """Messages that are read ahead at most; after them the loop has a turn in any case."""
 
@@ -125,15 +125,20 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return message
 
     async def _look(self) -> None:
-        """Give the loop a turn in the middle of a batch if it is time."""
-        self._turn_budget = MESSAGES_PER_LOOK
-        if self._loop_turn.is_over(self._aeron.clock):
+        """Give the loop a turn amid a batch if it is time, or the driver waits for it."""
+        turn, clock = self._loop_turn, self._aeron.clock
+        is_due = self._turn_budget < 0
+        is_over = turn.is_over(clock)
+        self._turn_budget = turn.stride
+        if is_due or is_over:
             self._is_waiting = True
             try:
                 await asyncio.sleep(0)
             finally:
                 self._is_waiting = False
-            self._loop_turn.begin(self._aeron.clock)
+            turn.begin(clock)
+            if self._taken is not None:
+                self._taken.image.look_up_trigger()
 
     async def receive(self) -> Message:
         """Return the next message as `anext` does; for code that is written for anyio's streams.
@@ -164,7 +169,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             AeronAttribute.local_address: lambda: self.local_address,
         }
 
-    async def batches(self, limit: int = MESSAGES_PER_LOOK) -> AsyncIterator[list[Message]]:
+    async def batches(self, limit: int = MESSAGES_PER_LIST) -> AsyncIterator[list[Message]]:
         """Iterate over what has arrived, a list of up to `limit` messages of one image at a time.
 
         A list counts as taken, and the position moves, when this iterator is asked for the next
@@ -195,7 +200,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         """Return the next message of one image; see `Image.__anext__`."""
         batch, index = self._batch, self._index
         if index >= len(batch) or batch[index].image is not image or image.is_closed:
-            await self._next_batch(MESSAGES_PER_LOOK, image)
+            await self._next_batch(MESSAGES_PER_LIST, image)
         elif self._taken is not None:
             self._taken.image.take(self._taken.position)
         return self._deliver()
@@ -267,7 +272,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         try:
             await asyncio.sleep(0)
             self._loop_turn.begin(self._aeron.clock)
-            self._turn_budget = MESSAGES_PER_LOOK
+            self._turn_budget = self._loop_turn.stride
             self._rotate()
             while not self._is_over(only):
                 for image in self._turn if only is None else (only,):

@@ -130,10 +130,12 @@ cdef class HomeLoop:
         self.thread_id = PyThread_get_thread_ident()
         self.forks = forks
 
-    cpdef bint is_here(self) except -1:
+    cdef inline bint is_this_thread(self) noexcept:
+        return PyThread_get_thread_ident() == self.thread_id and forks == self.forks
+
+    def is_here(self):
         """Return whether the loop runs here: in this thread of this process."""
-        return (PyThread_get_thread_ident() == self.thread_id and forks == self.forks
-                and self.is_running() is True)
+        return self.is_this_thread() and self.is_running() is True
 
 
 @cython.final
@@ -326,7 +328,11 @@ cdef class Offering:
             return -1
         if self.limit is None or self._doorbell is None or self._home is None:
             return -1
-        if self.limit.place is NULL or not self._home.is_here():
+        if self.limit.place is NULL or not self._home.is_this_thread():
+            return -1
+        # While the bell is rung the loop has not had its turn since somebody looked whether it
+        # runs: by far most offers come so.
+        if not self._doorbell.is_rung and self._home.is_running() is not True:
             return -1
         if reserved_value is not 0:
             if type(reserved_value) is not int:
@@ -405,6 +411,8 @@ cdef class Reading:
                     store_release(source.cell.place, position)
             else:
                 source.take(position)
+                # The driver has something to say, and cannot before the loop has had its turn.
+                self._turn_budget = 0
         self._turn_budget -= 1
         message = <Message>self._batch[self._index]
         self._taken = message

@@ -219,7 +219,8 @@ class Reading:
         _batch: Messages that have been read and not yet delivered, from `_index` on.
         _index: Of the next one to be delivered.
         _taken: The one delivered last; taken when the next is asked for.
-        _turn_budget: Messages that may be delivered before the loop's turn is looked at again.
+        _turn_budget: Messages that may be delivered before the loop's turn is looked at again;
+            negative when it is due.
         _is_closed: Whether the subscription is closed.
     """
 
@@ -246,7 +247,11 @@ class Reading:
             return await self._anext_waiting()
         taken = self._taken
         if taken is not None:
-            taken.image.take(taken.position)
+            image, position = taken.image, taken.position
+            image.take(position)
+            if position > image._trigger:  # noqa: SLF001 - twins of one module
+                # The driver has something to say, and cannot before the loop has had its turn.
+                self._turn_budget = 0
         self._turn_budget -= 1
         message = self._taken = self._batch[index]
         self._index = index + 1

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import aeron_async as aa
-from aeron_async.client.turn import LONGEST_NS, MOST_LOOKS, Turn
+from aeron_async.client.turn import (
+    LONG_NS,
+    LONGEST_NS,
+    LONGEST_STRIDE,
+    MOST_MESSAGES,
+    SHORT_NS,
+    Turn,
+)
 from aeron_async.driver.media_driver import MediaDriver
 
 
@@ -25,16 +32,35 @@ class SetClock:
         return 0
 
 
-def test_a_turn_is_over_at_first_then_after_its_time_or_its_looks() -> None:
+def test_a_turn_is_over_at_first_then_after_its_time_or_its_messages() -> None:
     clock, turn = SetClock(), Turn()
     assert turn.is_over(clock)
     turn.begin(clock)
-    assert [turn.is_over(clock) for _ in range(MOST_LOOKS + 1)] == [False] * MOST_LOOKS + [True]
+    count = 0
+    while True:
+        count += turn.stride
+        if turn.is_over(clock):
+            break
+    assert MOST_MESSAGES < count <= MOST_MESSAGES + LONGEST_STRIDE
     turn.begin(clock)
-    clock.ns = LONGEST_NS - 1
+    clock.ns += LONGEST_NS - 1
     assert not turn.is_over(clock)
-    clock.ns = LONGEST_NS
+    clock.ns += 1
     assert turn.is_over(clock)
+
+
+def test_looks_are_rare_where_messages_are_quick_and_frequent_where_they_are_slow() -> None:
+    clock, turn = SetClock(), Turn()
+    for _ in range(20):
+        turn.is_over(clock)
+    assert turn.stride == LONGEST_STRIDE
+    for _ in range(20):
+        clock.ns += LONG_NS + 1
+        turn.is_over(clock)
+    assert turn.stride == 1
+    clock.ns += SHORT_NS
+    turn.is_over(clock)
+    assert turn.stride == 1
 
 
 async def turns_beside(count: int, *, work_ns: int) -> tuple[int, int]:

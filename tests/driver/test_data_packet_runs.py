@@ -75,7 +75,7 @@ def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_i
     rig.dispatcher.on_datagrams(memoryview(run), 64, SOURCE, 7, rig.outbox)
     image = rig.images[0].image
     assert rig.images[0].counters.receiver_hwm.get() == 128
-    assert rig.activity == [image] * 2
+    assert set(rig.activity) == {image}
     assert [len(datagram) for datagram, _, _ in rig.invalid] == [64]
     assert rig.counts[SystemCounterId.HEARTBEATS_RECEIVED] == 1
 

@@ -85,12 +85,13 @@ def test_frames_are_packed_up_to_the_mtu_and_never_cut() -> None:
 
 
 def test_a_burst_ends_at_its_limit_and_asks_for_another_turn() -> None:
-    rig = Rig(burst_limit=2)
-    # Two runs, each ended by a datagram that is shorter, and one to be left over.
-    rig.offer(1_408, 704, 1_408, 1_408, 704, 1_408)
-    assert rig.send(TERM_LENGTH, now_ns=5) == [1_408, 704, 1_408, 1_408, 704]
+    # Runs of two, each ended by a datagram that is shorter, count as six datagrams: eleven of them
+    # fill a burst of the cost of 64.
+    rig = Rig(burst_limit=1)
+    rig.offer(*[1_408, 704] * 12)
+    assert rig.send(TERM_LENGTH, now_ns=5) == [1_408, 704] * 11
     assert rig.deadline_ns == 5
-    assert rig.send(now_ns=6) == [1_408]
+    assert rig.send(now_ns=6) == [1_408, 704]
     assert rig.deadline_ns == NEVER_NS
 
 
@@ -204,8 +205,8 @@ def test_a_window_that_is_open_is_not_counted() -> None:
 
 def test_the_window_that_a_burst_ends_in_is_counted_when_the_next_turn_finds_it_closed() -> None:
     rig = Rig(burst_limit=1)
-    rig.offer(320)
-    rig.send(320)
+    rig.offer(*[1_024] * 63)
+    rig.send(63 * 1_024)
     assert rig.deadline_ns == 0
     rig.send()
     assert rig.blocked_count == 1

@@ -224,7 +224,9 @@ class NetworkPublication(SubscribablePublication):
         self._pace.on_status_message(
             sm, position=min(position, self.sender_position), now_ns=now_ns
         )
-        self._update_window()
+        if sm.is_end_of_stream or not self._connection.is_connected:
+            # Otherwise the poll that follows sees to it, once for all that has come.
+            self._update_window()
         return True
 
     @held
