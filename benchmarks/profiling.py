@@ -50,23 +50,14 @@ def top(path: Path, count: int) -> str:
 
 async def record(options: argparse.Namespace, folder: Path, *, is_perf: bool) -> None:
     """Run a stream once, and leave a profile of each end in a folder."""
-    if options.ipc:
-        plans = {"exchange": role("exchange", CHILD, channel="aeron:ipc", **shape(options))}
-    else:
-        channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
-        there = f"{channel}|rcv-wnd={options.window}|so-rcvbuf=4m"
-        here = f"{channel}|mtu={options.mtu}"
-        plans = {
-            "subscribe": role("subscribe", CHILD, channel=there, **shape(options)),
-            "publish": role("publish", CHILD, channel=here, **shape(options)),
-        }
+    plans = commands(options)
     async with AsyncExitStack() as stack:
         children = []
         for name, command in plans.items():
             environ = {} if is_perf else {VARIABLE: str(folder / name)}
             child = await stack.enter_async_context(Child(command, environ))
             children.append(child)
-            if name == "subscribe":
+            if name in {"subscribe", "pong"}:
                 await child.wait_for("ready")
         recordings = []
         if is_perf:
@@ -80,9 +71,21 @@ async def record(options: argparse.Namespace, folder: Path, *, is_perf: bool) ->
             await asyncio.get_running_loop().run_in_executor(None, recording.wait)
 
 
-def shape(options: argparse.Namespace) -> dict[str, object]:
-    """Return what both ends are told."""
-    return {"length": options.length, "seconds": options.seconds}
+def commands(options: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Return what is run, by the roles; who waits for the other is first."""
+    plan: dict[str, object] = {"length": options.length, "seconds": options.seconds}
+    if options.ipc:
+        return {"exchange": role("exchange", CHILD, channel="aeron:ipc", **plan)}
+    channel, other = (f"aeron:udp?endpoint=127.0.0.1:{free_port()}" for _ in range(2))
+    if options.round_trip:
+        plan |= {"there": channel, "back": other}
+        return {name: role(name, CHILD, **plan) for name in ("pong", "ping")}
+    there = f"{channel}|rcv-wnd={options.window}|so-rcvbuf=4m"
+    here = f"{channel}|mtu={options.mtu}"
+    return {
+        "subscribe": role("subscribe", CHILD, channel=there, **plan),
+        "publish": role("publish", CHILD, channel=here, **plan),
+    }
 
 
 def perf(pid: int, path: Path, seconds: float) -> subprocess.Popen[bytes]:
@@ -114,6 +117,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--top", type=int, default=20, help="entries shown of each profile")
     parser.add_argument("--ipc", action="store_true", help="both ends in one event loop")
+    parser.add_argument("--round-trip", action="store_true", help="10,000 round trips a second")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 CHILD: Final = (sys.executable, "-m", "benchmarks.roles")
 CONNECT_TIMEOUT_S: Final = 60.0
-SETTLE_S: Final = 2.0
 
 
 async def lossy(plan: dict[str, Any]) -> dict[str, float]:
@@ -58,7 +57,7 @@ async def idle(plan: dict[str, Any]) -> dict[str, float]:
             ready()
             for subscription in subscriptions:
                 await subscription.wait_connected(CONNECT_TIMEOUT_S)
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(plan["settle_s"])
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         await asyncio.sleep(seconds)
         share = (time.process_time() - started_cpu_s) / (time.perf_counter() - started_s)

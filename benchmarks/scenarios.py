@@ -50,11 +50,13 @@ class Settings:
         seconds: How long each run measures.
         window: Of every receiver, ours and the official ones alike.
         seed: Of what is lost.
+        settle_s: How long streams are left alone before their silence is measured.
     """
 
     seconds: float = 2.0
     window: str = "2m"
     seed: int = 1
+    settle_s: float = 2.0
 
 
 def scenarios(settings: Settings) -> list[Scenario]:
@@ -94,7 +96,7 @@ def _others(settings: Settings) -> list[Scenario]:
         ),
         Scenario(
             name="idle-streams",
-            question="Many connected and silent streams in one pair of drivers.",
+            question="Many connected and silent streams in one pair of drivers, terms of 64 KiB.",
             metrics=IDLE,
             contenders=tuple(
                 Contender(name=f"ours, {count} streams", measure=measure)
@@ -256,8 +258,14 @@ async def nats_stream(settings: Settings, length: int) -> dict[str, float]:
 
 async def idle(settings: Settings, count: int) -> dict[str, float]:
     """Hold streams open and silent."""
-    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
-    plan = {"channel": channel, "streams": count, "seconds": 2 * settings.seconds}
+    # A thousand logs of the usual length are more than one driver keeps for its images.
+    channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}|term-length=64k"
+    plan = {
+        "channel": channel,
+        "streams": count,
+        "seconds": 2 * settings.seconds,
+        "settle_s": settings.settle_s,
+    }
     return await meet(
         role("idle", CHILD, is_publisher=False, **plan),
         role("idle", CHILD, is_publisher=True, **plan),

@@ -79,18 +79,23 @@ async def ping(aeron: Aeron, plan: RoundTripPlan) -> dict[str, float]:
 async def pong(
     aeron: Aeron, plan: RoundTripPlan, *, ready: Callable[[], object] = lambda: None
 ) -> dict[str, float]:
-    """Send every ping back, and return how many there were."""
+    """Send every ping back, and return how many there were, and what share of a core that took."""
     subscription = await aeron.add_subscription(plan.there, PING_STREAM_ID)
     publication = await aeron.add_exclusive_publication(plan.back, PONG_STREAM_ID)
     ready()
     count, due = 0, sum(plan.counts())
+    started_s, started_cpu_s = 0.0, 0.0
     async for message in subscription:
         await publication.offer(message.data)
+        if not count:
+            started_s, started_cpu_s = time.perf_counter(), time.process_time()
         count += 1
         if count == due:
             break
+    elapsed_s = time.perf_counter() - started_s
+    share = (time.process_time() - started_cpu_s) / elapsed_s if elapsed_s else 0.0
     await publication.drain(CONNECT_TIMEOUT_S)
-    return {"echoed": count}
+    return {"echoed": count, "pong_share": share}
 
 
 class _Echo(asyncio.DatagramProtocol):

@@ -87,7 +87,8 @@ async def test_round_trips_of_messages_and_of_bare_datagrams() -> None:
     async with Aeron.connect() as near, Aeron.connect() as far, asyncio.TaskGroup() as group:
         ponging = group.create_task(bench_round_trip.pong(far, plan))
         pinging = group.create_task(bench_round_trip.ping(near, plan))
-    assert ponging.result() == {"echoed": 40}
+    assert ponging.result()["echoed"] == 40
+    assert 0 < ponging.result()["pong_share"] < 1.5
     assert 0 < pinging.result()["p50_us"] <= pinging.result()["p99_9_us"]
 
     plan = RoundTripPlan(there=str(free_port()), rate=1_000, seconds=0.03, warm_up_s=0.01)

@@ -1,0 +1,65 @@
+"""Every scenario of ours once, in short, in the processes it is run in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks import profiling, scenarios
+from benchmarks.scenarios import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SHORT = Settings(seconds=0.05, settle_s=0.05)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda: scenarios.stream(SHORT, 1_000, 8_192),
+        lambda: scenarios.same_loop(SHORT, scenarios.PURE),
+        lambda: scenarios.fan_out(SHORT, 2),
+        lambda: scenarios.lossy(SHORT, 0.01),
+        lambda: scenarios.flood(SHORT, 100, 1_408),
+    ],
+    ids=["stream", "same_loop", "fan_out", "lossy", "flood"],
+)
+async def test_a_stream_has_a_rate(measure: Callable[[], Awaitable[dict[str, float]]]) -> None:
+    figures = await measure()
+    assert figures["messages_per_s"] > 0
+    assert figures["mb_per_s"] > 0
+
+
+@pytest.mark.parametrize("measure", [scenarios.round_trip, scenarios.echo])
+async def test_a_round_trip_has_percentiles(measure: Any) -> None:
+    figures = await measure(SHORT)
+    assert 0 < figures["p50_us"] <= figures["p99_us"] <= figures["p99_9_us"]
+
+
+async def test_silent_streams_have_a_share_of_a_core_on_each_side() -> None:
+    figures = await scenarios.idle(SHORT, 3)
+    assert figures.keys() == {
+        f"{side}_{what}"
+        for side in ("publisher", "subscriber")
+        for what in ("percent", "resident_mb")
+    }
+
+
+@pytest.mark.parametrize("kind", ["", "_asyncio"])
+async def test_pyzmq_moves_the_same_messages(kind: str) -> None:
+    pytest.importorskip("zmq")
+    assert (await scenarios.zmq_stream(SHORT, 100, kind))["messages_per_s"] > 0
+
+
+@pytest.mark.parametrize("what", ["--ipc", "--round-trip", "--length=50"])
+def test_a_profile_names_what_took_the_longest(
+    what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.profiling.shutil.which", lambda _name: None)
+    assert profiling.main([what, "--seconds", "0.05", "--top", "5"]) == 0
+    shown = capsys.readouterr().out
+    assert "by cProfile" in shown
+    assert "tottime" in shown
+    assert "perf is not on PATH" in shown
