@@ -21,7 +21,8 @@ def test_commands_in_a_page_exist(block: Block) -> None:
         assert prompt == "$"
         program, *arguments = words
         if program == "python" and arguments[0] == "-m":
-            assert (ROOT / arguments[1].replace(".", "/")).with_suffix(".py").exists()
+            module = ROOT / arguments[1].replace(".", "/")
+            assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
         elif program == "python":
             assert (ROOT / arguments[0]).exists()
         elif program == "aeron-async":
