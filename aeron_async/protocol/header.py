@@ -108,20 +108,21 @@ def check_header(datagram: Buffer, frame_type: FrameType, header_length: int) ->
     Raises:
         ProtocolError: The bytes cannot be such a frame.
     """
-    name = frame_type.name
     if len(datagram) < header_length:
+        name = frame_type.name
         message = f"{name} datagram of {len(datagram)} bytes: at least {header_length} needed"
         raise ProtocolError(message)
     frame_length, version, flags, actual_type = HEADER.unpack_from(datagram)
     if version != CURRENT_VERSION:
-        message = f"{name} frame of version {version}: only {CURRENT_VERSION} is known"
+        message = f"{frame_type.name} frame of version {version}: only {CURRENT_VERSION} is known"
         raise ProtocolError(message)
     if actual_type != frame_type:
+        name = frame_type.name
         message = f"frame of type 0x{actual_type:04x}: {name} is 0x{frame_type.value:04x}"
         raise ProtocolError(message)
     if not header_length <= frame_length <= len(datagram):
         message = (
-            f"{name} frame_length is {frame_length}: "
+            f"{frame_type.name} frame_length is {frame_length}: "
             f"must be within {header_length}..{len(datagram)}, the length of the datagram"
         )
         raise ProtocolError(message)
