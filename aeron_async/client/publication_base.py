@@ -296,20 +296,24 @@ class PublicationBase(Offering, ABC):
         # While anybody waits there is no budget, and so `offer` need look at the line only without.
         self._turn_budget = 0
         try:
+            if timeout is None:
+                return await self._attempt_in_line(attempt, result, place)
             async with asyncio.timeout(check_timeout(timeout)):
-                while result < 0:
-                    is_disconnected = result == AppendResult.NOT_CONNECTED
-                    if is_disconnected and self._on_disconnected == "raise":
-                        message = f"no subscriber of {self.channel} stream {self.stream_id}"
-                        raise NotConnectedError(message)
-                    await self._line.wait(place)
-                    result = attempt()
+                return await self._attempt_in_line(attempt, result, place)
         except TimeoutError:
             raise self._offer_timeout(self._aeron.clock.now_ns() - started_ns) from None
         finally:
             self._line.leave(place)
             if not self._line:
                 self._turn_budget = self._loop_turn.stride
+
+    async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: object) -> int:
+        while result < 0:
+            if result == AppendResult.NOT_CONNECTED and self._on_disconnected == "raise":
+                message = f"no subscriber of {self.channel} stream {self.stream_id}"
+                raise NotConnectedError(message)
+            await self._line.wait(place)
+            result = attempt()
         return result
 
     async def _wait_until(

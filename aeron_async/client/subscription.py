@@ -229,7 +229,11 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             if self._taken is None and self._lent is None and self._index >= len(self._batch):
                 return
             consumer = None if self._consumer is None else self._consumer()
-            if consumer is None or consumer.done() or consumer is asyncio.current_task():
+            if (
+                consumer is None
+                or consumer.done()
+                or consumer is asyncio.current_task(self._home.loop)
+            ):
                 return
         message = (
             f"another task consumes the subscription on {self.channel} stream {self.stream_id}: "
@@ -254,7 +258,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if self._index < len(self._batch):
             self._batch[self._index].image.rewind()
         self._batch = []
-        if self._consumer is not None and self._consumer() is not asyncio.current_task():
+        if self._consumer is not None and self._consumer() is not asyncio.current_task(
+            self._home.loop
+        ):
             self._consumer = None
 
     async def _next_batch(self, limit: int, only: Image | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aeron_async.errors import ErrorCode, ProtocolError
@@ -10,7 +12,7 @@ from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, SetupFlags, StatusMessageFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
-from aeron_async.protocol.status_message import StatusMessage
+from aeron_async.protocol.status_message import StatusMessage, encode_report
 
 NO_FLAGS = ErrorFlags(0)
 
@@ -161,3 +163,19 @@ def test_a_text_shorter_than_the_frame_leaves_the_rest_aside() -> None:
     decoded = ErrorFrame.decode(with_error_length(error(b"why not"), 3))
     assert (decoded.message, decoded.trailing) == (b"why", b" not")
     assert check_error(decoded)
+
+
+@pytest.mark.parametrize("group_tag", [None, 0, -7, 2**63 - 1])
+@pytest.mark.parametrize("flags", [0, 0x40])
+def test_a_report_is_the_status_message_it_stands_for(flags: int, group_tag: int | None) -> None:
+    fields: dict[str, Any] = {
+        "session_id": -1,
+        "stream_id": 1_001,
+        "consumption_term_id": 5,
+        "consumption_term_offset": 96,
+        "receiver_window": 131_072,
+        "receiver_id": -(2**63),
+    }
+    sm = StatusMessage(flags=StatusMessageFlags(flags), group_tag=group_tag, **fields)
+    assert encode_report(flags=flags, group_tag=group_tag, **fields) == sm.encode()
+    assert StatusMessage.decode(sm.encode()) == sm

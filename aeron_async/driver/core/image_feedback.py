@@ -20,7 +20,7 @@ from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.protocol.status_message import StatusMessage
+from aeron_async.protocol.status_message import encode_report
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.image_connection import ImageConnections
@@ -221,7 +221,7 @@ class ImageFeedback:
 
     def _send_status_message(self, now_ns: int) -> None:
         log, position = self._log, self.next_sm_position
-        sm = StatusMessage(
+        sm = encode_report(
             flags=self._flags,
             session_id=log.session_id,
             stream_id=log.stream_id,
@@ -232,7 +232,7 @@ class ImageFeedback:
             receiver_window=self.window_length,
             receiver_id=self._receiver_id,
             group_tag=self._group_tag,
-        ).encode()
+        )
         sent_count = self._send_to_live(sm, now_ns)
         self._status_messages_sent.increment(sent_count)
         self.last_sm_position = position
