@@ -8,6 +8,8 @@ FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 BENCH ?=
 RUNS ?= 100000
+# What the compiled kernel stands behind, once more on the one in Python.
+PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
 # The tests of a file stay together: some share a port or what took long to make.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile
 
@@ -49,6 +51,7 @@ test: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) --cov --cov-report=
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='aeron_async/protocol/*,aeron_async/logbuffer/*'
+	AERON_ASYNC_PURE=1 $(BIN)/pytest $(PARALLEL) -q $(PURE_TESTS)
 
 quick: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) -q --ignore=tests/sim --ignore=tests/slow --ignore=tests/interop

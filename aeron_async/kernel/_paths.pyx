@@ -356,11 +356,11 @@ cdef class Taking:
     cdef public int64_t _position
     cdef public int64_t _trigger
     cdef public bint _is_closed
-    cdef Cell cell
+    cdef public Cell _cell
     cdef public Doorbell _doorbell
 
     def _attach(self, Cell cell, Doorbell doorbell):
-        self.cell = cell
+        self._cell = cell
         self._doorbell = doorbell
 
     cpdef take(self, int64_t position):
@@ -368,7 +368,7 @@ cdef class Taking:
         if position <= self._position or self._is_closed:
             return
         self._position = position
-        self.cell[0] = position
+        self._cell[0] = position
         if position > self._trigger and not self._doorbell.is_rung:
             self._doorbell.ring()
 
@@ -404,11 +404,11 @@ cdef class Reading:
             source = <Taking>taken.image
             position = taken.position
             # As `take` does, with all that may raise or is rare left to it.
-            if (source.cell is not None and source.cell.place is not NULL
+            if (source._cell is not None and source._cell.place is not NULL
                     and position <= source._trigger):
                 if position > source._position and not source._is_closed:
                     source._position = position
-                    store_release(source.cell.place, position)
+                    store_release(source._cell.place, position)
             else:
                 source.take(position)
                 # The driver has something to say, and cannot before the loop has had its turn.

@@ -106,8 +106,14 @@ MUTANTS = (
     Mutant(
         "a reader says that it has read more than it has",
         Image,
-        "take",
-        (("self._counter.set(position)", "self._counter.set(position + 32)"),),
+        "look_up_trigger",
+        (
+            (
+                "    self._trigger = self._port.consumption_trigger\n",
+                "    self._cell[0] = self._position + 32\n"
+                "    self._trigger = self._port.consumption_trigger\n",
+            ),
+        ),
     ),
     Mutant(
         "a run is placed beyond what may be placed",
