@@ -74,6 +74,7 @@ class Agent(ABC):
         self._longest_cycle_ns = 0
         self._is_awake = False
         self._waiter: asyncio.Future[None] | None = None
+        self._sleeps_until_ns = 0
 
     @abstractmethod
     async def do_work(self, now_ns: int) -> int:
@@ -100,6 +101,19 @@ class Agent(ABC):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
+    def may_act(self, now_ns: int) -> bool:
+        """Return whether somebody may do part of the work at once, in the agent's stead.
+
+        Not while it works or is about to; and not where it is late, for it has to find out first
+        whether the silence of the peers was its own.
+        """
+        return self._waiter is not None and not self._is_awake and now_ns <= self._sleeps_until_ns
+
+    def wake_by(self, deadline_ns: int) -> None:
+        """Let the agent sleep no longer than until a deadline."""
+        if deadline_ns < self._sleeps_until_ns:
+            self.wake()
+
     async def run(self) -> None:
         """Work and sleep by turns, until cancelled."""
         # One reading of the clock ends one stretch and begins the next: work, sleep, work. Whatever
@@ -116,6 +130,7 @@ class Agent(ABC):
 
     async def _sleep_until(self, deadline_ns: int, *, worked_at_ns: int, started_ns: int) -> int:
         """Sleep until the deadline or until woken, and return the time then."""
+        self._sleeps_until_ns = deadline_ns
         # Soon is measured from when the work began: work that takes longer than a short retry
         # delay would otherwise be due again whenever it is done, and never sleep.
         if self._is_awake or deadline_ns - worked_at_ns < SOON_NS:

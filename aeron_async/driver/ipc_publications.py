@@ -275,7 +275,7 @@ class IpcPublications:
         self, registration_id: int, uri: ChannelUri, publication: IpcPublication
     ) -> PublicationReady:
         counters = publication.counters
-        publication.doorbell.answer = partial(self._sender.on_activity, publication)
+        publication.doorbell.answer = partial(self._sender.on_offer, publication)
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,

@@ -281,7 +281,7 @@ class Publications:
         channel: UdpChannel,
         endpoint: SendChannelEndpoint,
     ) -> PublicationReady:
-        publication.doorbell.answer = partial(self._sender.on_activity, publication)
+        publication.doorbell.answer = partial(self._sender.on_offer, publication)
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,

@@ -124,7 +124,7 @@ class Readers:
         else:
             assert isinstance(source, SubscribablePublication), "there is no third kind of stream"
             source_identity = LOCAL_SOURCE_IDENTITY
-            source.doorbell.answer = partial(self._sender.on_activity, source)
+            source.doorbell.answer = partial(self._sender.on_offer, source)
         self._links[subscriber.subscription_id].listener.on_available_image(
             ImageReady(
                 image_id=source.registration_id,

@@ -134,6 +134,7 @@ class ReceiveEndpoints:
             group_tag=group_tag,
             dispatcher=dispatcher,
             on_received=self._receiver.on_received,
+            on_reading=self._receiver.on_reading,
             timestamps=ReceiveTimestamps.of(channel.uri, resources.clock.epoch_ns),
         )
         return listener.endpoint

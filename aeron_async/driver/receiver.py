@@ -82,11 +82,27 @@ class Receiver(Agent):
         self._lifecycle = lifecycle
         self.endpoints: Iterable[ReceiveChannelEndpoint] = ()
         self._received_length = 0
+        self._is_reading = False
 
     def on_activity(self, image: PublicationImage) -> None:
         """Let an image be polled soon: it was written to, or read from."""
         self._schedule.ready(image)
-        self.wake()
+        if not self._is_reading:
+            self.wake()
+
+    def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
+        """Poll, when a socket has been read, what came: not in a turn of the agent's own."""
+        self._is_reading = is_begun
+        if is_begun:
+            return
+        now_ns = self._clock.now_ns()
+        if self.may_act(now_ns):
+            self._show_received()
+            for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
+                self.poll(image, now_ns)
+            self.wake_by(self._schedule.next_deadline_ns())
+        else:
+            self.wake()
 
     def on_activity_if_known(self, image: PublicationImage) -> None:
         """Let an image be polled soon, unless it has gone."""
@@ -110,6 +126,11 @@ class Receiver(Agent):
         """Count bytes off a socket; shown when the batch is over."""
         self._received_length += length
 
+    def _show_received(self) -> None:
+        if self._received_length:
+            self._system_counters[SystemCounterId.BYTES_RECEIVED].increment(self._received_length)
+            self._received_length = 0
+
     def on_stall(self, late_ns: int, now_ns: int) -> None:
         """Hold against no peer the silence that this driver slept through itself."""
         for image in self._schedule:
@@ -119,9 +140,7 @@ class Receiver(Agent):
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the images that are due, in turn; those beyond the limit come first next time."""
-        if self._received_length:
-            self._system_counters[SystemCounterId.BYTES_RECEIVED].increment(self._received_length)
-            self._received_length = 0
+        self._show_received()
         for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
             self.poll(image, now_ns)
         for elicitor in self._elicitors.due(now_ns):

@@ -33,6 +33,8 @@ ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send come round before the loop has its turn."""
 POLLS_PER_CYCLE: Final = 64
 """Polls of publications, each a burst at most, before the loop has its turn."""
+QUIET_NS: Final = 50_000
+"""After so long without a poll an offer counts as one that comes alone."""
 
 
 class Sender(Agent):
@@ -67,12 +69,27 @@ class Sender(Agent):
         )
         self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done
+        self._is_polling = False
         self.endpoints: Iterable[SendChannelEndpoint] = ()
 
     def on_activity(self, publication: SubscribablePublication) -> None:
         """Let a publication be polled soon: it was offered to, or heard from."""
         self._schedule.ready(publication)
         self.wake()
+
+    def on_offer(self, publication: SubscribablePublication) -> None:
+        """Send what was offered: at once after some quiet, else with what else is offered now.
+
+        An offer that comes alone should not wait for a turn of the loop, and of many that follow
+        one another each should not cost a call to the system.
+        """
+        now_ns = self._clock.now_ns()
+        is_quiet = now_ns >= publication.polled_ns + QUIET_NS
+        if not (is_quiet and self.may_act(now_ns)) or self._is_polling:
+            self.on_activity(publication)
+            return
+        self._take_turn(publication, now_ns)
+        self.wake_by(self._schedule.next_deadline_ns())
 
     def remove(self, publication: SubscribablePublication) -> None:
         """Poll a publication no more."""
@@ -95,15 +112,22 @@ class Sender(Agent):
                 break
             polls_left -= len(due)
             for publication in due:
-                deadline_ns = self._poll(publication, now_ns)
-                if publication.state is PublicationState.DONE:
-                    schedule.remove(publication)
-                    self._on_done(publication)
-                elif deadline_ns <= now_ns:
-                    schedule.ready(publication)
-                else:
-                    schedule.at(publication, deadline_ns)
+                self._take_turn(publication, now_ns)
         return schedule.next_deadline_ns()
+
+    def _take_turn(self, publication: SubscribablePublication, now_ns: int) -> None:
+        """Poll a publication, and see to what has become of it."""
+        publication.polled_ns = now_ns
+        self._is_polling = True
+        deadline_ns = self._poll(publication, now_ns)
+        self._is_polling = False
+        if publication.state is PublicationState.DONE:
+            self._schedule.remove(publication)
+            self._on_done(publication)
+        elif deadline_ns <= now_ns:
+            self._schedule.ready(publication)
+        else:
+            self._schedule.at(publication, deadline_ns)
 
     def _poll(self, publication: SubscribablePublication, now_ns: int) -> int:
         """Poll a publication; one that fails ends, and costs the others nothing.

@@ -110,8 +110,10 @@ MUTANTS = (
         (
             (
                 "    self._trigger = self._port.consumption_trigger\n",
-                "    self._cell[0] = self._position + 32\n"
-                "    self._trigger = self._port.consumption_trigger\n",
+                (
+                    "    self._cell[0] = self._position + 32\n"
+                    "    self._trigger = self._port.consumption_trigger\n"
+                ),
             ),
         ),
     ),

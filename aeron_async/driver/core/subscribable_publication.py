@@ -55,6 +55,8 @@ class SubscribablePublication(ABC):
         subscribers: Subscriptions of this driver that read the log.
         consumption_trigger: One that passes this position should let the publication be polled.
         failure: Why it has failed, or will when it is polled next.
+        doorbell: Rung by its publishers and readers, and silent again once it is polled.
+        polled_ns: When it was polled last.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class SubscribablePublication(ABC):
         self.start = StartPosition.of(log, position)
         self.subscribers = SubscriberPositions()
         self.doorbell = Doorbell()
+        self.polled_ns = 0
         self.consumption_trigger = position
         self.failure: Exception | None = None
         self._strategy: object = None

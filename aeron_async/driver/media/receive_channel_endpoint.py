@@ -60,6 +60,7 @@ class ReceiveDestinationTransport(ChannelSocket):
         self._dispatcher = endpoint.dispatcher
         self._clock = clock
         self._on_received = endpoint.on_received
+        self._on_reading = endpoint.on_reading
         self._timestamps = endpoint.timestamps
         self._media_ns: int | None = None
 
@@ -73,6 +74,10 @@ class ReceiveDestinationTransport(ChannelSocket):
         for counter in self.counters:
             counter.close()
         self.counters.clear()
+
+    def reading(self, *, is_begun: bool) -> None:
+        """Tell the receiver that datagrams come, or that these were all for now."""
+        self._on_reading(is_begun)
 
     def media_timestamp_received(self, epoch_ns: int) -> None:
         """Note when the system had the next datagram, in nanoseconds since 1970."""
@@ -119,6 +124,7 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
         group_tag: Carried by every status message, or None; the first subscription decides.
         dispatcher: Takes what arrives.
         on_received: Told of the length of each datagram.
+        on_reading: Told before and after all that a socket has is read.
         timestamps: Writes the time of arrival into messages; None where nobody asked for it.
 
     Attributes:
@@ -134,6 +140,7 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
         group_tag: int | None,
         dispatcher: DataPacketDispatcher,
         on_received: Callable[[int], None],
+        on_reading: Callable[[bool], None] = lambda _: None,
         timestamps: ReceiveTimestamps | None = None,
     ) -> None:
         super().__init__(channel, system_counters)
@@ -142,6 +149,7 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
         self.group_tag = group_tag
         self.dispatcher = dispatcher
         self.on_received = on_received
+        self.on_reading = on_reading
         self.destinations: list[ReceiveDestinationTransport] = []
 
     @property

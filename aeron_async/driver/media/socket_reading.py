@@ -53,6 +53,10 @@ class SocketProtocol(Protocol):
         """The system dropped so many for want of room, since it was told last."""
         ...
 
+    def reading(self, *, is_begun: bool) -> None:
+        """All that has come is about to be handed over, or has been."""
+        ...
+
 
 class ReadingTransport(BoundedTransport):
     """The receiving half of a transport over a socket.
@@ -80,6 +84,7 @@ class ReadingTransport(BoundedTransport):
         self._is_ipv4 = sock.family == AF_INET
         self._burst_limit = burst_limit
         self._takes_runs = hasattr(protocol, "datagrams_received")
+        self._takes_bursts = hasattr(protocol, "reading")
         self._takes_drops = hasattr(protocol, "datagrams_dropped")
         self._view = memoryview(bytearray(DATAGRAM_LENGTH_MAX))
         self._system_drop_count = 0
@@ -90,6 +95,17 @@ class ReadingTransport(BoundedTransport):
         """Take an error of receiving."""
 
     def _read_burst(self) -> None:
+        if not self._takes_bursts:
+            self._read_datagrams()
+            return
+        protocol = cast("SocketProtocol", self._protocol)
+        protocol.reading(is_begun=True)
+        try:
+            self._read_datagrams()
+        finally:
+            protocol.reading(is_begun=False)
+
+    def _read_datagrams(self) -> None:
         view, is_ipv4, buffers = self._view, self._is_ipv4, [self._view]
         # Costs 0.2 us more than `recvfrom_into` (1.1 against 0.9 us with all of this loop), a small
         # part of what the cores do for a datagram that comes alone; in runs of 46 a datagram costs

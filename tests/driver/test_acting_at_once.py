@@ -1,0 +1,192 @@
+"""What is done in an agent's stead, at once: a lone offer, and what a socket has just brought."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.receiver import Receiver
+from aeron_async.driver.sender import QUIET_NS, Sender
+from tests.driver.fakes import CONTEXT, Counts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aeron_async.driver.agent import Agent
+
+SECOND = 1_000_000_000
+
+
+class SetClock:
+    """A clock that stands where it was set."""
+
+    def __init__(self) -> None:
+        self.ns = SECOND
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def epoch_ms(self) -> int:
+        return 0
+
+    def epoch_ns(self) -> int:
+        return 0
+
+
+class Stream:
+    """A publication or an image that is polled, and then sleeps."""
+
+    def __init__(self, state: PublicationState | ImageState, sleep_ns: int = SECOND // 10) -> None:
+        self.state = state
+        self.sleep_ns = sleep_ns
+        self.polled_ns = 0
+        self.times_ns: list[int] = []
+        self.on_poll: Any = None
+
+    def poll(self, now_ns: int) -> int:
+        self.times_ns.append(now_ns)
+        if self.on_poll is not None:
+            self.on_poll()
+        return min(now_ns + self.sleep_ns, NEVER_NS)
+
+
+class Nobody:
+    def on_image_drained(self, image: Any) -> None:
+        raise AssertionError(image)
+
+    def on_image_done(self, image: Any) -> None:
+        raise AssertionError(image)
+
+
+@asynccontextmanager
+async def running(agent: Agent) -> AsyncIterator[None]:
+    """Let an agent run, and wait until it sleeps."""
+    task = asyncio.create_task(agent.run())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    yield
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def asleep(clock: SetClock, sender: Sender, stream: Any) -> None:
+    """Let a publication be polled once by the agent, and some quiet follow."""
+    sender.on_activity(stream)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert stream.times_ns == [clock.ns]
+    clock.ns += QUIET_NS
+
+
+async def test_a_lone_offer_is_sent_before_it_returns_and_those_that_follow_together() -> None:
+    clock, done = SetClock(), list[Any]()
+    sender = Sender(CONTEXT, clock, Counts().system, done.append)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        sender.on_offer(stream)
+        assert stream.times_ns == [SECOND, SECOND + QUIET_NS]
+        clock.ns += QUIET_NS - 1
+        sender.on_offer(stream)
+        sender.on_offer(stream)
+        assert len(stream.times_ns) == 2
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert stream.times_ns[2:] == [SECOND + 2 * QUIET_NS - 1]
+        assert done == []
+
+
+async def test_a_sender_that_is_late_or_polls_or_is_awake_anyhow_is_left_to_itself() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    other: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.on_poll = lambda: sender.on_offer(other)
+        sender.on_offer(stream)
+        assert len(stream.times_ns) == 2
+        assert other.times_ns == []
+        stream.on_poll = None
+        sender.on_offer(other)
+        assert other.times_ns == [], "it is awake by now, and does all in one go"
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(other.times_ns) == 1
+        # Beyond its deadline it has to find out first how long nothing ran.
+        clock.ns += SECOND
+        sender.on_offer(stream)
+        assert len(stream.times_ns) == 2
+
+
+async def test_what_is_over_after_an_offer_is_seen_to() -> None:
+    clock, done = SetClock(), list[Any]()
+    sender = Sender(CONTEXT, clock, Counts().system, done.append)
+    stream: Any = Stream(PublicationState.ACTIVE)
+
+    def end() -> None:
+        stream.state = PublicationState.DONE
+
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.on_poll = end
+        sender.on_offer(stream)
+        assert done == [stream]
+
+
+@pytest.mark.parametrize("sleep_ns", [0, 1_000, 10 * SECOND])
+async def test_an_agent_sleeps_no_longer_than_what_was_done_in_its_stead_allows(
+    sleep_ns: int,
+) -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.sleep_ns = sleep_ns
+        sender.on_offer(stream)
+        assert sender.may_act(clock.ns) is (sleep_ns > SECOND)
+
+
+async def test_what_a_socket_brought_is_polled_when_it_was_read() -> None:
+    clock, counts = SetClock(), Counts()
+    receiver = Receiver(CONTEXT, clock, counts.system, Nobody())
+    image: Any = Stream(ImageState.ACTIVE)
+    async with running(receiver):
+        receiver.on_activity(image)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert image.times_ns == [SECOND]
+        receiver.on_reading(True)
+        for length in (100, 28):
+            receiver.on_received(length)
+            receiver.on_activity(image)
+        assert image.times_ns == [SECOND]
+        receiver.on_reading(False)
+        assert image.times_ns == [SECOND, SECOND]
+        assert counts[SystemCounterId.BYTES_RECEIVED] == 128
+        assert receiver.may_act(clock.ns), "and it has slept all the while"
+
+
+async def test_a_receiver_that_is_late_is_woken_and_not_acted_for() -> None:
+    clock = SetClock()
+    receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
+    image: Any = Stream(ImageState.ACTIVE)
+    async with running(receiver):
+        receiver.on_activity(image)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        clock.ns += SECOND
+        receiver.on_reading(True)
+        receiver.on_activity(image)
+        receiver.on_reading(False)
+        assert len(image.times_ns) == 1
+        assert not receiver.may_act(clock.ns)
