@@ -199,12 +199,12 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
         """Give the loop a turn if it is time and nobody waits, and return whether somebody does."""
         self._check_usable()
         if not self._line:
-            turn, clock = self._loop_turn, self._aeron.clock
-            is_over = turn.is_over(clock)
+            turn = self._loop_turn
+            is_over = turn.is_over()
             self._turn_budget = turn.stride
             if is_over:
                 await asyncio.sleep(0)
-                turn.begin(clock)
+                turn.begin()
         return bool(self._line)
 
     def _check_usable(self) -> None:

@@ -80,7 +80,7 @@ class PublicationBase(Offering, ABC):
         self._changed = Signal()
         self._line = WaitingLine()
         self._news = (-1, 0)
-        self._loop_turn = Turn()
+        self._loop_turn = Turn(aeron.home.loop, aeron.clock)
         self._turn_budget = self._loop_turn.stride
         self._home = aeron.home
         self._closed_because: Exception | None = None

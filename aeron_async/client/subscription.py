@@ -73,7 +73,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             on_unavailable_image=on_unavailable_image,
         )
         self._batch = []
-        self._loop_turn = Turn()
+        self._loop_turn = Turn(aeron.home.loop, aeron.clock)
         self._lent: Message | None = None
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
@@ -109,7 +109,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     async def _anext_waiting(self) -> Message:
         """Return the next message, whatever it takes; see `__anext__`."""
-        if self._index < len(self._batch) and not self._is_closed and self._turn_budget <= 0:
+        if self._index < len(self._batch) and self._turn_budget <= 0 and not self._is_closed:
             await self._look()
         if self._index >= len(self._batch) or self._is_closed:
             await self._next_batch(MESSAGES_PER_BATCH)
@@ -125,18 +125,18 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return message
 
     async def _look(self) -> None:
-        """Give the loop a turn amid a batch if it is time, or the driver waits for it."""
-        turn, clock = self._loop_turn, self._aeron.clock
+        """Give the loop a turn if it is time, or if the driver waits for it."""
+        turn = self._loop_turn
         is_due = self._turn_budget < 0
-        is_over = turn.is_over(clock)
+        is_over = turn.is_over()
         self._turn_budget = turn.stride
         if is_due or is_over:
-            self._is_waiting = True
+            was_waiting, self._is_waiting = self._is_waiting, True
             try:
                 await asyncio.sleep(0)
             finally:
-                self._is_waiting = False
-            turn.begin(clock)
+                self._is_waiting = was_waiting
+            turn.begin()
             if self._taken is not None:
                 self._taken.image.look_up_trigger()
 
@@ -189,6 +189,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 return
             self._consumer = current_consumer()
             batch, self._batch = self._batch, []
+            self._turn_budget -= len(batch)
             last = self._lent = batch[-1]
             yield batch
             # Somebody else may have read meanwhile, and has then put the list back.
@@ -203,6 +204,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             await self._next_batch(MESSAGES_PER_LIST, image)
         elif self._taken is not None:
             self._taken.image.take(self._taken.position)
+        self._turn_budget -= 1
         return self._deliver()
 
     def begin_iteration(self) -> None:
@@ -264,7 +266,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._consumer = None
 
     async def _next_batch(self, limit: int, only: Image | None = None) -> None:
-        """Give the loop a turn and read more, waiting for it.
+        """Read more, waiting for it.
 
         Args:
             limit: Most messages to read.
@@ -276,9 +278,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self.begin_poll()
         self._is_waiting = True
         try:
-            await asyncio.sleep(0)
-            self._loop_turn.begin(self._aeron.clock)
-            self._turn_budget = self._loop_turn.stride
+            if self._turn_budget <= 0:
+                await self._look()
             self._rotate()
             while not self._is_over(only):
                 for image in self._turn if only is None else (only,):

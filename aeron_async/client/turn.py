@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aeron_async.clock import Clock
 
 __all__ = ["FIRST_STRIDE", "Turn"]
@@ -31,21 +33,34 @@ MOST_MESSAGES: Final = 1_024
 class Turn:
     """One stretch of work of one task; over after 500 microseconds, or 1024 messages.
 
+    Only what was done without a break counts. Whether there was one says a callback that the loop
+    was given when the stretch began: once it has run, others have had their turn.
+
+    Args:
+        loop: The event loop.
+        clock: Reads the time.
+
     Attributes:
         stride: Messages until the next look.
     """
 
-    __slots__ = ("_began_ns", "_count", "_looked_ns", "stride")
+    __slots__ = ("_began_ns", "_clock", "_count", "_is_broken_off", "_looked_ns", "_loop", "stride")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.stride = FIRST_STRIDE
+        self._loop = loop
+        self._clock = clock
         self._began_ns = self._looked_ns = 0
-        # Before the first look nothing is known: it ends the turn.
-        self._count = MOST_MESSAGES
+        self._count = 0
+        # Before the first look nothing is known: it begins the first stretch.
+        self._is_broken_off = True
 
-    def is_over(self, clock: Clock) -> bool:
+    def is_over(self) -> bool:
         """Look whether the loop should have its turn now; `stride` messages after the last look."""
-        now_ns = clock.now_ns()
+        now_ns = self._clock.now_ns()
+        if self._is_broken_off:
+            self._begin(now_ns)
+            return False
         took_ns = now_ns - self._looked_ns
         self._looked_ns = now_ns
         self._count += self.stride
@@ -55,7 +70,16 @@ class Turn:
             self.stride = min(LONGEST_STRIDE, self.stride * 2)
         return self._count > MOST_MESSAGES or now_ns - self._began_ns >= LONGEST_NS
 
-    def begin(self, clock: Clock) -> None:
+    def begin(self) -> None:
         """Begin anew: the loop has had its turn."""
+        self._begin(self._clock.now_ns())
+
+    def _begin(self, now_ns: int) -> None:
         self._count = 0
-        self._began_ns = self._looked_ns = clock.now_ns()
+        self._began_ns = self._looked_ns = now_ns
+        if self._is_broken_off:
+            self._is_broken_off = False
+            self._loop.call_soon(self._break_off)
+
+    def _break_off(self) -> None:
+        self._is_broken_off = True

@@ -32,34 +32,48 @@ class SetClock:
         return 0
 
 
-def test_a_turn_is_over_at_first_then_after_its_time_or_its_messages() -> None:
-    clock, turn = SetClock(), Turn()
-    assert turn.is_over(clock)
-    turn.begin(clock)
+async def test_a_turn_is_over_after_its_time_or_its_messages() -> None:
+    clock = SetClock()
+    turn = Turn(asyncio.get_running_loop(), clock)
+    assert not turn.is_over(), "nothing is known before the first look"
     count = 0
     while True:
         count += turn.stride
-        if turn.is_over(clock):
+        if turn.is_over():
             break
     assert MOST_MESSAGES < count <= MOST_MESSAGES + LONGEST_STRIDE
-    turn.begin(clock)
+    turn.begin()
     clock.ns += LONGEST_NS - 1
-    assert not turn.is_over(clock)
+    assert not turn.is_over()
     clock.ns += 1
-    assert turn.is_over(clock)
+    assert turn.is_over()
 
 
-def test_looks_are_rare_where_messages_are_quick_and_frequent_where_they_are_slow() -> None:
-    clock, turn = SetClock(), Turn()
+async def test_what_others_did_meanwhile_does_not_count() -> None:
+    clock = SetClock()
+    turn = Turn(asyncio.get_running_loop(), clock)
+    for _ in range(10):
+        assert not turn.is_over()
+        clock.ns += 2 * LONGEST_NS
+        stride = turn.stride
+        await asyncio.sleep(0)
+        assert not turn.is_over()
+        assert turn.stride == stride
+        await asyncio.sleep(0)
+
+
+async def test_looks_are_rare_where_messages_are_quick_and_frequent_where_they_are_slow() -> None:
+    clock = SetClock()
+    turn = Turn(asyncio.get_running_loop(), clock)
     for _ in range(20):
-        turn.is_over(clock)
+        turn.is_over()
     assert turn.stride == LONGEST_STRIDE
     for _ in range(20):
         clock.ns += LONG_NS + 1
-        turn.is_over(clock)
+        turn.is_over()
     assert turn.stride == 1
     clock.ns += SHORT_NS
-    turn.is_over(clock)
+    turn.is_over()
     assert turn.stride == 1
 
 
