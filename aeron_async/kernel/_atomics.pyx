@@ -48,6 +48,9 @@ cdef class Word:
         if not 0 <= index < self.view.len // size:
             raise IndexError(f"no word {index} in a view of {self.view.len // size}")
         self.place = <char *>self.view.buf + index * size
+        # Such a word is not loaded or stored whole on every processor; the twin cannot know.
+        if <size_t>self.place % <size_t>size:
+            raise ValueError(f"a word of {size} bytes at an address that is no multiple of {size}")
 
     def __dealloc__(self):
         if self.is_held:

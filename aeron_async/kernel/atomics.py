@@ -2,7 +2,9 @@
 
 In Python they are plain ones: within one interpreter that holds its lock nothing comes between, and
 a word of 32 or 64 bits is stored whole. Across processes a fetch-and-add or a compare-and-swap is
-not one step here: `IS_ATOMIC` says whether it is, and who shares memory for writing must ask.
+not one step here: `IS_ATOMIC` says whether it is, and who shares memory for writing must ask. Where
+it is, words at an address that is no multiple of their size are a `ValueError`; Python cannot know
+the address.
 
 Source: Aeron `aeron_atomic.h`.
 """
