@@ -8,6 +8,7 @@ cdef int64_t REFUSED
 cdef class FrameWriter:
     cdef Py_buffer _views[4]
     cdef int _view_count
+    cdef bint _is_made
     cdef char *_terms[3]
     cdef int64_t *_tails
     cdef int32_t *_words
@@ -20,13 +21,14 @@ cdef class FrameWriter:
     cdef int32_t _stream_id
 
     cdef void release(self) noexcept
+    cdef int hold(self, tuple views, int64_t term_length) except -1
     cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
                        int64_t reserved_value) noexcept
     cdef int64_t write_object(self, object data, int64_t limit, int64_t reserved_value)
 
 
 cdef class Message:
-    cdef readonly bytes data
-    cdef readonly int64_t position
-    cdef readonly int64_t reserved_value
-    cdef readonly object image
+    cdef public bytes data
+    cdef public int64_t position
+    cdef public int64_t reserved_value
+    cdef public object image

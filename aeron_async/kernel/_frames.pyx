@@ -11,7 +11,7 @@ cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer,
                              PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
 
 cdef extern from *:
@@ -43,6 +43,18 @@ cdef inline int64_t align(int64_t length) noexcept nogil:
     return (length + 31) & ~(<int64_t>31)
 
 
+cdef inline int32_t peek_32(const char *place) noexcept nogil:
+    """Return a word of what a peer sent, which may begin at any address."""
+    cdef int32_t value
+    memcpy(&value, place, 4)
+    return value
+
+
+cdef inline bint is_slot(Py_buffer *view, int64_t offset) noexcept nogil:
+    """Return whether a frame could begin, or a view end, there."""
+    return 0 <= offset <= view.len and not offset & 31 and not <size_t>view.buf & 7
+
+
 cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t session_id,
                              int32_t stream_id, int32_t term_id, int64_t reserved_value,
                              const char *data, int32_t length) noexcept nogil:
@@ -71,30 +83,61 @@ cdef class FrameWriter:
         log: A `LogBuffers` of a publication.
         max_payload_length: Longest message that fits one frame, in bytes.
         max_message_length: Longest message at all, in bytes.
+
+    Raises:
+        ValueError: The log is none, a length is none, or the writer was made before.
     """
 
     def __cinit__(self):
         self._view_count = 0
 
     def __init__(self, log, *, int64_t max_payload_length, int64_t max_message_length):
-        cdef int index
-        self._term_length = log.term_length
-        self._bits = log.position_bits
-        self._initial_term_id = log.initial_term_id
-        self._session_id = log.session_id
-        self._stream_id = log.stream_id
+        cdef int64_t term_length = log.term_length
+        cdef int64_t initial_term_id = log.initial_term_id
+        cdef int bits = log.position_bits
+        cdef int32_t session_id = log.session_id
+        cdef int32_t stream_id = log.stream_id
+        if self._is_made:
+            raise ValueError("a writer is made once: make another for another log")
+        self._is_made = True
+        if max_payload_length < 1 or max_message_length < 0:
+            raise ValueError(f"no lengths of messages: max_payload_length={max_payload_length}, "
+                             f"max_message_length={max_message_length}")
+        if not 5 <= bits <= 30 or term_length != <int64_t>1 << bits:
+            raise ValueError(f"terms of {term_length} bytes, but positions of {bits} bits")
+        try:
+            self.hold((*log.terms, log.metadata.block), term_length)
+        except BaseException:
+            self.release()
+            raise
+        self._term_length = term_length
+        self._bits = bits
+        self._initial_term_id = initial_term_id
+        self._session_id = session_id
+        self._stream_id = stream_id
         self._max_payload_length = max_payload_length
         self._max_message_length = max_message_length
-        for index, view in enumerate((*log.terms, log.metadata.block)):
-            PyObject_GetBuffer(view, &self._views[index], PyBUF_SIMPLE | PyBUF_WRITABLE)
+        # Last, for this is what lets `write` go ahead.
+        self._words = <int32_t *>self._views[3].buf
+        self._tails = <int64_t *>self._views[3].buf
+
+    cdef int hold(self, tuple views, int64_t term_length) except -1:
+        cdef int index
+        cdef int64_t wanted
+        if len(views) != 4:
+            raise ValueError(f"a log of {len(views) - 1} terms, not of 3")
+        for index in range(4):
+            PyObject_GetBuffer(views[index], &self._views[index], PyBUF_SIMPLE | PyBUF_WRITABLE)
             self._view_count = index + 1
-            wanted = METADATA_LENGTH if index == 3 else self._term_length
+            wanted = METADATA_LENGTH if index == 3 else term_length
             if self._views[index].len != wanted:
-                raise ValueError("a log whose terms have another length than it says")
+                raise ValueError("a log whose terms have another length than it says: "
+                                 f"{self._views[index].len} bytes, not {wanted}")
+            if <size_t>self._views[index].buf & 7:
+                raise ValueError("a log at an address that is no multiple of 8")
             if index < 3:
                 self._terms[index] = <char *>self._views[index].buf
-        self._tails = <int64_t *>self._views[3].buf
-        self._words = <int32_t *>self._views[3].buf
+        return 0
 
     def __dealloc__(self):
         self.release()
@@ -136,7 +179,7 @@ cdef class FrameWriter:
 
     cdef int64_t write(self, const char *data, Py_ssize_t length, int64_t limit,
                        int64_t reserved_value) noexcept:
-        cdef int64_t count, tail, offset, position, size, rest
+        cdef int64_t count, tail, offset, position, size, rest, stride
         cdef int64_t payload = self._max_payload_length
         cdef int32_t term_id, word
         cdef char *frame
@@ -150,13 +193,17 @@ cdef class FrameWriter:
         if <uint32_t>(term_id - self._initial_term_id - count) != 0:
             return REFUSED
         offset = tail & 0xFFFF_FFFF
+        # Other processes may write the tail: one that is beyond the term is refused with the size.
+        if count < 0 or offset & 31:
+            return REFUSED
         position = (count << self._bits) + offset
+        stride = 0
         if length <= payload:
             size = align(length + HEADER)
         else:
+            stride = align(payload + HEADER)
             rest = length % payload
-            size = length // payload * align(payload + HEADER) + (
-                align(rest + HEADER) if rest else 0)
+            size = length // payload * stride + (align(rest + HEADER) if rest else 0)
         if position >= limit or offset + size > self._term_length:
             return REFUSED
         store_release_64(self._tails + index, tail + size)
@@ -166,8 +213,8 @@ cdef class FrameWriter:
         while rest > payload:
             write_frame(frame, word, <int32_t>offset, self._session_id, self._stream_id, term_id,
                         reserved_value, data, <int32_t>payload)
-            frame += payload + HEADER
-            offset += payload + HEADER
+            frame += stride
+            offset += stride
             data += payload
             rest -= payload
             word = MIDDLE_WORD if rest > payload else END_WORD
@@ -178,7 +225,6 @@ cdef class FrameWriter:
 
 @cython.final
 @cython.freelist(512)
-@cython.no_gc
 cdef class Message:
     """One message, reassembled; twin of the class in `kernel/message.py`."""
 
@@ -227,8 +273,8 @@ def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t b
     cdef bytes data
     take(term, &view)
     try:
-        end = min(end, view.len)
-        if offset & 31 or offset < 0:
+        end = min(end, view.len & ~31)
+        if not is_slot(&view, offset):
             return offset
         while limit > 0 and offset < end:
             frame = <char *>view.buf + offset
@@ -291,6 +337,8 @@ def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
     cdef int64_t available, padding
     take(term, &view)
     try:
+        if not is_slot(&view, offset):
+            return 0, 0
         available = scan(<char *>view.buf, view.len, offset, limit, &padding)
     finally:
         PyBuffer_Release(&view)
@@ -330,7 +378,7 @@ cdef int64_t best_segment(char *start, int64_t available, int64_t segment, int64
         slot += align(each) >> 5
         is_end[slot] = 1
     best_count = max(1, longest_run(is_end, slots, best, max_count))
-    for each in range(mtu_length >> 6, mtu_length >> 5):
+    for each in range(mtu_length >> 6, min(mtu_length >> 5, slots + 1)):
         if not is_end[each]:
             continue
         count = longest_run(is_end, slots, each, max_count)
@@ -351,6 +399,8 @@ def scan_run(object term, words, int64_t offset, *, int64_t limit, int64_t mtu_l
     try:
         base = <char *>view.buf
         length = view.len
+        if not is_slot(&view, offset):
+            return 0, 0, 0
         segment = scan(base, length, offset, min(limit, mtu_length), &padding)
         if segment == 0 or padding:
             return segment, segment, padding
@@ -363,7 +413,7 @@ def scan_run(object term, words, int64_t offset, *, int64_t limit, int64_t mtu_l
             if following != segment or padding:
                 break
             count += 1
-        if count <= 2 and available >= 4 * mtu_length and not padding:
+        if count <= 2 and available >> 2 >= mtu_length and not padding:
             following = best_segment(base + offset, available, segment, mtu_length, max_count)
             if following != segment:
                 segment = total = following
@@ -400,32 +450,32 @@ def place_run(object data, int64_t segment_length, object term, words, int64_t o
     try:
         base = <char *>view.buf
         packet = <char *>source.buf
-        limit = min(limit, view.len - offset)
-        if offset < 0 or offset & 31 or segment_length < HEADER or source.len < HEADER:
+        if not is_slot(&view, offset) or segment_length < HEADER or source.len < HEADER:
             return 0
-        session_id = (<int32_t *>packet)[3]
-        stream_id = (<int32_t *>packet)[4]
-        term_id = (<int32_t *>packet)[5]
+        limit = min(limit, view.len - offset)
+        session_id = peek_32(packet + 12)
+        stream_id = peek_32(packet + 16)
+        term_id = peek_32(packet + 20)
         while start < source.len:
             length = min(segment_length, source.len - start)
             packet = <char *>source.buf + start
             if length < HEADER or length & 31 or start + length > limit:
                 break
             if (
-                (<uint8_t *>packet)[4] != 0
-                or (<int32_t *>packet)[3] != session_id
-                or (<int32_t *>packet)[4] != stream_id
-                or (<int32_t *>packet)[5] != term_id
+                packet[4] != 0
+                or peek_32(packet + 12) != session_id
+                or peek_32(packet + 16) != stream_id
+                or peek_32(packet + 20) != term_id
                 or (<int32_t *>(base + offset + start))[0] != 0
             ):
                 break
             walked = 0
             while walked < length:
-                frame_length = (<int32_t *>(packet + walked))[0]
+                frame_length = peek_32(packet + walked)
                 if (
                     frame_length < HEADER
-                    or (<uint16_t *>(packet + walked))[3] != 1
-                    or (<int32_t *>(packet + walked))[2] != offset + start + walked
+                    or peek_32(packet + walked + 4) >> 16 != 1
+                    or peek_32(packet + walked + 8) != offset + start + walked
                 ):
                     break
                 walked += align(frame_length)
@@ -434,7 +484,7 @@ def place_run(object data, int64_t segment_length, object term, words, int64_t o
             start += length
         if start:
             memcpy(base + offset + 4, <char *>source.buf + 4, start - 4)
-            store_release_32(<int32_t *>(base + offset), (<int32_t *>source.buf)[0])
+            store_release_32(<int32_t *>(base + offset), peek_32(<char *>source.buf))
         return start
     finally:
         PyBuffer_Release(&source)
@@ -448,7 +498,9 @@ def skip_whole(object words, int64_t offset, int64_t limit):
     cdef int64_t following
     take(words, &view)
     try:
-        limit = min(limit, view.len)
+        limit = min(limit, view.len & ~31)
+        if not is_slot(&view, offset):
+            return offset
         while offset < limit:
             frame_length = load_acquire_32(<int32_t *>(<char *>view.buf + offset))
             if frame_length <= 0:

@@ -95,11 +95,16 @@ def _are_data(second_words: bytes, count: int) -> bool:
 def skip_whole(words: memoryview, offset: int, limit: int) -> int:
     """Return the offset up to which frames follow one another, none of them beyond the limit.
 
+    An offset where no frame can begin is returned as it is.
+
     Args:
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame, or where one is missing.
         limit: Offset that no frame may pass.
     """
+    if offset < 0 or offset & SLOT_MASK:
+        return offset
+    limit = min(limit, words.nbytes)
     while offset < limit:
         frame_length = words[offset >> 2]
         if frame_length <= 0:

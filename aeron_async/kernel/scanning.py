@@ -12,6 +12,7 @@ from aeron_async.logbuffer.frame import HEADER, TYPE_SHIFT
 __all__ = ["scan_for_send", "scan_run"]
 
 WORD: Final = 4
+SLOT_MASK: Final = 31
 FEW: Final = 2
 """Datagrams of equal length with which a run is so short that other cuts are worth a look."""
 CALL_COST: Final = 5
@@ -26,7 +27,8 @@ def scan_for_send(
     A padding frame travels as its bare header: it counts 32 bytes, ends the scan, and the rest of
     its length is returned apart, to be added to the position once the datagram is sent. A first
     frame longer than the limit gives nothing. Padding that claims to go on beyond the term ends
-    with it: the log may be a file that another process writes.
+    with it: the log may be a file that another process writes. An offset where no frame can begin
+    gives nothing.
 
     Args:
         term: The term as bytes.
@@ -34,6 +36,8 @@ def scan_for_send(
         offset: Where to begin; start of a frame.
         limit: Most bytes wanted, such as the MTU or what is left of the window.
     """
+    if offset < 0 or offset & SLOT_MASK:
+        return 0, 0
     limit = min(limit, len(term) - offset)
     available = 0
     while available < limit:

@@ -1,0 +1,287 @@
+"""Whatever the kernel is given, it touches only what it was given."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled, place
+from tests.logbuffer.logs import MAX_PAYLOAD, MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
+
+NO_PLACES: Final = [-(2**63), -TERM_LENGTH, -32, -1, 1, 16, 33, TERM_LENGTH + 32, 2**62]
+LENGTHS: Final = {"max_payload_length": MAX_PAYLOAD, "max_message_length": 8_192}
+
+
+class Image:
+    """A source of messages that can be copied and watched."""
+
+    session_id = 7
+    stream_id = 8
+    held: Any = None
+
+
+@pytest.fixture(params=TWINS)
+def twin(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def odd_view(data: bytes) -> memoryview:
+    """Return the data at an odd address."""
+    return memoryview(bytearray(b"\0" + data))[1:]
+
+
+# Scanning.
+
+
+@pytest.mark.parametrize("offset", NO_PLACES)
+def test_nothing_is_scanned_where_no_frame_can_begin(twin: Any, offset: int) -> None:
+    log = filled([100] * 200)
+    term, words = log.terms[0], log.term_words[0]
+    assert twin.scan_for_send(term, words, offset, limit=1_408) == (0, 0)
+    options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
+    assert twin.scan_run(term, words, offset, **options) == (0, 0, 0)
+    assert twin.skip_whole(words, offset, 2**62) == offset
+
+
+@needs_compiled
+@pytest.mark.parametrize("offset", NO_PLACES)
+def test_nothing_is_read_where_no_frame_can_begin(offset: int) -> None:
+    log = filled([100] * 200)
+    where = log.terms[0], log.term_words[0], log.term_longs[0]
+    out: list[Any] = []
+    assert compiled().read_whole(*where, offset, 2**62, 0, 10, out) == offset
+    assert out == []
+
+
+def test_frames_are_skipped_up_to_the_end_of_the_term_and_no_further(twin: Any) -> None:
+    log = filled([96] * (TERM_LENGTH // 128))
+    assert twin.skip_whole(log.term_words[0], 0, 2**62) == TERM_LENGTH
+    assert twin.skip_whole(log.term_words[0], TERM_LENGTH, 2**62) == TERM_LENGTH
+
+
+@needs_compiled
+@pytest.mark.parametrize("mtu_length", [65_536, 65_600, 131_072, 2**24, 2**61, 2**62, 2**63 - 1])
+def test_cuts_are_looked_for_only_among_the_frames_that_are_there(mtu_length: int) -> None:
+    log = make_log(term_length=1 << 20)
+    words = log.term_words[0]
+    for offset in range(0, 1 << 20, 96):
+        words[offset >> 2] = 64 if offset + 96 > 1 << 20 else 96
+        words[(offset >> 2) + 1] = 0x0001_C000
+    options = {"limit": 1 << 20, "mtu_length": mtu_length, "max_count": 64}
+    found = [each.scan_run(log.terms[0], words, 0, **options) for each in (PURE, compiled())]
+    assert found[0] == found[1]
+
+
+@needs_compiled
+def test_cuts_shorter_than_a_frame_are_none() -> None:
+    log = filled([0, 32, 0, 32, 100] * 10)
+    for mtu_length in (-(2**63), -32, 0, 31, 32, 63, 64):
+        options = {"limit": TERM_LENGTH, "mtu_length": mtu_length, "max_count": 64}
+        where = log.terms[0], log.term_words[0], 0
+        assert compiled().scan_run(*where, **options) == PURE.scan_run(*where, **options)
+
+
+# Placing.
+
+
+@pytest.mark.parametrize("lead", [1, 2, 3, 5])
+def test_a_run_is_placed_from_whatever_address_it_came_to(twin: Any, lead: int) -> None:
+    data = bytes(filled([100] * 16).terms[0][: 16 * 160])
+    log = make_log()
+    source = memoryview(bytearray(lead) + data)[lead:]
+    placed = twin.place_run(source, 1_280, log.terms[0], log.term_words[0], 0, limit=TERM_LENGTH)
+    assert placed == 16 * 160
+    assert read_all(log) == read_all(filled([100] * 16))
+
+
+@pytest.mark.parametrize("at", NO_PLACES)
+def test_nothing_is_placed_where_no_frame_can_begin(twin: Any, at: int) -> None:
+    data = bytes(filled([100] * 16).terms[0][: 16 * 160])
+    log, placed = place(twin, data, 1_280, at=at, limit=2**62)
+    assert placed == 0
+    assert not any(log.terms[0])
+
+
+@needs_compiled
+def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
+    twin = compiled()
+    data = bytes(filled([100] * 16).terms[0][: 16 * 160])
+    term = odd_view(data)
+    assert twin.scan_for_send(term, None, 0, limit=1_408) == (0, 0)
+    assert twin.scan_run(term, None, 0, limit=9_999, mtu_length=1_408, max_count=9) == (0, 0, 0)
+    assert twin.skip_whole(term, 0, 9_999) == 0
+    assert twin.read_whole(term, None, None, 0, 9_999, 0, 10, []) == 0
+    assert (
+        twin.place_run(memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999) == 0
+    )
+
+
+# Appending.
+
+
+@needs_compiled
+@pytest.mark.parametrize("offset", [1, 5, 16, 0x8000_0000, 0xFFFF_FFE0, 0xFFFF_FFFF, TERM_LENGTH])
+def test_a_tail_that_somebody_else_damaged_takes_nothing(offset: int) -> None:
+    log = make_log()
+    writer = compiled().FrameWriter(log, **LENGTHS)
+    tails = log.metadata.longs
+    tails[0] = (tails[0] & ~0xFFFF_FFFF) + offset
+    before = tails[0]
+    assert writer.offer(b"abc", NO_LIMIT, 0) < 0
+    assert tails[0] == before
+    assert not any(log.terms[0])
+
+
+@needs_compiled
+def test_a_count_of_terms_that_somebody_else_damaged_takes_nothing() -> None:
+    log = make_log()
+    writer = compiled().FrameWriter(log, **LENGTHS)
+    for count in (-1, 1, -(2**31)):
+        log.metadata.words[6] = count
+        assert writer.offer(b"abc", NO_LIMIT, 0) < 0
+    log.metadata.words[6] = 0
+    assert writer.offer(b"abc", NO_LIMIT, 0) == 64
+
+
+@needs_compiled
+def test_a_writer_is_made_once() -> None:
+    log, other = make_log(), make_log(term_length=2 * TERM_LENGTH)
+    writer = compiled().FrameWriter(log, **LENGTHS)
+    with pytest.raises(ValueError, match="made once"):
+        writer.__init__(other, **LENGTHS)
+    assert writer.offer(b"abc", NO_LIMIT, 0) == 64
+    writer.detach()
+    with pytest.raises(ValueError, match="made once"):
+        writer.__init__(other, **LENGTHS)
+    assert writer.offer(b"abc", NO_LIMIT, 0) < 0
+    other.close()
+    log.close()
+    with pytest.raises(ValueError, match="released"):
+        log.terms[0][0]
+
+
+@needs_compiled
+def test_a_writer_that_was_never_made_takes_nothing() -> None:
+    kind = compiled().FrameWriter
+    assert kind.__new__(kind).offer(b"abc", NO_LIMIT, 0) < 0
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    "changes",
+    [{"max_payload_length": 0}, {"max_payload_length": -1}, {"max_message_length": -1}],
+)
+def test_lengths_of_messages_that_are_none_are_refused(changes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="no lengths of messages"):
+        compiled().FrameWriter(make_log(), **(LENGTHS | changes))
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"position_bits": 17}, "positions of 17 bits"),
+        ({"position_bits": 64}, "positions of 64 bits"),
+        ({"term_length": -1}, "terms of -1 bytes"),
+        ({"terms": (bytearray(TERM_LENGTH),) * 2}, "of 2 terms"),
+        ({"terms": (bytearray(TERM_LENGTH),) * 9}, "of 9 terms"),
+        ({"terms": (bytearray(TERM_LENGTH),) * 2 + (bytearray(32),)}, "32 bytes"),
+        ({"terms": (odd_view(bytes(TERM_LENGTH)),) * 3}, "multiple of 8"),
+        ({"metadata": SimpleNamespace(block=bytearray(64))}, "64 bytes"),
+    ],
+)
+def test_a_log_that_is_none_is_refused_and_let_go(changes: dict[str, Any], match: str) -> None:
+    good: dict[str, Any] = {
+        "term_length": TERM_LENGTH,
+        "position_bits": 16,
+        "initial_term_id": 0,
+        "session_id": 0,
+        "stream_id": 0,
+        "terms": tuple(bytearray(TERM_LENGTH) for _ in range(3)),
+        "metadata": SimpleNamespace(block=bytearray(4_096)),
+    }
+    log = SimpleNamespace(**(good | changes))
+    with pytest.raises(ValueError, match=match):
+        compiled().FrameWriter(log, **LENGTHS)
+    for buffer in (*log.terms, log.metadata.block):
+        # One that is still exported could not grow.
+        if isinstance(buffer, bytearray):
+            buffer.append(0)
+
+
+@needs_compiled
+def test_fragments_of_an_odd_length_begin_where_frames_do() -> None:
+    log = make_log()
+    writer = compiled().FrameWriter(log, max_payload_length=33, max_message_length=100)
+    assert writer.offer(b"a" * 100, NO_LIMIT, 0) == 3 * 96 + 64
+    assert compiled().skip_whole(log.term_words[0], 0, TERM_LENGTH) == 3 * 96 + 64
+
+
+# Words.
+
+
+@needs_compiled
+@pytest.mark.parametrize(("code", "size"), [("i", 4), ("q", 8)])
+def test_a_word_at_an_odd_address_is_refused(code: Any, size: int) -> None:
+    memory = bytearray(64)
+    words = memoryview(memory)[size // 2 : size // 2 + 32].cast(code)
+    for name in ("load_acquire", "store_release", "fetch_add"):
+        values = () if name == "load_acquire" else (1,)
+        with pytest.raises(ValueError, match=f"multiple of {size}"):
+            getattr(compiled(), f"{name}_{8 * size}")(words, 0, *values)
+    words.release()
+    memory.append(0)
+
+
+# Messages.
+
+
+def test_a_cycle_through_a_message_is_collected(twin: Any) -> None:
+    image = Image()
+    image.held = twin.Message(b"hello", 64, -3, image)
+    out: list[Any] = []
+    if twin is not PURE:
+        log = filled([100])
+        where = log.terms[0], log.term_words[0], log.term_longs[0]
+        twin.read_whole(*where, 0, TERM_LENGTH, 0, 10, out, image)
+    image.held = image.held, out
+    watched = weakref.ref(image)
+    del image, out
+    gc.collect()
+    assert watched() is None
+
+
+def test_what_a_message_says_may_be_changed(twin: Any) -> None:
+    message = twin.Message(b"hello", 64, -3, Image())
+    image = Image()
+    message.data, message.position, message.reserved_value = b"other", 2**63 - 1, -(2**63)
+    message.image = image
+    assert bytes(message) == b"other"
+    assert (message.position, message.reserved_value) == (2**63 - 1, -(2**63))
+    assert message.image is image
+    with pytest.raises(AttributeError):
+        message.session_id = 1
+    with pytest.raises(AttributeError):
+        message.other = 1
+
+
+def test_a_message_can_be_copied_and_pickled(twin: Any) -> None:
+    message = twin.Message(b"hello", 64, -3, Image())
+    pickled = pickle.loads(pickle.dumps(message))  # noqa: S301 - what was pickled here
+    for other in (copy.copy(message), pickled):
+        assert type(other) is twin.Message
+        assert (other.data, other.position, other.reserved_value) == (b"hello", 64, -3)
+        assert (other.session_id, other.stream_id) == (7, 8)
+
+
+def test_messages_are_compared_by_what_they_are(twin: Any) -> None:
+    image = Image()
+    first, second = (twin.Message(b"hello", 64, -3, image) for _ in range(2))
+    assert first != second
+    assert len({first, second}) == 2
