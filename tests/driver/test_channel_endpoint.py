@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from aeron_async.driver.core.destination_tracker import DestinationTracker
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
-from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+from aeron_async.driver.media.send_channel_endpoint import SLICE_COUNT, SendChannelEndpoint
 from aeron_async.driver.media.transport import BoundedTransport
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.channel_uri import ChannelUri
@@ -213,12 +214,14 @@ class PartlyBroken(Transport):
                 self._protocol.pause_writing()
 
 
-def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_datagram() -> None:
-    counts = Counts()
-    addresses = [("10.0.0.1", port) for port in (1, 2, 3)]
+ADDRESSES = [("10.0.0.1", port) for port in (1, 2, 3)]
+
+
+def endpoint_with(addresses: list[Address], counts: Counts) -> SendChannelEndpoint:
+    """Return an endpoint of a channel with destinations, without a transport."""
     tracker = DestinationTracker(
         is_manual=True,
-        limit=3,
+        limit=len(addresses),
         count=counts.new(),
         refused=counts.system[DriverCounterId.DESTINATIONS_REFUSED],
     )
@@ -231,9 +234,12 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_
     channel = UdpChannel.for_publication(
         uri, endpoint=None, interface=Interface(address=LOCAL[0], port=LOCAL[1])
     )
-    endpoint = SendChannelEndpoint(
-        channel, SystemClock(), counts.system, dispatcher, lambda _: None
-    )
+    return SendChannelEndpoint(channel, SystemClock(), counts.system, dispatcher, lambda _: None)
+
+
+def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_datagram() -> None:
+    counts, addresses = Counts(), ADDRESSES
+    endpoint = endpoint_with(addresses, counts)
     transport = PartlyBroken(endpoint.data, addresses[1])
     endpoint.data.connection_made(transport)
     for count in (1, 2, 3):
@@ -253,3 +259,90 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_
     assert not endpoint.send(b"x")
     assert endpoint.send_run(memoryview(b"abcde"), 2) == 0
     assert counts[SystemCounterId.SHORT_SENDS] == 14
+
+
+class Narrow(Transport):
+    """Has room for so many datagrams, and holds the last of them, as the system's sockets do."""
+
+    def __init__(self, protocol: asyncio.DatagramProtocol) -> None:
+        super().__init__(protocol)
+        self.room_count = 1_000_000
+        self.run_count = 0
+        self.got: Counter[Address] = Counter()
+
+    def send_run(self, data: memoryview, segment_length: int, addr: Any = None) -> int:
+        self.run_count += 1
+        return super().send_run(data, segment_length, addr)
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        super().sendto(data, addr)
+        self.got[addr] += 1
+        self.room_count -= 1
+        if not self.room_count:
+            self._is_blocked = True
+            self._protocol.pause_writing()
+
+    def make_room(self, count: int) -> None:
+        self.room_count = count
+        self._is_blocked = False
+        self._protocol.resume_writing()
+
+
+def narrow_endpoint(addresses: list[Address], counts: Counts) -> tuple[SendChannelEndpoint, Narrow]:
+    endpoint = endpoint_with(addresses, counts)
+    transport = Narrow(endpoint.data)
+    endpoint.data.connection_made(transport)
+    return endpoint, transport
+
+
+RUN = memoryview(bytes(range(46)) * 2)
+"""46 datagrams of two bytes."""
+
+
+def test_a_socket_that_becomes_full_in_a_run_has_given_all_destinations_much_the_same() -> None:
+    counts = Counts()
+    endpoint, transport = narrow_endpoint(ADDRESSES, counts)
+    transport.make_room(60)
+    assert endpoint.send_run(RUN, 2) == 24 * 2, "what one of them got, in whole datagrams"
+    assert [transport.got[address] for address in ADDRESSES] == [24, 20, 16]
+    assert counts[SystemCounterId.SHORT_SENDS] == (24 - 20) + (24 - 16)
+
+
+def test_a_socket_that_becomes_full_again_and_again_lets_each_destination_be_last() -> None:
+    counts = Counts()
+    endpoint, transport = narrow_endpoint(ADDRESSES, counts)
+    for _ in range(30):
+        transport.make_room(60)
+        assert endpoint.send_run(RUN, 2) == 24 * 2
+    assert [transport.got[address] for address in ADDRESSES] == [10 * (24 + 20 + 16)] * 3
+    assert counts[SystemCounterId.SHORT_SENDS] == 30 * 12
+
+
+@pytest.mark.parametrize("room_count", range(1, 46 * 3 + 1))
+def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice(room_count: int) -> None:
+    counts = Counts()
+    endpoint, transport = narrow_endpoint(ADDRESSES, counts)
+    transport.make_room(room_count)
+    got = endpoint.send_run(RUN, 2) // 2
+    assert sum(transport.got.values()) == room_count
+    missed = [got - transport.got[address] for address in ADDRESSES]
+    assert min(missed) == 0
+    assert max(missed) <= SLICE_COUNT
+    assert counts[SystemCounterId.SHORT_SENDS] == sum(missed)
+
+
+def test_a_run_costs_each_of_several_destinations_a_call_for_each_slice() -> None:
+    counts = Counts()
+    endpoint, transport = narrow_endpoint(ADDRESSES, counts)
+    assert endpoint.send_run(RUN[:-1], 2) == len(RUN) - 1
+    assert transport.run_count == 3 * -(-46 // SLICE_COUNT)
+    assert [transport.got[address] for address in ADDRESSES] == [46] * 3
+    assert counts[SystemCounterId.SHORT_SENDS] == 0
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_run_for_no_more_than_one_destination_is_not_cut_up(count: int) -> None:
+    endpoint, transport = narrow_endpoint(ADDRESSES[:count], Counts())
+    assert endpoint.send_run(RUN, 2) == len(RUN)
+    assert transport.run_count == count
+    assert transport.got == Counter(dict.fromkeys(ADDRESSES[:count], 46))
