@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.clock import NS_PER_MS
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_state import PublicationState
@@ -33,6 +34,11 @@ ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send come round before the loop has its turn."""
 POLLS_PER_CYCLE: Final = 64
 """Polls of publications, each a burst at most, before the loop has its turn."""
+CYCLE_NS: Final = NS_PER_MS
+"""After so long no further publication is polled before the loop has its turn.
+
+A poll may send some hundred full datagrams, and as many polls as there may be take far longer.
+"""
 QUIET_NS: Final = 50_000
 """After so long without a poll an offer counts as one that comes alone."""
 
@@ -104,16 +110,27 @@ class Sender(Agent):
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the publications that are due, in turn; what is left over comes first next time."""
-        schedule = self._schedule
+        schedule, clock = self._schedule, self._clock
+        end_ns = now_ns + CYCLE_NS
         polls_left = POLLS_PER_CYCLE
         for _ in range(ROUNDS_PER_CYCLE):
             due = schedule.due(now_ns, polls_left)
             if not due:
                 break
             polls_left -= len(due)
-            for publication in due:
+            for count, publication in enumerate(due, start=1):
                 self._take_turn(publication, now_ns)
+                if clock.now_ns() >= end_ns:
+                    self._put_back(due[count:], now_ns)
+                    return schedule.next_deadline_ns()
         return schedule.next_deadline_ns()
+
+    def _put_back(self, publications: list[SubscribablePublication], now_ns: int) -> None:
+        """Let publications that were not polled come before all that are ready."""
+        if publications:
+            schedule = self._schedule
+            for publication in (*publications, *schedule.due(now_ns)):
+                schedule.ready(publication)
 
     def _take_turn(self, publication: SubscribablePublication, now_ns: int) -> None:
         """Poll a publication, and see to what has become of it."""
