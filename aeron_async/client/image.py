@@ -30,6 +30,10 @@ TELLING_SHIFT: Final = 6
 """A driver that wants to hear of any progress hears of every 64th of a term."""
 
 
+READ_AHEAD_LENGTH: Final = 256 * 1024
+"""Bytes that are read at once, but for a message that is longer: copying holds the loop up."""
+
+
 class ImageClosedByHandlerError(Exception):
     """Ends a poll whose handler has closed what it reads; never leaves this module."""
 
@@ -160,16 +164,18 @@ class Image(Taking):
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
         limit_position = self._port.rebuild_position
-        while not reader.read_messages(
-            found, limit=limit, limit_position=limit_position, image=self
-        ):
+        end_position = min(limit_position, reader.position + READ_AHEAD_LENGTH)
+        while not reader.read_messages(found, limit=limit, limit_position=end_position, image=self):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.
             position = reader.position
             is_at_next_term = position != self._position and not position & self._term_mask
             self.take(position)
+            if end_position < limit_position:
+                # A message, or what is left of it, is longer than what is read ahead.
+                end_position = min(limit_position, end_position + READ_AHEAD_LENGTH)
             # One read never leaves its term. The next one may hold all that the window allows, and
             # then nothing more arrives that would wake the reader.
-            if not is_at_next_term:
+            elif not is_at_next_term:
                 return []
         return found
 

@@ -171,8 +171,10 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
     def _offer(self, data: Buffer | list[Buffer], reserved_value: int) -> int:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
         self._check_usable()
-        appender, limit = self._appender, self._limit.get()
+        appender = self._appender
         while True:
+            # Each time anew: waking the sender may have let it send at once, and the limit rise.
+            limit = self._limit.get()
             if isinstance(data, list):
                 result = appender.offer_vector(data, limit=limit, reserved_value=reserved_value)
             else:

@@ -13,10 +13,10 @@ from aeron_async.client.arguments import (
     check_timeout,
     destination_uri,
 )
+from aeron_async.client.offer_timeout import offer_timeout
 from aeron_async.client.signal import Signal
 from aeron_async.client.turn import Turn
 from aeron_async.client.waiting_line import WaitingLine
-from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
     AeronTimeoutError,
@@ -252,11 +252,15 @@ class PublicationBase(Offering, ABC):
         """Wake whoever waits for room, one after the other, and for anything else."""
         if self._line and not self._is_closed:
             # Who found no room need not look again because something was sent.
-            news = (self._limit.get(), self._metadata.is_connected)
+            news = self._look_around()
             if news != self._news:
                 self._news = news
                 self._line.ring()
         self._changed.ring()
+
+    def _look_around(self) -> tuple[int, int]:
+        """Return what decides whether an offer finds room, apart from other offers."""
+        return self._limit.get(), self._metadata.is_connected
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
         """Remember why a receiver rejected the stream, and tell of it in the next turn."""
@@ -292,6 +296,9 @@ class PublicationBase(Offering, ABC):
     ) -> int:
         """Wait in line and try when it is our turn, until it works or the timeout passes."""
         started_ns = self._aeron.clock.now_ns()
+        if not self._line:
+            # What the attempt that has just failed saw: only another state of things is news.
+            self._news = self._look_around()
         place = self._line.join()
         # While anybody waits there is no budget, and so `offer` need look at the line only without.
         self._turn_budget = 0
@@ -330,28 +337,15 @@ class PublicationBase(Offering, ABC):
             raise AeronTimeoutError(message) from None
 
     def _offer_timeout(self, waited_ns: int) -> OfferTimeoutError:
-        slowest = self._ready.slowest_receiver()
-        position, limit = self.position, self.position_limit
-        stream = f"{self.channel} stream {self.stream_id}"
-        where = f"position {position}, limit {limit}, waited {waited_ns / NS_PER_SECOND:.3f} s"
-        if self.is_connected:
-            if self._is_ipc:
-                remedy = "; let the slowest subscription keep up, raise the timeout, or raise"
-            else:
-                remedy = (
-                    f", slowest receiver {slowest or 'unknown'}; let the subscriber keep up, raise "
-                    "the timeout, or raise rcv-wnd and"
-                )
-            message = f"back pressure on {stream}: {where}{remedy} term-length"
-        else:
-            message = f"no subscriber connected on {stream}: {where}; {self._search()}"
-        return OfferTimeoutError(
-            message,
-            position=position,
-            position_limit=limit,
+        return offer_timeout(
+            f"{self.channel} stream {self.stream_id}",
+            position=self.position,
+            position_limit=self.position_limit,
             waited_ns=waited_ns,
             is_connected=self.is_connected,
-            slowest_receiver=slowest,
+            is_ipc=self._is_ipc,
+            slowest_receiver=self._ready.slowest_receiver(),
+            search=self._search(),
         )
 
     def _search(self) -> str:

@@ -50,8 +50,10 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        import_module("aeron_async.kernel._frames")
-    except ImportError as error:
+        for name in ("_atomics", "_frames", "_paths"):
+            import_module(f"aeron_async.kernel.{name}")
+    except (ImportError, ValueError) as error:
+        # A ValueError where one was built before, and another after, a change.
         return f"it was not built when the package was installed ({error})"
     return None
 

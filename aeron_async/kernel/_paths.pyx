@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False, freethreading_compatible=True
+# cython: initializedcheck=False
 """What a client does for every message, compiled; `kernel/paths.py` says what each is the twin of.
 
 A coroutine costs more than all that an offer does when there is room, and more than handing out a
@@ -158,11 +158,12 @@ cdef class Doorbell:
 
 @cython.final
 @cython.freelist(16)
-@cython.no_gc
+@cython.auto_pickle(False)
 cdef class Step:
     """An offer, or the next message, that was asked for; it is done when it is awaited."""
 
     cdef int state
+    cdef bint is_under_way
     cdef bint is_offer
     cdef object owner
     cdef object data
@@ -181,29 +182,38 @@ cdef class Step:
             self.state = DELEGATED
         return self.coroutine
 
+    def __init__(self):
+        raise TypeError("steps are made by offering and by iterating")
+
     cdef object step(self, object value, int *is_done):
         cdef int64_t position
-        if self.state == FRESH and value is None:
+        if self.state == FRESH and value is None and self.owner is not None:
+            # Whatever it raises, it has been awaited.
+            self.state = DONE
             if self.is_offer:
                 position = (<Offering>self.owner).try_at_once(self.data, self.reserved_value)
                 if position >= 0:
-                    self.state = DONE
                     is_done[0] = 1
                     return position
             else:
                 message = (<Reading>self.owner).try_at_once()
                 if message is not None:
-                    self.state = DONE
                     is_done[0] = 1
                     return message
-        if self.state == DONE:
+            self.state = FRESH
+        if self.state == DONE or self.owner is None:
             raise RuntimeError("cannot reuse already awaited coroutine")
+        if self.is_under_way:
+            raise ValueError("coroutine already executing")
         coroutine = self.delegate()
+        self.is_under_way = True
         try:
             found = send_on(coroutine, value, is_done)
         except BaseException:
             self.finish()
             raise
+        finally:
+            self.is_under_way = False
         if is_done[0]:
             self.finish()
         return found
@@ -213,6 +223,8 @@ cdef class Step:
         self.coroutine = None
 
     def __await__(self):
+        if self.state == DELEGATED and self.coroutine.cr_await is not None:
+            raise RuntimeError("coroutine is being awaited already")
         return self
 
     def __iter__(self):
@@ -233,12 +245,17 @@ cdef class Step:
         """Raise an error where it waits."""
         if self.state == DONE:
             raise RuntimeError("cannot reuse already awaited coroutine")
+        if self.is_under_way:
+            raise ValueError("coroutine already executing")
         coroutine = self.delegate()
+        self.is_under_way = True
         try:
             return coroutine.throw(*error)
         except BaseException:
             self.finish()
             raise
+        finally:
+            self.is_under_way = False
 
     def close(self):
         """Give up."""
@@ -324,15 +341,10 @@ cdef class Offering:
     cdef int64_t try_at_once(self, object data, object reserved_value) except? -1:
         cdef int64_t position
         cdef int64_t reserved = 0
-        if self._turn_budget <= 0 or self.writer is None or self._is_closed:
+        if self._turn_budget <= 0 or self._home is None or not self._home.is_this_thread():
             return -1
-        if self.limit is None or self._doorbell is None or self._home is None:
-            return -1
-        if self.limit.place is NULL or not self._home.is_this_thread():
-            return -1
-        # While the bell is rung the loop has not had its turn since somebody looked whether it
-        # runs: by far most offers come so.
-        if not self._doorbell.is_rung and self._home.is_running() is not True:
+        # This may run Python, and with it anything: all that is used is looked at after it.
+        if self._home.is_running() is not True:
             return -1
         if reserved_value is not 0:
             if type(reserved_value) is not int:
@@ -341,12 +353,15 @@ cdef class Offering:
                 reserved = reserved_value
             except OverflowError:
                 return -1
+        if self._is_closed or self.writer is None or self._doorbell is None:
+            return -1
+        if self.limit is None or self.limit.place is NULL:
+            return -1
         position = self.writer.write_object(data, load_acquire(self.limit.place), reserved)
         if position < 0:
             return -1
         self._turn_budget -= 1
-        if not self._doorbell.is_rung:
-            self._doorbell.ring()
+        self._doorbell.ring()
         return position
 
 
@@ -381,6 +396,7 @@ cdef class Reading:
     cdef public Message _taken
     cdef public int64_t _turn_budget
     cdef public bint _is_closed
+    cdef public HomeLoop _home
 
     def __cinit__(self):
         self._batch = []
@@ -396,6 +412,8 @@ cdef class Reading:
         cdef Message taken = self._taken
         cdef Taking source
         cdef int64_t position
+        if self._home is None or not self._home.is_this_thread():
+            return None
         if self._index >= len(self._batch) or self._turn_budget <= 0 or self._is_closed:
             return None
         if taken is not None:
@@ -413,8 +431,11 @@ cdef class Reading:
                 source.take(position)
                 # The driver has something to say, and cannot before the loop has had its turn.
                 self._turn_budget = 0
+        # Taking may have rung a bell, and whoever answered it may have closed the subscription.
+        if self._index < 0 or self._index >= len(self._batch) or self._is_closed:
+            return None
         self._turn_budget -= 1
-        message = <Message>self._batch[self._index]
+        message = <Message?>self._batch[self._index]
         self._taken = message
         self._index += 1
         return message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 import aeron_async as aa
+from aeron_async import kernel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -152,3 +154,104 @@ async def test_what_travels_beside_a_message_arrives(pair: Pair, reserved_value:
     assert (await anext(subscription)).reserved_value == reserved_value
     with pytest.raises(aa.ConfigurationError, match="64-bit"):
         await publication.offer(b"", reserved_value=2**63)
+
+
+async def test_room_that_is_what_it_was_before_is_news_to_who_came_meanwhile() -> None:
+    async with aa.Aeron.connect() as aeron:
+        publication = await aeron.add_publication("aeron:ipc?term-length=64k", STREAM)
+        for _ in range(4):
+            offer = asyncio.ensure_future(publication.offer(b"hello"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            async with await aeron.add_subscription("aeron:ipc", STREAM) as subscription:
+                async with asyncio.timeout(5):
+                    assert bytes(await anext(subscription)) == b"hello"
+                    await offer
+            while publication.is_connected:
+                await asyncio.sleep(0)
+
+
+async def test_an_offer_that_raised_was_awaited(pair: Pair) -> None:
+    publication, subscription = pair
+    view = memoryview(b"gone")
+    view.release()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="released"):
+            await publication.offer(view)
+        subscription.close()
+        with pytest.raises(StopAsyncIteration):
+            await anext(subscription)
+
+
+async def test_what_one_task_awaits_another_cannot(pair: Pair) -> None:
+    _, subscription = pair
+    step: Any = subscription.__anext__()
+    first = asyncio.ensure_future(step)
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match=r"being awaited already|already awaited"):
+        await step
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+def test_an_offer_in_another_loop_of_the_same_thread_is_refused() -> None:
+    loop = asyncio.new_event_loop()
+    offered: list[aa.Publication] = []
+
+    async def main() -> None:
+        aeron = aa.Aeron.connect()
+        await aeron.start()
+        await aeron.add_subscription("aeron:ipc", STREAM)
+        publication = await aeron.add_publication("aeron:ipc?term-length=64k", STREAM)
+        await publication.wait_connected(5)
+        await publication.offer(b"here")
+        offered.append(publication)
+        loop.stop()
+
+    async def elsewhere() -> None:
+        with pytest.raises(aa.WrongLoopError):
+            await offered[0].offer(b"elsewhere")
+
+    task = loop.create_task(main())
+    loop.run_forever()
+    asyncio.run(elsewhere())
+    for each in asyncio.all_tasks(loop):
+        each.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(each)
+    assert task.done()
+    loop.close()
+
+
+async def test_what_is_read_ahead_is_bounded_in_bytes(pair: Pair) -> None:
+    del pair
+    async with aa.Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription("aeron:ipc", stream_id=STREAM)
+        publication = await aeron.add_publication("aeron:ipc?term-length=16m", stream_id=STREAM)
+        sizes = [10_000] * 100 + [1_000_000] + [10_000] * 100
+        for number, size in enumerate(sizes):
+            await publication.offer(bytes([number % 251]) * size)
+        longest = 0
+        for number, size in enumerate(sizes):
+            data = bytes(await anext(subscription))
+            assert data == bytes([number % 251]) * size
+            longest = max(longest, sum(map(len, subscription._batch)))
+        assert longest <= 256 * 1024 + 1_000_000
+
+
+@pytest.mark.skipif(kernel.WHY_PURE is not None, reason="the kernel in Python has coroutines")
+async def test_a_step_is_made_by_those_who_know_how(pair: Pair) -> None:
+    publication, _ = pair
+    offer: Any = publication.offer(b"")
+    kind: Any = type(offer)
+    with pytest.raises(TypeError, match="steps are made by"):
+        kind()
+    hollow: Any = kind.__new__(kind)
+    with pytest.raises(RuntimeError, match="cannot reuse"):
+        hollow.send(None)
+    hollow.close()
+    with pytest.raises(TypeError):
+        pickle.dumps(offer)
+    await offer

@@ -105,6 +105,12 @@ async def test_news_that_helps_nobody_costs_one_attempt_however_many_wait(
     publication.on_window_changed()
     for _ in range(5):
         await asyncio.sleep(0)
+    assert attempts == 0, "nothing has changed"
+    limit = publication._limit
+    limit.set(limit.get() - 32)
+    publication.on_window_changed()
+    for _ in range(5):
+        await asyncio.sleep(0)
     assert attempts == 1
     publication.close()
     results = await asyncio.gather(*waiting, return_exceptions=True)
