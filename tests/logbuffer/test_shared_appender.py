@@ -69,3 +69,15 @@ def test_a_writer_finds_its_term_after_another_has_moved_on() -> None:
     assert claim.position == 2 * TERM_LENGTH + 8192 + 64
     claim.commit()
     assert header(log, 0, partition=2)[7] == INITIAL_TERM_ID + 2
+
+
+def test_an_offer_the_long_way_goes_on_in_the_term_to_which_another_has_rotated() -> None:
+    log = make_log()
+    first, second = SharedAppender(log), SharedAppender(log)
+    first.detach()
+    second.detach()
+    while first.offer(bytes(1_000), limit=NO_LIMIT) > 0:
+        pass
+    assert first.offer(b"rotated", limit=NO_LIMIT) > TERM_LENGTH
+    assert second.offer(b"followed", limit=NO_LIMIT) == TERM_LENGTH + 128
+    assert read_all(log)[-2:] == [b"rotated", b"followed"]
