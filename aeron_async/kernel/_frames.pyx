@@ -12,7 +12,7 @@ from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyO
                              PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 cdef extern from *:
     """
@@ -32,6 +32,8 @@ DEF BEGIN_WORD = 0x0001_8000
 DEF MIDDLE_WORD = 0x0001_0000
 DEF END_WORD = 0x0001_4000
 DEF FLAGS_BITS = 0xC000
+DEF BEGIN_BIT = 0x8000
+DEF END_BIT = 0x4000
 DEF ACTIVE_TERM_COUNT_INDEX = 6
 DEF METADATA_LENGTH = 4096
 
@@ -262,13 +264,56 @@ cdef inline Py_buffer *take(object data, Py_buffer *view) except NULL:
     return view
 
 
+cdef int64_t measure(char *term, int64_t offset, int64_t end, int64_t longest,
+                     int64_t *length) noexcept nogil:
+    """Return the offset behind the message whose fragments begin here, 0 where it is not whole."""
+    cdef int32_t frame_length, word
+    cdef int32_t expected = BEGIN_BIT
+    cdef int64_t following
+    length[0] = 0
+    while offset < end:
+        frame_length = load_acquire_32(<int32_t *>(term + offset))
+        word = (<int32_t *>(term + offset))[1]
+        following = align(offset + frame_length)
+        length[0] += frame_length - HEADER
+        if (
+            frame_length < HEADER
+            or following > end
+            or word & BEGIN_BIT != expected
+            or word >> 16 == 0
+            or length[0] > longest
+        ):
+            return 0
+        if word & END_BIT:
+            return following
+        offset = following
+        expected = 0
+    return 0
+
+
+cdef void gather(const char *term, int64_t offset, int64_t end, char *to, int64_t length) noexcept nogil:
+    """Copy the payload of the frames that were measured."""
+    cdef int64_t piece
+    while length > 0 and offset < end:
+        # Other processes may write the log: by now it may have become another length.
+        piece = <int64_t>(<int32_t *>(term + offset))[0] - HEADER
+        if piece < 0:
+            break
+        piece = min(piece, length, end - offset - HEADER)
+        memcpy(to, term + offset + HEADER, piece)
+        to += piece
+        length -= piece
+        offset = align(offset + HEADER + piece)
+    memset(to, 0, length)
+
+
 def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t begin_position,
-               int64_t limit, list out not None, image=None):
-    """Read unfragmented messages; twin of `logbuffer.assembler.read_whole`."""
+               int64_t limit, list out not None, image=None, int64_t longest=0):
+    """Read messages that are there whole; twin of `kernel.reading.read_whole`."""
     cdef Py_buffer view
     cdef char *frame
     cdef int32_t frame_length, word
-    cdef int64_t following
+    cdef int64_t following, length
     cdef Message message
     cdef bytes data
     take(term, &view)
@@ -286,10 +331,17 @@ def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t b
                 break
             word = (<int32_t *>frame)[1]
             if word >> 16:
-                if word & FLAGS_BITS != FLAGS_BITS:
-                    break
-                # A length below that of a header is none that anybody writes.
-                data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
+                if word & FLAGS_BITS == FLAGS_BITS:
+                    # A length below that of a header is none that anybody writes.
+                    data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
+                else:
+                    following = measure(<char *>view.buf, offset, end, longest, &length)
+                    if not following:
+                        break
+                    data = PyBytes_FromStringAndSize(NULL, length)
+                    # One object for all that are empty must not be written to.
+                    if length:
+                        gather(<char *>view.buf, offset, following, PyBytes_AS_STRING(data), length)
                 if image is None:
                     out.append((data, begin_position + following, (<int64_t *>frame)[3]))
                 else:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aeron_async.kernel.message import MessageSource
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["FragmentAssembler", "ReadMessage"]
+__all__ = ["FragmentAssembler", "ReadMessage", "begins"]
 
 ReadMessage: TypeAlias = tuple[bytes, int, int]
 """Payload, end position, and reserved value of the first frame."""
@@ -24,6 +24,14 @@ FLAGS_BITS: Final = DataFlags.UNFRAGMENTED << FLAGS_SHIFT
 BEGIN_BIT: Final = DataFlags.BEGIN_FRAGMENT << FLAGS_SHIFT
 END_BIT: Final = DataFlags.END_FRAGMENT << FLAGS_SHIFT
 NO_OFFSET: Final = -1
+
+
+def begins(words: memoryview, offset: int, end: int) -> bool:
+    """Return whether the first of several fragments lies here, whole and not beyond `end`."""
+    if offset >= end or not 0 < words[offset >> 2] <= end - offset:
+        return False
+    word = words[(offset >> 2) + 1]
+    return word >> TYPE_SHIFT != 0 and word & FLAGS_BITS == BEGIN_BIT
 
 
 @final
@@ -54,6 +62,11 @@ class FragmentAssembler:
         self._expected_offset = NO_OFFSET
         self._fragments = 0
         self.discarded_fragments = 0
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest message that could begin now, in bytes; 0 in the midst of one."""
+        return 0 if self._fragments else self._max_message_length
 
     def assemble(
         self,

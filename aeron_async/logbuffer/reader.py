@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.kernel import read_whole
-from aeron_async.logbuffer.assembler import FragmentAssembler
+from aeron_async.logbuffer.assembler import FragmentAssembler, begins
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.logbuffer.position import PARTITION_COUNT, max_message_length
 from aeron_async.protocol.header import FRAME_ALIGNMENT
@@ -89,14 +89,21 @@ class TermReader:
         log = self._log
         index, offset, end, begin_position = self._place(limit_position)
         term, words, longs = log.terms[index], log.term_words[index], log.term_longs[index]
-        target = len(out) + limit
+        assembler = self._assembler
+        start, target = len(out), len(out) + limit
         while True:
+            longest = assembler.longest
             offset = read_whole(
-                term, words, longs, offset, end, begin_position, target - len(out), out, image
-            )
+                term, words, longs, offset, end, begin_position, target - len(out), out, image,
+                longest,
+            )  # fmt: skip
             if len(out) >= target:
                 break
-            behind = self._assembler.assemble(log, index, offset, end, begin_position, out, image)
+            # What begins here may be whole by the next read, and then costs one call. It is taken
+            # piece by piece only by a read that finds nothing else.
+            if longest and len(out) > start and begins(words, offset, end):
+                break
+            behind = assembler.assemble(log, index, offset, end, begin_position, out, image)
             if behind == offset:
                 offset = self._skip_overrun(words, offset, end)
                 break

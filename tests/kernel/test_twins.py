@@ -37,6 +37,9 @@ WORD_BYTES = st.binary(min_size=32, max_size=2_048).map(lambda data: data[: len(
 LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 100, 700, 1_376]), max_size=60)
 
 
+LONG_LENGTHS = st.lists(st.sampled_from([0, 1, 100, 1_376, 1_377, 3_000, 8_192]), max_size=12)
+
+
 def compiled() -> Any:
     modules = [import_module(f"aeron_async.kernel.{name}") for name in ("_atomics", "_frames")]
     return SimpleNamespace(**{k: v for module in modules for k, v in vars(module).items()})
@@ -243,8 +246,16 @@ def test_whatever_is_placed_is_what_placing_one_by_one_would_have_placed(
 
 
 @needs_compiled
-@given(garbage=WORD_BYTES, lengths=LENGTHS, limit=st.integers(0, 70), end=st.integers(0, 9_000))
-def test_messages_are_read_alike(garbage: bytes, lengths: list[int], limit: int, end: int) -> None:
+@given(
+    garbage=WORD_BYTES,
+    lengths=LONG_LENGTHS,
+    limit=st.integers(0, 70),
+    end=st.integers(0, 30_000),
+    longest=st.sampled_from([0, 1_376, 3_000, 8_192]),
+)
+def test_messages_are_read_alike(
+    garbage: bytes, lengths: list[int], limit: int, end: int, longest: int
+) -> None:
     for log in (filled(lengths), make_log()):
         if not lengths:
             log.terms[0][: len(garbage)] = garbage
@@ -253,8 +264,9 @@ def test_messages_are_read_alike(garbage: bytes, lengths: list[int], limit: int,
         second: list[Any] = []
         image: Any = SimpleNamespace(session_id=7, stream_id=8)
         for out, each in ((first, PURE), (second, compiled())):
-            behind = each.read_whole(*where, 0, end, 1 << 40, limit, out)
-            assert behind == each.read_whole(*where, 0, end, 1 << 40, limit, out, image)
+            how = 0, end, 1 << 40, limit, out
+            behind = each.read_whole(*where, *how, longest=longest)
+            assert behind == each.read_whole(*where, *how, image, longest)
             out.append(behind)
         count = len(first) // 2
         assert first[:count] == second[:count]

@@ -137,6 +137,20 @@ def test_a_message_may_arrive_in_several_reads() -> None:
     assert reader.discarded_fragments == 0
 
 
+def test_what_is_not_yet_whole_behind_other_messages_is_left_for_the_next_read() -> None:
+    log = make_log()
+    appender = ExclusiveAppender(log)
+    appender.offer(b"first", limit=NO_LIMIT)
+    appender.offer(b"abc" * 1200, limit=NO_LIMIT)
+    reader = TermReader(log, 0)
+    assert read(reader, limit_position=64 + 2816) == [b"first"]
+    assert reader.position == 64
+    assert read(reader, limit_position=64 + 1408) == []
+    assert reader.position == 64 + 1408
+    assert read(reader) == [b"abc" * 1200]
+    assert reader.discarded_fragments == 0
+
+
 def test_a_claim_in_the_middle_holds_back_what_comes_after() -> None:
     log = make_log()
     appender = ExclusiveAppender(log)
