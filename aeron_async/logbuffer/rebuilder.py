@@ -24,6 +24,8 @@ WORD_LENGTH: Final = 4
 WORDS_PER_SLOT: Final = FRAME_ALIGNMENT // WORD_LENGTH
 GAP_LENGTH_LIMIT: Final = 1024 * 1024
 """The longest gap that one scan tells, in bytes."""
+GAP_LENGTH_AT_FIRST: Final = 4096
+"""How far the end of a gap is looked for at first, in bytes."""
 
 
 def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview) -> bool:
@@ -68,11 +70,19 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
     if words[offset >> 2] > 0:
         return offset, limit - offset
     start = offset + FRAME_ALIGNMENT
-    limit = min(limit, offset + GAP_LENGTH_LIMIT)
-    # The first word of every slot at once: step by step, a gap of half a term would stall a loop.
-    lengths = words[start >> 2 : limit >> 2 : WORDS_PER_SLOT].tobytes()
-    empty_slots = (len(lengths) - len(lengths.lstrip(b"\0"))) // WORD_LENGTH
-    return offset, min(start + empty_slots * FRAME_ALIGNMENT, max(limit, start)) - offset
+    limit = max(start, min(limit, offset + GAP_LENGTH_LIMIT))
+    # The first word of many slots at once: step by step, a gap of half a term would stall a loop.
+    # But of few at first: most gaps are a datagram or two, and what came behind is long.
+    step = GAP_LENGTH_AT_FIRST
+    while start < limit:
+        end = min(start + step, limit)
+        lengths = words[start >> 2 : end >> 2 : WORDS_PER_SLOT].tobytes()
+        filled = lengths.lstrip(b"\0")
+        if filled:
+            empty_slots = (len(lengths) - len(filled)) // WORD_LENGTH
+            return offset, start + empty_slots * FRAME_ALIGNMENT - offset
+        start, step = end, step * 4
+    return offset, limit - offset
 
 
 def is_hole(words: memoryview, start: int, end: int) -> bool:

@@ -24,6 +24,7 @@ from aeron_async.protocol.header import (
 
 NAK_LENGTH: Final = 28
 _NAK: Final = Struct("<iBBHiiiii")
+_TYPE: Final = int(FrameType.NAK)
 
 
 @attrs.frozen(kw_only=True)
@@ -86,3 +87,28 @@ class Nak:
             flags=flags,
             trailing=bytes(datagram[NAK_LENGTH:frame_length]),
         )
+
+
+def encode_request(
+    *, session_id: int, stream_id: int, term_id: int, term_offset: int, length: int
+) -> bytes:
+    """Return the bytes of a `Nak` without making one: where much is lost there are thousands.
+
+    Args:
+        session_id: And the others: see `Nak`; known to fit.
+        stream_id: See `session_id`.
+        term_id: See `session_id`.
+        term_offset: See `session_id`.
+        length: See `session_id`.
+    """
+    return _NAK.pack(
+        NAK_LENGTH,
+        CURRENT_VERSION,
+        0,
+        _TYPE,
+        session_id,
+        stream_id,
+        term_id,
+        term_offset,
+        length,
+    )

@@ -89,8 +89,13 @@ def choose(
     return delay.initial_ns(), delay.retry_ns()
 
 
-def test_unicast_asks_after_a_microsecond_and_again_after_a_hundred() -> None:
-    assert choose() == (1 * US, 100 * US)
+def test_unicast_asks_at_once_and_again_after_a_hundred_microseconds() -> None:
+    assert choose() == (0, 100 * US)
+
+
+def test_a_delay_that_a_poll_takes_by_itself_is_none() -> None:
+    assert choose(nak_delay_ns=1 * US) == (0, 100 * US)
+    assert choose(nak_delay_ns=1 * US + 1) == (1 * US + 1, 100 * US + 100)
 
 
 def test_unicast_takes_the_delay_of_the_channel_and_multiplies_it() -> None:

@@ -10,6 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.logbuffer.position import PARTITION_COUNT
+from aeron_async.logbuffer.rebuilder import is_hole
 from aeron_async.protocol.data import DATA_HEADER
 from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import FrameType
@@ -171,7 +173,9 @@ class ImageMachine(RuleBasedStateMachine):
     def look_at_nak(self, nak: Nak) -> None:
         position = position_of(nak.term_id, nak.term_offset, self.rig.log)
         assert self.is_reliable
-        assert position == self.image.rebuild_position
+        assert position >= self.image.rebuild_position
+        words = self.rig.log.term_words[position // TERM_LENGTH % PARTITION_COUNT]
+        assert is_hole(words, nak.term_offset, nak.term_offset + nak.length)
         assert 0 < nak.length <= TERM_LENGTH - nak.term_offset
         assert position + nak.length <= self.image.hwm_position
 

@@ -135,6 +135,14 @@ def test_a_gap_of_any_length_costs_no_more_than_one_of_a_mebibyte() -> None:
     assert scan_for_gap(words, frame - 32, limit=frame) == (frame - 32, 32)
 
 
+@pytest.mark.parametrize("end", [64, 4096, 4128, 4160, 20_480, 20_512, 20_544, 65_504])
+def test_the_end_of_a_gap_is_found_however_far_it_is_looked_for_at_once(end: int) -> None:
+    words = memoryview(bytearray(TERM_LENGTH)).cast("i")
+    words[end >> 2] = 0x7F00
+    assert scan_for_gap(words, 32, limit=TERM_LENGTH) == (32, end - 32)
+    assert scan_for_gap(words, 32, limit=end) == (32, end - 32)
+
+
 def test_what_is_no_frame_and_no_hole_either_is_told_as_one_slot(image: LogBuffers) -> None:
     words = image.term_words[0]
     words[0] = -64

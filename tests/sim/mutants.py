@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.client.image import Image
-from aeron_async.driver.core import image_gaps, image_intake
+from aeron_async.driver.core import gaps_ahead, image_gaps, image_intake
 from aeron_async.driver.core.image_intake import ImageIntake
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
@@ -80,7 +80,7 @@ MUTANTS = (
                 ),
             ),
         ),
-        (image_gaps,),
+        (gaps_ahead, image_gaps),
     ),
     Mutant(
         "a range that was resent once is never resent again",

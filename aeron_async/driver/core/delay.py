@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_DELAY", "FeedbackDelay", "GroupDelay", "StaticDelay", "choose_delay"]
 
+SHORTEST_NS: Final = 1_000
+"""The first wait where nothing else is said, and what a repeat counts from at least."""
+
 
 class FeedbackDelay(Protocol):
     """When to send the first NAK for a gap, and when to repeat it."""
@@ -116,5 +119,7 @@ def choose_delay(
     initial_ns = context.nak_unicast_delay_ns if nak_delay_ns is None else nak_delay_ns
     # Differs: C repeats a zero delay in every cycle; like Java we take at least 1 us times the
     # ratio, since an event loop must not spin on a gap that nobody will fill.
-    ratio = context.nak_unicast_retry_delay_ratio
-    return StaticDelay(initial_ns=initial_ns, retry_ns=max(initial_ns, 1_000) * ratio)
+    retry_ns = max(initial_ns, SHORTEST_NS) * context.nak_unicast_retry_delay_ratio
+    # The time is read before all that came is looked through, and that takes longer than this. A
+    # turn of the loop in between would be the readers', and a hundred times as long.
+    return StaticDelay(initial_ns=initial_ns if initial_ns > SHORTEST_NS else 0, retry_ns=retry_ns)

@@ -17,7 +17,7 @@ from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
-from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.nak import encode_request
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.status_message import encode_report
@@ -168,17 +168,22 @@ class ImageFeedback:
         if not self.nak_budget.try_take(now_ns):
             self._naks_withheld.increment()
             return self.nak_budget.next_ns
-        nak = Nak(
-            session_id=self._log.session_id,
-            stream_id=self._log.stream_id,
+        self.send_proven_nak(term_id=term_id, term_offset=term_offset, length=length, now_ns=now_ns)
+        return 0
+
+    def send_proven_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
+        """Ask every live source for a gap whatever the budget says: data proves it, once."""
+        log = self._log
+        nak = encode_request(
+            session_id=log.session_id,
+            stream_id=log.stream_id,
             term_id=term_id,
             term_offset=term_offset,
             length=length,
-        ).encode()
-        for _ in range(self._send_to_live(nak, now_ns)):
-            self._counters.naks_sent.increment()
-            self._naks_sent.increment()
-        return 0
+        )
+        sent_count = self._send_to_live(nak, now_ns)
+        self._counters.naks_sent.increment(sent_count)
+        self._naks_sent.increment(sent_count)
 
     def send_rttm(self, now_ns: int) -> None:
         """Ask every live source to echo the time."""

@@ -1,6 +1,7 @@
-"""How far an image is whole, and what becomes of its first gap.
+"""How far an image is whole, and what becomes of its gaps.
 
-A reliable stream asks for what is missing; one that is not lays padding over it.
+A reliable stream asks for what is missing, and on unicast for all of it at once; one that is not
+lays padding over it.
 
 Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.delay import StaticDelay
+from aeron_async.driver.core.gaps_ahead import GapsAhead
 from aeron_async.driver.core.loss_detector import LossDetector
 from aeron_async.driver.core.nak_budget import NakPatience
 from aeron_async.driver.core.system_counters import SystemCounterId
@@ -29,7 +32,7 @@ FILL_RETRY_NS: Final = 1_000_000
 
 
 class ImageGaps:
-    """The gaps of one image, of which only the first is looked at.
+    """The gaps of one image, of which only the first has a timer.
 
     Args:
         log: Where the image is rebuilt.
@@ -56,6 +59,9 @@ class ImageGaps:
         self._feedback = feedback
         self._is_reliable = is_reliable
         self._patience = NakPatience()
+        self._ahead: GapsAhead | None = None
+        if is_reliable and isinstance(delay, StaticDelay):
+            self._ahead = GapsAhead(log, feedback, delay, self._patience)
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
 
     def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:
@@ -78,17 +84,45 @@ class ImageGaps:
                 is_new = self.detector.on_gap(
                     term_id=term_id, term_offset=offset, length=gap_length, now_ns=now_ns
                 )
+                end = offset + gap_length
                 if is_new:
-                    end = offset + gap_length
                     is_proven = end < limit and words[end >> 2] != 0
-                    self._feedback.nak_budget.on_gap(position, base + end, is_proven=is_proven)
-                    self._patience.on_gap(position)
+                    self._on_new_gap(position, base + end, is_proven=is_proven)
+                if self._ahead is not None:
+                    self._ahead.on_first_gap(base + end, hwm_position, now_ns)
                 return position, is_new
-        self.detector.on_no_gap()
+        self.forget()
         return position, False
 
+    def forget(self) -> None:
+        """Ask for nothing until the next scan finds something missing."""
+        self.detector.on_no_gap()
+        if self._ahead is not None:
+            self._ahead.on_no_gap()
+
+    @property
+    def deadline_ns(self) -> int:
+        """Return when there is something to ask for."""
+        deadline_ns = self.detector.deadline_ns
+        return deadline_ns if self._ahead is None else min(deadline_ns, self._ahead.deadline_ns)
+
+    def _on_new_gap(self, start: int, end: int, *, is_proven: bool) -> None:
+        self._feedback.nak_budget.on_gap(start, end, is_proven=is_proven)
+        self._patience.on_gap(start)
+        if self._ahead is not None:
+            # Asked for before it was the first, or what is left of one that was asked for: then the
+            # answer is on its way.
+            detector = self.detector
+            detector.deadline_ns = max(detector.deadline_ns, self._ahead.answer_ns(start))
+
     def repair(self, now_ns: int) -> bool:
-        """Act on the first gap if it is time to; return whether padding fills it now."""
+        """Act on gaps if it is time to; return whether padding fills the first one now."""
+        is_filled = self._repair_first(now_ns)
+        if self._ahead is not None:
+            self._ahead.ask(now_ns)
+        return is_filled
+
+    def _repair_first(self, now_ns: int) -> bool:
         gap = self.detector
         if not gap.try_feedback(now_ns):
             return False
@@ -99,8 +133,11 @@ class ImageGaps:
                 length=gap.length,
                 now_ns=now_ns,
             )
-            # A NAK that could not leave has tried nobody's patience.
-            try_ns = try_ns or now_ns + self._patience.wait_ns()
+            if not try_ns:
+                # A NAK that could not leave has tried nobody's patience.
+                try_ns = now_ns + self._patience.wait_ns()
+                if self._ahead is not None:
+                    self._ahead.on_first_asked(now_ns)
             gap.deadline_ns = max(gap.deadline_ns, try_ns)
             return False
         if fill_gap(self._log, term_id=gap.term_id, offset=gap.term_offset, length=gap.length):

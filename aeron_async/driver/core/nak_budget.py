@@ -39,6 +39,7 @@ REPEAT_WAIT_NS: Final = 2_000_000
 LONGEST_WAIT_NS: Final = 200_000_000
 """As long as between two status messages of an image that is told nothing new."""
 CREDIT_AT_FIRST: Final = 24 * NAK_LENGTH
+CREDIT_FOR_FIRST_GAP: Final = 12 * NAK_LENGTH
 CREDIT_PER_BYTE: Final = 2
 """At 30 % loss a stream of 100-byte messages pays for more NAKs than its gaps can need."""
 CREDIT_LIMIT: Final = 64 * 1024
@@ -115,6 +116,13 @@ class NakPatience:
                 self._credit = min(self._credit + earned, CREDIT_LIMIT)
             self._start = start
             self._count = 0
+
+    def try_spend(self) -> bool:
+        """Return whether a gap behind the first may be asked for: some is left for the first."""
+        if self._credit < CREDIT_FOR_FIRST_GAP:
+            return False
+        self._credit -= NAK_LENGTH
+        return True
 
     def wait_ns(self) -> int:
         """Return how long to wait, at the least, after the NAK that leaves now."""

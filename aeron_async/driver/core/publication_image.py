@@ -293,7 +293,7 @@ class PublicationImage:
     def _rebuild(self, now_ns: int) -> None:
         if not self.subscribers.has_working or self._intake.is_revoked:
             # Nobody would read what is missing.
-            self._gaps.detector.on_no_gap()
+            self._gaps.forget()
             return
         self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):
@@ -308,7 +308,7 @@ class PublicationImage:
             self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
         )
         if self.connections.live_count(now_ns):
-            deadline_ns = min(deadline_ns, self._gaps.detector.deadline_ns)
+            deadline_ns = min(deadline_ns, self._gaps.deadline_ns)
         if self._congestion_control.should_measure_rtt(now_ns):
             self._feedback.send_rttm(now_ns)
             self._congestion_control.on_rttm_sent(now_ns)

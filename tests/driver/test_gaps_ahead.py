@@ -1,0 +1,205 @@
+"""Gaps behind the first one: each asked for once, a few at a time, by whom nobody else hears."""
+
+from __future__ import annotations
+
+import pytest
+
+from aeron_async.driver.core.delay import GroupDelay, StaticDelay
+from aeron_async.driver.core.gaps_ahead import GAPS_AT_ONCE
+from aeron_async.driver.core.nak_budget import CREDIT_AT_FIRST, CREDIT_FOR_FIRST_GAP
+from aeron_async.protocol.nak import NAK_LENGTH
+from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat
+from tests.driver.rigs import ImageRig
+from tests.logbuffer.logs import TERM_LENGTH
+
+STEP = 128
+"""A frame of 64 bytes, and one that is missing."""
+
+
+def ready(join_position: int = 0, **settings: object) -> ImageRig:
+    """Return the rig of a stream that has moved on, and paid for what it may ask."""
+    rig = ImageRig(join_position=join_position, **settings)  # type: ignore[arg-type]
+    for position in range(join_position + 64, join_position + 64 * STEP, 64):
+        rig.feed(data(position, 64), 0)
+    rig.image.poll(0)
+    rig.feed(data(join_position, 64), 0)
+    rig.image.poll(0)
+    rig.read()
+    rig.image.poll(0)
+    rig.outbox.take()
+    return rig
+
+
+def feed_every_other(rig: ImageRig, count: int, now_ns: int, start: int = 64 * STEP) -> int:
+    """Let every other frame arrive; return where they end."""
+    for index in range(count):
+        rig.feed(data(start + index * STEP + 64, 64), now_ns)
+    return start + count * STEP
+
+
+def gaps(start: int, end: int) -> list[tuple[int, int]]:
+    return [(position, 64) for position in range(start, end, STEP)]
+
+
+def test_every_gap_behind_the_first_is_asked_for_with_it_and_then_no_more() -> None:
+    rig = ready()
+    end = feed_every_other(rig, 10, 0)
+    rig.image.poll(0)
+    assert rig.naks() == gaps(64 * STEP, end)
+    for now_us in range(1, 100):
+        rig.image.poll(now_us * US)
+    assert rig.naks() == []
+    rig.image.poll(100 * US)
+    assert rig.naks() == [(64 * STEP, 64)]
+
+
+def test_of_what_comes_later_only_the_new_gaps_are_asked_for() -> None:
+    rig = ready()
+    middle = feed_every_other(rig, 3, 0)
+    rig.image.poll(0)
+    rig.outbox.take()
+    end = feed_every_other(rig, 3, 20 * US, middle)
+    rig.image.poll(20 * US)
+    assert rig.naks() == gaps(middle, end)
+
+
+def test_more_gaps_than_a_sender_remembers_wait_for_their_turn() -> None:
+    rig = ready()
+    end = feed_every_other(rig, 40, 0)
+    assert rig.image.poll(0) == 100 * US
+    first = 64 * STEP
+    assert rig.naks() == gaps(first, first + (1 + GAPS_AT_ONCE) * STEP)
+    rig.image.poll(50 * US)
+    assert rig.naks() == []
+    rig.image.poll(100 * US)
+    assert rig.naks()[1:] == gaps(
+        first + (1 + GAPS_AT_ONCE) * STEP, first + (1 + 2 * GAPS_AT_ONCE) * STEP
+    )
+    rig.image.poll(200 * US)
+    assert rig.naks()[1:] == gaps(first + (1 + 2 * GAPS_AT_ONCE) * STEP, end)
+    rig.image.poll(300 * US)
+    assert rig.naks() == [(first, 64)]
+
+
+def test_a_gap_that_becomes_the_first_is_asked_for_again_when_its_answer_has_not_come() -> None:
+    rig = ready()
+    first = 64 * STEP
+    feed_every_other(rig, 3, 0)
+    rig.image.poll(0)
+    rig.outbox.take()
+    rig.feed(data(first, 64), 30 * US)
+    assert rig.image.poll(30 * US) == 100 * US
+    assert rig.naks() == []
+    rig.image.poll(100 * US)
+    assert rig.naks() == [(first + STEP, 64)]
+
+
+def test_a_filled_stream_asks_for_nothing_and_sleeps() -> None:
+    rig = ready()
+    first = 64 * STEP
+    end = feed_every_other(rig, 40, 0)
+    rig.image.poll(0)
+    rig.outbox.take()
+    for position in range(first, end, STEP):
+        rig.feed(data(position, 64), 50 * US)
+    assert rig.image.poll(50 * US) > 100 * MS
+    rig.image.poll(100 * US)
+    assert rig.naks() == []
+    assert rig.image.rebuild_position == end
+
+
+def test_gaps_are_asked_for_across_the_end_of_a_term_but_for_one_that_ends_with_it() -> None:
+    rig = ready(TERM_LENGTH - 64 * STEP - 4 * STEP)
+    start = TERM_LENGTH - 4 * STEP
+    for position in range(start, TERM_LENGTH + 4 * STEP, STEP):
+        rig.feed(data(position + 64, 64), 0)
+    rig.image.poll(0)
+    assert rig.naks() == gaps(start, TERM_LENGTH + 4 * STEP)
+    rig = ready(TERM_LENGTH - 64 * STEP - 4 * STEP)
+    rig.feed(data(start + 64, 64), 0)
+    rig.feed(data(TERM_LENGTH + 64, 64), 0)
+    rig.image.poll(0)
+    assert rig.naks() == [(start, 64)], "where it ends is not seen from its term"
+
+
+def test_what_only_a_heartbeat_tells_of_is_not_asked_for_ahead() -> None:
+    rig = ready()
+    end = feed_every_other(rig, 2, 0)
+    rig.feed(heartbeat(end + 640), 0)
+    rig.image.poll(0)
+    assert rig.naks() == gaps(64 * STEP, end)
+
+
+def test_a_configured_delay_is_kept_and_counts_for_each_gap_from_when_it_was_seen() -> None:
+    rig = ready(feedback_delay=StaticDelay(initial_ns=1 * MS, retry_ns=15 * MS))
+    middle = feed_every_other(rig, 3, 0)
+    assert rig.image.poll(0) == 1 * MS
+    assert rig.naks() == []
+    end = feed_every_other(rig, 3, 500 * US, middle)
+    assert rig.image.poll(500 * US) == 1 * MS
+    assert rig.image.poll(1 * MS) == 16 * MS
+    assert rig.naks() == gaps(64 * STEP, middle)
+    assert rig.image.poll(1 * MS + 10 * US) == 2 * MS + 10 * US
+    rig.image.poll(2 * MS + 10 * US)
+    assert rig.naks() == gaps(middle, end)
+
+
+def test_what_comes_in_the_delay_is_not_asked_for() -> None:
+    rig = ready(feedback_delay=StaticDelay(initial_ns=1 * MS, retry_ns=15 * MS))
+    first = 64 * STEP
+    feed_every_other(rig, 3, 0)
+    rig.image.poll(0)
+    rig.feed(data(first + STEP, 64), 100 * US)
+    rig.image.poll(1 * MS)
+    assert rig.naks() == [(first, 64), (first + 2 * STEP, 64)]
+
+
+def test_a_group_asks_for_one_gap_after_the_other() -> None:
+    delay = GroupDelay(max_backoff_ns=10 * MS, group_size=10, random=lambda: 0.0)
+    rig = ready(feedback_delay=delay)
+    feed_every_other(rig, 3, 0)
+    rig.image.poll(0)
+    assert set(rig.naks()) == {(64 * STEP, 64)}
+
+
+def test_an_unreliable_stream_asks_for_nothing() -> None:
+    rig = ready(is_reliable=False)
+    feed_every_other(rig, 3, 0)
+    rig.image.poll(0)
+    assert rig.naks() == []
+
+
+def test_a_stream_that_has_not_moved_on_leaves_what_it_may_ask_to_its_first_gap() -> None:
+    rig = ImageRig()
+    rig.image.poll(0)
+    rig.outbox.take()
+    feed_every_other(rig, 200, 0, 0)
+    asked = []
+    for now_us in range(0, 50_000, 50):
+        rig.image.poll(now_us * US)
+        asked += rig.naks()
+    ahead = [each for each in asked if each != (0, 64)]
+    assert len(asked) <= CREDIT_AT_FIRST // NAK_LENGTH + 1
+    assert 0 < len(ahead) <= (CREDIT_AT_FIRST - CREDIT_FOR_FIRST_GAP) // NAK_LENGTH
+    assert ahead == gaps(STEP, STEP + len(ahead) * STEP)
+
+
+def test_forged_payload_where_a_gap_would_begin_is_left_for_when_it_is_the_first() -> None:
+    rig = ready()
+    end = feed_every_other(rig, 2, 0)
+    rig.feed(data(end + 640, 64), 0)
+    # A length that no frame before the next one can have.
+    rig.log.term_words[0][end >> 2] = HALF_TERM
+    rig.image.poll(0)
+    assert rig.naks() == gaps(64 * STEP, end)
+
+
+@pytest.mark.parametrize("seconds", [1, 3])
+def test_a_silent_source_is_not_kept_awake_for(seconds: int) -> None:
+    rig = ready()
+    feed_every_other(rig, 40, 0)
+    rig.image.poll(0)
+    now_ns = (5 + seconds) * SECOND
+    rig.outbox.take()
+    assert rig.image.poll(now_ns) > now_ns + 10 * MS
+    assert rig.naks() == []
