@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Self, final
 
 from aeron_async.client.message import FragmentHeader, Message
-from aeron_async.kernel import Taking
+from aeron_async.kernel import Batch, Taking
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.reader import TermReader
 
@@ -154,16 +154,20 @@ class Image(Taking):
             self.take(self._reader.position)
         return count
 
-    def read(self, limit: int) -> list[Message]:
+    def read(self, limit: int) -> Batch | None:
         """Return whole messages that are there; their positions are to be taken by the caller."""
-        found: list[Message] = []
         if self._is_closed:
-            return []
+            return None
         self.look_up_trigger()
         reader = self._reader
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
         limit_position = self._port.rebuild_position
+        end_position = min(limit_position, reader.position + READ_AHEAD_LENGTH)
+        batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
+        if batch.left:
+            return batch
+        found: list[Message] = []
         end_position = min(limit_position, reader.position + READ_AHEAD_LENGTH)
         while not reader.read_messages(found, limit=limit, limit_position=end_position, image=self):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.
@@ -176,8 +180,8 @@ class Image(Taking):
             # One read never leaves its term. The next one may hold all that the window allows, and
             # then nothing more arrives that would wake the reader.
             elif not is_at_next_term:
-                return []
-        return found
+                return None
+        return Batch(found, self)
 
     def look_up_trigger(self) -> None:
         """Ask where the driver wants to hear of progress, and tell it if that is here already."""

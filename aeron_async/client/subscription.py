@@ -26,6 +26,7 @@ from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.subscription_base import SubscriptionBase
 from aeron_async.client.turn import Turn
 from aeron_async.errors import BusyError
+from aeron_async.kernel import NOTHING, inheriting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -44,6 +45,7 @@ MESSAGES_PER_BATCH: Final = 1024
 """Messages that are read ahead at most; after them the loop has a turn in any case."""
 
 
+@inheriting
 @final
 class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
     """One stream to receive; made by `Aeron.add_subscription`.
@@ -72,7 +74,6 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             on_available_image=on_available_image,
             on_unavailable_image=on_unavailable_image,
         )
-        self._batch = []
         self._loop_turn = Turn(aeron.home.loop, aeron.clock)
         self._lent: Message | None = None
         self._is_waiting = False
@@ -109,20 +110,24 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     async def _anext_waiting(self) -> Message:
         """Return the next message, whatever it takes; see `__anext__`."""
-        if self._index < len(self._batch) and self._turn_budget <= 0 and not self._is_closed:
+        if self._batch.left and self._turn_budget <= 0 and not self._is_closed:
             await self._look()
-        if self._index >= len(self._batch) or self._is_closed:
-            await self._next_batch(MESSAGES_PER_BATCH)
-        elif self._taken is not None:
-            self._taken.image.take(self._taken.position)
-        self._turn_budget -= 1
-        return self._deliver()
+        return await self._deliver(MESSAGES_PER_BATCH)
 
-    def _deliver(self) -> Message:
-        """Hand out the next of the batch."""
-        message = self._taken = self._batch[self._index]
-        self._index += 1
-        return message
+    async def _deliver(self, limit: int, only: Image | None = None) -> Message:
+        """Return the next of the batch, or of another one; see `_next_batch`."""
+        while True:
+            batch = self._batch
+            if not batch.left or self._is_closed or only not in (None, batch.image):
+                await self._next_batch(limit, only)
+                batch = self._batch
+            elif self._taken is not None:
+                self._taken.image.take(self._taken.position)
+            message = batch.following()
+            if message is not None:
+                self._turn_budget -= 1
+                self._taken = message
+                return message
 
     async def _look(self) -> None:
         """Give the loop a turn if it is time, or if the driver waits for it."""
@@ -188,10 +193,12 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             except StopAsyncIteration:
                 return
             self._consumer = current_consumer()
-            batch, self._batch = self._batch, []
-            self._turn_budget -= len(batch)
-            last = self._lent = batch[-1]
-            yield batch
+            messages = self._batch.rest()
+            if not messages:
+                continue
+            self._turn_budget -= len(messages)
+            last = self._lent = messages[-1]
+            yield messages
             # Somebody else may have read meanwhile, and has then put the list back.
             if self._lent is last:
                 self._lent = None
@@ -199,13 +206,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     async def next_of(self, image: Image) -> Message:
         """Return the next message of one image; see `Image.__anext__`."""
-        batch, index = self._batch, self._index
-        if index >= len(batch) or batch[index].image is not image or image.is_closed:
+        if image.is_closed:
             await self._next_batch(MESSAGES_PER_LIST, image)
-        elif self._taken is not None:
-            self._taken.image.take(self._taken.position)
-        self._turn_budget -= 1
-        return self._deliver()
+        return await self._deliver(MESSAGES_PER_LIST, image)
 
     def begin_iteration(self) -> None:
         """Let this task be the one that consumes; see `Image.__aiter__`.
@@ -228,7 +231,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if self._is_closed:
             return
         if not self._is_waiting:
-            if self._taken is None and self._lent is None and self._index >= len(self._batch):
+            if self._taken is None and self._lent is None and not self._batch.left:
                 return
             consumer = None if self._consumer is None else self._consumer()
             if (
@@ -257,9 +260,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if self._lent is not None:
             self._lent.image.rewind()
             self._lent = None
-        if self._index < len(self._batch):
-            self._batch[self._index].image.rewind()
-        self._batch = []
+        if self._batch.left and self._batch.image is not None:
+            self._batch.image.rewind()
+        self._batch = NOTHING
         if self._consumer is not None and self._consumer() is not asyncio.current_task(
             self._home.loop
         ):
@@ -284,9 +287,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             while not self._is_over(only):
                 for image in self._turn if only is None else (only,):
                     batch = image.read(limit)
-                    if batch:
+                    if batch is not None:
                         self._batch = batch
-                        self._index = 0
                         return
                 # Reading nothing may still have passed the padding before the end of a stream.
                 if not self._is_over(only):

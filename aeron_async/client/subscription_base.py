@@ -19,7 +19,7 @@ from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
 from aeron_async.errors import AeronTimeoutError, ClosedError, WrongLoopError
-from aeron_async.kernel import Reading
+from aeron_async.kernel import NOTHING, Reading
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -246,6 +246,8 @@ class SubscriptionBase(Reading, ABC):
 
     def _retire(self, image: Image) -> None:
         """Close an image that was announced, and tell of it in the next turn of the loop."""
+        if self._batch.image is image:
+            self._batch.keep()
         image.mark_closed()
         self._put_event(ImageEventKind.UNAVAILABLE, image)
         asyncio.get_running_loop().call_soon(self._call, self._on_unavailable_image, image)
@@ -267,6 +269,9 @@ class SubscriptionBase(Reading, ABC):
     def _mark_closed(self, because: Exception | None) -> None:
         self._is_closed = True
         self._closed_because = because
+        # Messages know their image, and it its subscription: a circle that nobody else breaks.
+        self._batch = NOTHING
+        self._taken = None
         for image in self._unannounced.values():
             image.mark_closed()
         for image in self._images.values():
@@ -274,10 +279,6 @@ class SubscriptionBase(Reading, ABC):
         self._images.clear()
         self._unannounced.clear()
         self._turn.clear()
-        # Messages know their image, and it its subscription: a circle that nobody else breaks.
-        self._batch = []
-        self._index = 0
-        self._taken = None
         for events in list(self._events):
             events.close()
         self._progress.ring()

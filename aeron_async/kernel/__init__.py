@@ -14,8 +14,18 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.kernel.batch import Batch, open_batch
 from aeron_async.kernel.message import Message
-from aeron_async.kernel.paths import Cell, Doorbell, HomeLoop, Offering, Reading, Taking
+from aeron_async.kernel.paths import (
+    NOTHING,
+    Cell,
+    Doorbell,
+    HomeLoop,
+    Offering,
+    Reading,
+    Taking,
+    inheriting,
+)
 from aeron_async.kernel.placing import place_run, skip_whole
 from aeron_async.kernel.reading import read_whole
 from aeron_async.kernel.scanning import scan_for_send, scan_run
@@ -24,8 +34,10 @@ if TYPE_CHECKING:
     from aeron_async.kernel._frames import FrameWriter as FrameWriterType
 
 __all__ = [
+    "NOTHING",
     "PURE_VARIABLE",
     "WHY_PURE",
+    "Batch",
     "Cell",
     "Doorbell",
     "FrameWriter",
@@ -34,6 +46,8 @@ __all__ = [
     "Offering",
     "Reading",
     "Taking",
+    "inheriting",
+    "open_batch",
     "place_run",
     "read_whole",
     "scan_for_send",
@@ -50,7 +64,7 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        for name in ("_atomics", "_frames", "_paths"):
+        for name in ("_atomics", "_frames", "_batches", "_paths"):
             import_module(f"aeron_async.kernel.{name}")
     except (ImportError, ValueError) as error:
         # A ValueError where one was built before, and another after, a change.
@@ -65,6 +79,7 @@ FrameWriter: type[FrameWriterType] | None = None
 """Appends what takes no thought; None in Python, where it would save nothing."""
 
 if WHY_PURE is None:
+    from aeron_async.kernel._batches import Batch, open_batch
     from aeron_async.kernel._frames import (
         FrameWriter,
         Message,
@@ -74,4 +89,13 @@ if WHY_PURE is None:
         scan_run,
         skip_whole,
     )
-    from aeron_async.kernel._paths import Cell, Doorbell, HomeLoop, Offering, Reading, Taking
+    from aeron_async.kernel._paths import (
+        NOTHING,
+        Cell,
+        Doorbell,
+        HomeLoop,
+        Offering,
+        Reading,
+        Taking,
+        inheriting,
+    )

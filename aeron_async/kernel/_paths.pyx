@@ -11,8 +11,11 @@ debugger they are coroutines all along.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_WarnEx, PyErr_WriteUnraisable
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
 
+from aeron_async.kernel._batches cimport Batch
 from aeron_async.kernel._frames cimport FrameWriter, Message
 
 import os
@@ -39,6 +42,65 @@ cdef extern from *:
         ((PyTypeObject *)type)->tp_as_async->am_send = aeron_send;
         PyType_Modified((PyTypeObject *)type);
     }
+
+    /* Steps come and go with every message. What making and freeing an object of a collected kind
+       costs is more than all that most of them do: so a few are kept, ready made, and a step is
+       known to the collector only once it waits, for before it is in no circle that lasts. */
+    #define AERON_SPARE_STEPS 16
+    static PyObject *aeron_spare_steps[AERON_SPARE_STEPS];
+    static int aeron_spare_count = 0;
+    static destructor aeron_free_step;
+    static void (*aeron_empty_step)(PyObject *);
+
+    static PyObject *aeron_spare_step(void) {
+        PyObject *self;
+        if (aeron_spare_count == 0) return NULL;
+        self = aeron_spare_steps[--aeron_spare_count];
+        _Py_NewReference(self);
+        return self;
+    }
+    static void aeron_dealloc_step(PyObject *self) {
+        if (PyObject_GC_IsTracked(self)) PyObject_GC_UnTrack(self);
+        Py_SET_REFCNT(self, 1);
+        aeron_empty_step(self);
+        Py_SET_REFCNT(self, 0);
+        if (aeron_spare_count >= AERON_SPARE_STEPS) aeron_free_step(self);
+        else aeron_spare_steps[aeron_spare_count++] = self;
+    }
+    /* An error that is on its way stays on its way. */
+    static void aeron_aside(void (*what)(int), int argument) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        what(argument);
+        PyErr_Restore(type, value, traceback);
+    }
+    static void aeron_keep_spare(void *type, void (*empty)(PyObject *)) {
+        aeron_empty_step = empty;
+        aeron_free_step = ((PyTypeObject *)type)->tp_dealloc;
+        ((PyTypeObject *)type)->tp_dealloc = aeron_dealloc_step;
+    }
+    static void aeron_untrack(PyObject *self) {
+        if (PyObject_GC_IsTracked(self)) PyObject_GC_UnTrack(self);
+    }
+    static void aeron_track(PyObject *self) {
+        if (!PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
+    }
+
+    /* A class in Python that inherits a method of a compiled one calls it by name; this lets it
+       have the function. */
+    static void aeron_inherit_next(void *from, PyObject *to) {
+        if (((PyTypeObject *)to)->tp_as_async != NULL)
+            ((PyTypeObject *)to)->tp_as_async->am_anext =
+                ((PyTypeObject *)from)->tp_as_async->am_anext;
+    }
+    /* What asyncio keeps for this thread while a loop runs: another with every run, where it is
+       kept like this at all. Borrowed, or NULL. */
+    static PyObject *aeron_running(PyObject *key) {
+        PyObject *state = PyThreadState_GetDict();
+        PyObject *found = state == NULL ? NULL : PyDict_GetItemWithError(state, key);
+        if (found == NULL && PyErr_Occurred()) PyErr_Clear();
+        return found;
+    }
     static PyObject *aeron_send_on(PyObject *coroutine, PyObject *value, int *is_done) {
         PyObject *result = NULL;
         PySendResult outcome = PyIter_Send(coroutine, value, &result);
@@ -50,6 +112,13 @@ cdef extern from *:
     void store_release "AERON_PATH_STORE"(int64_t *place, int64_t value) noexcept nogil
     object send_on "aeron_send_on"(object coroutine, object value, int *is_done)
     void set_send "aeron_set_send"(void *kind, object (*step)(object, object, int *))
+    void keep_spare "aeron_keep_spare"(void *kind, void (*empty)(PyObject *) noexcept)
+    PyObject *spare_step "aeron_spare_step"() noexcept
+    void aside "aeron_aside"(void (*what)(int) noexcept, int argument)
+    void track "aeron_track"(object step) noexcept
+    void untrack "aeron_untrack"(object step) noexcept
+    void inherit_next "aeron_inherit_next"(void *kind, object inheritor)
+    PyObject *running "aeron_running"(object key) noexcept
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
@@ -104,6 +173,7 @@ cdef class Cell:
 
 
 cdef int64_t forks = 0
+cdef str RUNNING_KEY = "__asyncio_running_event_loop__"
 
 
 def note_fork():
@@ -121,6 +191,7 @@ cdef class HomeLoop:
 
     cdef readonly object loop
     cdef object is_running
+    cdef object holder
     cdef unsigned long thread_id
     cdef int64_t forks
 
@@ -133,9 +204,24 @@ cdef class HomeLoop:
     cdef inline bint is_this_thread(self) noexcept:
         return PyThread_get_thread_ident() == self.thread_id and forks == self.forks
 
+    cdef bint is_running_here(self) except -1:
+        """Return whether the loop runs here; may run Python, and with it anything."""
+        cdef PyObject *holder
+        if not self.is_this_thread():
+            return False
+        holder = running(RUNNING_KEY)
+        # The holder of a run that has ended is another one, for this one is alive.
+        if holder is not NULL and <object>holder is self.holder:
+            return True
+        if self.is_running() is not True:
+            return False
+        if holder is not NULL and type(<object>holder).__name__ == "_RunningLoopHolder":
+            self.holder = <object>holder
+        return True
+
     def is_here(self):
         """Return whether the loop runs here: in this thread of this process."""
-        return self.is_this_thread() and self.is_running() is True
+        return self.is_running_here()
 
 
 @cython.final
@@ -157,7 +243,6 @@ cdef class Doorbell:
 
 
 @cython.final
-@cython.freelist(16)
 @cython.auto_pickle(False)
 cdef class Step:
     """An offer, or the next message, that was asked for; it is done when it is awaited."""
@@ -180,6 +265,7 @@ cdef class Step:
             else:
                 self.coroutine = self.owner._anext_waiting()
             self.state = DELEGATED
+            track(self)
         return self.coroutine
 
     def __init__(self):
@@ -293,12 +379,38 @@ cdef class Step:
     def cr_await(self):
         return None if self.state == DONE else self.delegate().cr_await
 
-    def __dealloc__(self):
-        if self.state == FRESH:
-            warn(self.is_offer)
+
+cdef Step make_step(object owner, bint is_offer):
+    """Return a step of an owner, one used before if there is any."""
+    cdef PyObject *spare = spare_step()
+    cdef Step step
+    if spare is NULL:
+        step = Step.__new__(Step)
+        untrack(step)
+    else:
+        step = <Step>spare
+        # It was one reference when it came, and is two now.
+        Py_DECREF(step)
+        step.state = FRESH
+    step.is_offer = is_offer
+    step.owner = owner
+    return step
 
 
-cdef void warn(bint is_offer) noexcept:
+cdef void empty_step(PyObject *pointer) noexcept:
+    """Let go of all that a step holds that nobody holds."""
+    step = <Step>pointer
+    if step.state == FRESH:
+        aside(warn, step.is_offer)
+    step.owner = None
+    step.data = None
+    if step.reserved_value is not 0:
+        step.reserved_value = None
+    step.timeout = None
+    step.coroutine = None
+
+
+cdef void warn(int is_offer) noexcept:
     name = "Publication.offer" if is_offer else "Subscription.__anext__"
     try:
         PyErr_WarnEx(RuntimeWarning, f"coroutine '{name}' was never awaited".encode(), 1)
@@ -328,11 +440,11 @@ cdef class Offering:
         self.writer = None
         self.limit = None
 
+    # Bound as a function in Python would be, it costs more to call.
+    @cython.binding(False)
     def offer(self, data, *, reserved_value=0, timeout=None):
-        """Append one message, waiting for a subscriber and for room; return its position."""
-        cdef Step offer = Step.__new__(Step)
-        offer.is_offer = True
-        offer.owner = self
+        """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for room; return its position."""
+        cdef Step offer = make_step(self, True)
         offer.data = data
         offer.reserved_value = reserved_value
         offer.timeout = timeout
@@ -341,10 +453,10 @@ cdef class Offering:
     cdef int64_t try_at_once(self, object data, object reserved_value) except? -1:
         cdef int64_t position
         cdef int64_t reserved = 0
-        if self._turn_budget <= 0 or self._home is None or not self._home.is_this_thread():
+        if self._turn_budget <= 0 or self._home is None:
             return -1
         # This may run Python, and with it anything: all that is used is looked at after it.
-        if self._home.is_running() is not True:
+        if not self._home.is_running_here():
             return -1
         if reserved_value is not 0:
             if type(reserved_value) is not int:
@@ -388,24 +500,24 @@ cdef class Taking:
             self._doorbell.ring()
 
 
+NOTHING = Batch([], None)
+
+
 cdef class Reading:
     """Where messages are read; see `paths.Reading`."""
 
-    cdef public list _batch
-    cdef public Py_ssize_t _index
+    cdef public Batch _batch
     cdef public Message _taken
     cdef public int64_t _turn_budget
     cdef public bint _is_closed
     cdef public HomeLoop _home
 
     def __cinit__(self):
-        self._batch = []
+        self._batch = NOTHING
 
     def __anext__(self):
         """Return the next message, waiting for it; the iteration ends when this side closes."""
-        cdef Step following = Step.__new__(Step)
-        following.owner = self
-        return following
+        return make_step(self, False)
 
     cdef Message try_at_once(self):
         cdef Message message
@@ -414,7 +526,9 @@ cdef class Reading:
         cdef int64_t position
         if self._home is None or not self._home.is_this_thread():
             return None
-        if self._index >= len(self._batch) or self._turn_budget <= 0 or self._is_closed:
+        if self._batch is None or self._batch.left <= 0:
+            return None
+        if self._turn_budget <= 0 or self._is_closed:
             return None
         if taken is not None:
             if not isinstance(taken.image, Taking):
@@ -432,13 +546,21 @@ cdef class Reading:
                 # The driver has something to say, and cannot before the loop has had its turn.
                 self._turn_budget = 0
         # Taking may have rung a bell, and whoever answered it may have closed the subscription.
-        if self._index < 0 or self._index >= len(self._batch) or self._is_closed:
+        if self._batch is None or self._is_closed:
+            return None
+        message = self._batch.hand_out()
+        if message is None:
             return None
         self._turn_budget -= 1
-        message = <Message?>self._batch[self._index]
         self._taken = message
-        self._index += 1
         return message
+
+
+def inheriting(kind):
+    """Return a class that inherits from `Reading`, for which that costs nothing from now on."""
+    if kind.__anext__ is Reading.__anext__:
+        inherit_next(<void *>Reading, kind)
+    return kind
 
 
 cdef object take_step(object self, object value, int *is_done):
@@ -446,4 +568,5 @@ cdef object take_step(object self, object value, int *is_done):
 
 
 set_send(<void *>Step, take_step)
+keep_spare(<void *>Step, empty_step)
 Coroutine.register(Step)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import read_whole
+from aeron_async.kernel import open_batch, read_whole
 from aeron_async.logbuffer.assembler import FragmentAssembler, begins
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.logbuffer.position import PARTITION_COUNT, max_message_length
@@ -17,6 +17,7 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aeron_async.kernel import Batch
     from aeron_async.kernel.message import MessageSource
     from aeron_async.logbuffer.term_log import LogBuffers
 
@@ -68,6 +69,21 @@ class TermReader:
     def discarded_fragments(self) -> int:
         """How many fragments belonged to no whole message, or to one that was too long."""
         return self._assembler.discarded_fragments
+
+    def open_batch(self, *, limit: int, limit_position: int, image: MessageSource) -> Batch:
+        """Return the messages of one frame each that come next, to be made one by one.
+
+        Args:
+            limit: Most messages.
+            limit_position: Position not to be passed.
+            image: The source they come from.
+        """
+        log = self._log
+        index, offset, end, begin_position = self._place(limit_position)
+        term, words, longs = log.terms[index], log.term_words[index], log.term_longs[index]
+        batch, offset = open_batch(term, words, longs, offset, end, begin_position, limit, image)
+        self._position = begin_position + offset
+        return batch
 
     def read_messages(
         self,

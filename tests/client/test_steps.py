@@ -225,6 +225,51 @@ def test_an_offer_in_another_loop_of_the_same_thread_is_refused() -> None:
     loop.close()
 
 
+async def test_what_was_read_outlives_its_image(pair: Pair) -> None:
+    publication, subscription = pair
+    for number in range(5):
+        await publication.offer(bytes([number]))
+    assert (await anext(subscription)).data == b"\0"
+    (image,) = subscription.images
+    subscription.on_unavailable_image(image.image_id)
+    # As a publisher would whom this subscription holds up no more.
+    image._log.terms[0][:1_024] = bytes(1_024)
+    assert [(await anext(subscription)).data for _ in range(4)] == [b"\1", b"\2", b"\3", b"\4"]
+
+
+def test_offering_says_how_it_is_called() -> None:
+    signature = inspect.signature(aa.Publication.offer)
+    assert list(signature.parameters) == ["self", "data", "reserved_value", "timeout"]
+    assert signature.parameters["reserved_value"].default == 0
+    assert (aa.Publication.offer.__doc__ or "").startswith("Append one message")
+
+
+async def test_dropping_an_offer_leaves_an_error_on_its_way_alone(pair: Pair) -> None:
+    publication, _ = pair
+
+    def fail() -> None:
+        offer = publication.offer(b"dropped")
+        assert asyncio.iscoroutine(offer)
+        message = "the one that counts"
+        raise KeyError(message)
+
+    with (
+        pytest.warns(RuntimeWarning, match="never awaited"),
+        pytest.raises(KeyError, match="counts"),
+    ):
+        fail()
+
+
+async def test_more_offers_at_once_than_are_kept_ready(pair: Pair) -> None:
+    publication, _ = pair
+    for _ in range(3):
+        offers = [publication.offer(bytes([number])) for number in range(40)]
+        positions = [await offer for offer in offers]
+        assert positions == sorted(positions)
+        assert publication.position == positions[-1]
+        assert await asyncio.gather(*(publication.offer(b"g") for _ in range(40)))
+
+
 async def test_what_is_read_ahead_is_bounded_in_bytes(pair: Pair) -> None:
     del pair
     async with aa.Aeron.connect() as aeron:
@@ -237,7 +282,8 @@ async def test_what_is_read_ahead_is_bounded_in_bytes(pair: Pair) -> None:
         for number, size in enumerate(sizes):
             data = bytes(await anext(subscription))
             assert data == bytes([number % 251]) * size
-            longest = max(longest, sum(map(len, subscription._batch)))
+            left = subscription._batch.left
+            longest = max(longest, sum(sizes[number + 1 : number + 1 + left]))
         assert longest <= 256 * 1024 + 1_000_000
 
 

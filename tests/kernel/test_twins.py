@@ -41,7 +41,9 @@ LONG_LENGTHS = st.lists(st.sampled_from([0, 1, 100, 1_376, 1_377, 3_000, 8_192])
 
 
 def compiled() -> Any:
-    modules = [import_module(f"aeron_async.kernel.{name}") for name in ("_atomics", "_frames")]
+    modules = [
+        import_module(f"aeron_async.kernel.{name}") for name in ("_atomics", "_batches", "_frames")
+    ]
     return SimpleNamespace(**{k: v for module in modules for k, v in vars(module).items()})
 
 

@@ -1,0 +1,19 @@
+"""What hands out messages, for the compiled half of a subscription."""
+
+from libc.stdint cimport int64_t
+
+from aeron_async.kernel._frames cimport Message
+
+
+cdef class Batch:
+    cdef Py_buffer view
+    cdef bint is_open
+    cdef int64_t offset
+    cdef int64_t end
+    cdef int64_t begin_position
+    cdef list messages
+    cdef readonly object image
+    cdef readonly Py_ssize_t left
+
+    cdef Message hand_out(self)
+    cdef void let_go(self) noexcept

@@ -1,0 +1,179 @@
+"""Batches: messages that are made when they are handed out, alike in both kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeron_async import kernel
+from aeron_async.kernel import batch as pure_batch
+from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from tests.kernel.test_twins import LENGTHS, WORD_BYTES, compiled, filled, needs_compiled
+from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log
+
+IMAGE: Any = object()
+
+
+def kernels(name: str) -> Any:
+    return pure_batch if name == "pure" else compiled()
+
+
+@pytest.fixture(params=["pure", pytest.param("compiled", marks=needs_compiled)])
+def twin(request: pytest.FixtureRequest) -> Any:
+    return kernels(request.param)
+
+
+def opened(twin: Any, log: Any, offset: int = 0, **changes: int) -> tuple[Any, int]:
+    options = {"end": TERM_LENGTH, "begin_position": 0, "limit": 1_000} | changes
+    where = log.terms[0], log.term_words[0], log.term_longs[0]
+    found: tuple[Any, int] = twin.open_batch(*where, offset, *options.values(), IMAGE)
+    return found
+
+
+def facts(message: Any) -> tuple[Any, ...]:
+    return bytes(message.data), message.position, message.reserved_value, message.image is IMAGE
+
+
+def test_messages_come_in_their_order_and_then_no_more(twin: Any) -> None:
+    log = filled([100, 0, 33])
+    batch, behind = opened(twin, log, begin_position=TERM_LENGTH * 4)
+    assert (batch.left, behind, batch.image is IMAGE) == (3, 160 + 32 + 96, True)
+    first = batch.following()
+    assert facts(first) == (b"\1" * 100, TERM_LENGTH * 4 + 160, 0, True)
+    assert batch.left == 2
+    assert [facts(message)[0] for message in batch.rest()] == [b"", b"\3" * 33]
+    assert batch.left == 0
+    assert batch.following() is None
+    assert batch.rest() == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "end", "wanted"), [(2, TERM_LENGTH, 2), (9, 320, 2), (0, 320, 0)]
+)
+def test_a_batch_has_its_limits(twin: Any, limit: int, end: int, wanted: int) -> None:
+    batch, behind = opened(twin, filled([100] * 5), limit=limit, end=end)
+    assert (batch.left, behind) == (wanted, wanted * 160)
+    assert len(batch.rest()) == wanted
+
+
+def test_a_fragment_ends_a_batch(twin: Any) -> None:
+    log = filled([100, 100, 3_000])
+    assert opened(twin, log)[1] == 320
+    batch, behind = opened(twin, log, offset=320)
+    assert (batch.left, behind) == (0, 320)
+    assert batch.following() is None
+
+
+def test_padding_is_passed_without_a_message(twin: Any) -> None:
+    log = make_log()
+    appender = ExclusiveAppender(log)
+    appender.offer(b"before", limit=NO_LIMIT)
+    appender.append_padding(100, limit=NO_LIMIT)
+    appender.offer(b"behind", limit=NO_LIMIT)
+    batch, behind = opened(twin, log)
+    assert batch.left == 2
+    assert behind == appender.position
+    assert [message.data for message in batch.rest()] == [b"before", b"behind"]
+
+
+def test_what_is_kept_does_not_change_with_the_log(twin: Any) -> None:
+    log = filled([100] * 4)
+    batch, _ = opened(twin, log)
+    batch.following()
+    batch.keep()
+    log.terms[0][:640] = bytes(640)
+    assert batch.left == 3
+    assert [message.data for message in batch.rest()] == [b"\2" * 100, b"\3" * 100, b"\4" * 100]
+    batch.keep()
+    assert batch.left == 0
+
+
+def test_a_batch_of_messages_that_were_made_before(twin: Any) -> None:
+    made = [kernel.Message(bytes([number]), number, 0, IMAGE) for number in range(3)]
+    if twin is pure_batch or kernel.WHY_PURE is None:
+        batch = twin.Batch(made, IMAGE)
+        assert batch.left == 3
+        assert batch.following() is made[0]
+        batch.keep()
+        assert batch.rest() == made[1:]
+        assert batch.following() is None
+
+
+@given(garbage=WORD_BYTES, lengths=LENGTHS, limit=st.integers(0, 50), end=st.integers(0, 2_000))
+@needs_compiled
+def test_batches_are_alike(garbage: bytes, lengths: list[int], limit: int, end: int) -> None:
+    log = filled(lengths)
+    log.terms[0][len(garbage) :] = bytes(TERM_LENGTH - len(garbage))
+    log.terms[0][: len(garbage)] = garbage
+    end &= ~31
+    found = []
+    for name in ("pure", "compiled"):
+        batch, behind = opened(kernels(name), log, limit=limit, end=end)
+        found.append((batch.left, behind, [facts(message) for message in batch.rest()]))
+    assert found[0] == found[1]
+
+
+# What another process may do meanwhile, and what nobody would.
+
+
+@needs_compiled
+@pytest.mark.parametrize("length", [0, -1, 2**31 - 1, TERM_LENGTH])
+def test_frames_that_change_under_a_batch_end_it(length: int) -> None:
+    log = filled([100] * 4)
+    batch, _ = opened(compiled(), log)
+    batch.following()
+    log.term_words[0][160 >> 2] = length
+    assert batch.following() is None
+    assert batch.left == 0
+
+
+@needs_compiled
+def test_flags_that_change_under_a_batch_end_it_and_padding_is_passed() -> None:
+    log = filled([100] * 4)
+    batch, _ = opened(compiled(), log)
+    batch.following()
+    log.term_words[0][(160 >> 2) + 1] = 0
+    log.term_words[0][(480 >> 2) + 1] = 0x0001_8000
+    assert batch.following().data == b"\3" * 100
+    assert batch.following() is None
+    assert batch.left == 0
+
+
+@needs_compiled
+@pytest.mark.parametrize("offset", [-32, 1, 16, TERM_LENGTH + 32, 2**62])
+def test_nothing_is_opened_where_no_frame_can_begin(offset: int) -> None:
+    batch, behind = opened(compiled(), filled([100] * 4), offset=offset)
+    assert (batch.left, behind) == (0, offset)
+
+
+@needs_compiled
+def test_a_batch_holds_the_log_until_it_is_empty() -> None:
+    memory = bytearray(TERM_LENGTH)
+    log = filled([100] * 2)
+    memory[:320] = log.terms[0][:320]
+    term: Any = memoryview(memory)
+    batch, _ = compiled().open_batch(term, None, None, 0, TERM_LENGTH, 0, 9, IMAGE)
+    with pytest.raises(BufferError):
+        term.release()
+    batch.rest()
+    term.release()
+    memory.clear()
+
+
+@needs_compiled
+def test_a_batch_is_filled_once() -> None:
+    batch = compiled().Batch([], None)
+    with pytest.raises(ValueError, match="once"):
+        batch.__init__([], None)
+    with pytest.raises(TypeError):
+        compiled().Batch(None, None)
+    messages: list[Any] = ["no message"]
+    with pytest.raises(TypeError):
+        compiled().Batch(messages, None).following()
+    shrunk = [kernel.Message(b"", 0, 0, IMAGE)] if kernel.WHY_PURE is None else []
+    batch = compiled().Batch(shrunk, IMAGE)
+    shrunk.clear()
+    assert batch.following() is None
