@@ -19,7 +19,7 @@ from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.flow_control import FlowControl
-    from aeron_async.driver.core.network_publication import PublicationListener
+    from aeron_async.driver.core.publication_listener import PublicationListener
     from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.core.session_ids import SessionIds
     from aeron_async.driver.core.subscriber_positions import SubscribableListener

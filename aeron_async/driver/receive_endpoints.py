@@ -52,7 +52,7 @@ class EndpointListener:
 
     def on_image_activity(self, image: PublicationImage) -> None:
         """Let the receiver poll the image."""
-        self.receiver.on_activity(image)
+        self.receiver.on_arrival(image)
 
     def on_create_image(
         self, setup: Setup, source: Address, destination: ReceiveDestination

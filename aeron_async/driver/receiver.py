@@ -83,6 +83,14 @@ class Receiver(Agent):
         self.endpoints: Iterable[ReceiveChannelEndpoint] = ()
         self._received_length = 0
         self._is_reading = False
+        self._arrived: dict[PublicationImage, None] = {}
+
+    def on_arrival(self, image: PublicationImage) -> None:
+        """Let an image be looked at when the socket has been read: something was placed in it."""
+        if self._is_reading:
+            self._arrived[image] = None
+        else:
+            self.on_activity(image)
 
     def on_activity(self, image: PublicationImage) -> None:
         """Let an image be polled soon: it was written to, or read from."""
@@ -95,14 +103,22 @@ class Receiver(Agent):
         self._is_reading = is_begun
         if is_begun:
             return
-        now_ns = self._clock.now_ns()
-        if self.may_act(now_ns):
-            self._show_received()
-            for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
-                self.poll(image, now_ns)
-            self.wake_by(self._schedule.next_deadline_ns())
-        else:
+        arrived, schedule, now_ns = self._arrived, self._schedule, self._clock.now_ns()
+        if not self.may_act(now_ns):
+            for image in arrived:
+                schedule.ready(image)
+            arrived.clear()
             self.wake()
+            return
+        self._show_received()
+        for image in arrived:
+            if not image.try_show(now_ns):
+                schedule.ready(image)
+        arrived.clear()
+        if schedule.has_ready:
+            for image in schedule.due(now_ns, POLLS_PER_CYCLE):
+                self.poll(image, now_ns)
+            self.wake_by(schedule.next_deadline_ns())
 
     def on_activity_if_known(self, image: PublicationImage) -> None:
         """Let an image be polled soon, unless it has gone."""
@@ -111,6 +127,7 @@ class Receiver(Agent):
 
     def remove(self, image: PublicationImage) -> None:
         """Poll an image no more."""
+        self._arrived.pop(image, None)
         self._schedule.remove(image)
 
     def on_eliciting(self, elicitor: SetupElicitor) -> None:

@@ -39,6 +39,11 @@ class Schedule(Generic[T]):
         # Not a union of sets, whose order would be that of addresses.
         return iter({**self._ready, **self._deadlines})
 
+    @property
+    def has_ready(self) -> bool:
+        """Return whether anything is to be polled as soon as may be."""
+        return bool(self._ready)
+
     def ready(self, item: T) -> None:
         """Let the item be polled as soon as may be."""
         self._ready[item] = None

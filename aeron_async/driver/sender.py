@@ -94,6 +94,9 @@ class Sender(Agent):
         if not (is_quiet and self.may_act(now_ns)) or self._is_polling:
             self.on_activity(publication)
             return
+        if publication.try_send_alone(now_ns):
+            publication.polled_ns = now_ns
+            return
         self._take_turn(publication, now_ns)
         self.wake_by(self._schedule.next_deadline_ns())
 

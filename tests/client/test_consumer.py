@@ -108,16 +108,23 @@ async def test_a_batch_whose_loop_body_fails_comes_again(
 ) -> None:
     await publication.offer_many([b"%d" % number for number in range(5)])
 
+    taken_count = 0
+
     async def fail_at(data: bytes) -> None:
+        nonlocal taken_count
         async for batch in subscription.batches(limit=2):
             if data in [message.data for message in batch]:
                 raise ZeroDivisionError
+            taken_count += len(batch)
 
     with pytest.raises(ZeroDivisionError):
         await asyncio.create_task(fail_at(b"2"))
     (image,) = subscription.images
-    assert image.position == 128
-    assert [(await anext(subscription)).data for _ in range(3)] == [b"2", b"3", b"4"]
+    # The first may have come alone, and then the third came in one batch with the second.
+    assert taken_count in {1, 2}
+    assert image.position == 64 * taken_count
+    rest = [(await anext(subscription)).data for _ in range(5 - taken_count)]
+    assert rest == [b"%d" % number for number in range(taken_count, 5)]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await anext(subscription)

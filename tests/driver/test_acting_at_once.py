@@ -49,6 +49,15 @@ class Stream:
         self.polled_ns = 0
         self.times_ns: list[int] = []
         self.on_poll: Any = None
+        self.is_calm = False
+        self.calm_times_ns: list[int] = []
+
+    def try_send_alone(self, now_ns: int) -> bool:
+        if self.is_calm:
+            self.calm_times_ns.append(now_ns)
+        return self.is_calm
+
+    try_show = try_send_alone
 
     def poll(self, now_ns: int) -> int:
         self.times_ns.append(now_ns)
@@ -154,6 +163,54 @@ async def test_an_agent_sleeps_no_longer_than_what_was_done_in_its_stead_allows(
         stream.sleep_ns = sleep_ns
         sender.on_offer(stream)
         assert sender.may_act(clock.ns) is (sleep_ns > SECOND)
+
+
+async def test_a_lone_offer_that_is_all_there_is_to_do_makes_no_poll() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.is_calm = True
+        for _ in range(3):
+            sender.on_offer(stream)
+            clock.ns += QUIET_NS
+        assert stream.calm_times_ns == [SECOND + count * QUIET_NS for count in (1, 2, 3)]
+        assert stream.times_ns == [SECOND]
+        clock.ns -= 1
+        sender.on_offer(stream)
+        assert len(stream.calm_times_ns) == 3, "one that follows closely waits for the others"
+
+
+async def test_what_a_socket_brought_is_shown_without_a_poll_where_that_is_all() -> None:
+    clock = SetClock()
+    receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
+    calm: Any = Stream(ImageState.ACTIVE)
+    other: Any = Stream(ImageState.ACTIVE)
+    gone: Any = Stream(ImageState.ACTIVE)
+    calm.is_calm = gone.is_calm = True
+    async with running(receiver):
+        receiver.on_reading(True)
+        for image in (calm, other, calm, gone):
+            receiver.on_arrival(image)
+        receiver.remove(gone)
+        receiver.on_reading(False)
+        assert calm.calm_times_ns == other.times_ns == [SECOND]
+        assert calm.times_ns == gone.calm_times_ns == []
+        for _ in range(3):
+            await asyncio.sleep(0)
+        clock.ns += SECOND // 10 + 1
+        receiver.on_reading(True)
+        receiver.on_arrival(calm)
+        receiver.on_reading(False)
+        assert len(calm.calm_times_ns) == 1, "late, it has to find out first what it has missed"
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert calm.times_ns == [clock.ns]
+        receiver.on_arrival(calm)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert calm.times_ns == [clock.ns, clock.ns], "what comes by itself waits for a turn"
 
 
 async def test_what_a_socket_brought_is_polled_when_it_was_read() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import place_run
+from aeron_async.kernel import place_run, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
@@ -192,6 +192,22 @@ class ImageIntake:
             if position + placed > self.hwm_position:
                 self._set_hwm(position + placed)
         return placed
+
+    def whole_position(self) -> int:
+        """Return how far the stream has come if nothing of it is missing, and -1 if in doubt.
+
+        There is doubt also where it has come into another term, or has ended.
+        """
+        position, hwm_position = self.floor_position, self.hwm_position
+        if self.is_end_of_stream:
+            return -1
+        if position != hwm_position:
+            words = self._log.term_words[partition_index(position, bits=self._bits)]
+            offset = position & (self._log.term_length - 1)
+            end = offset + hwm_position - position
+            if skip_whole(words, offset, end) != end:
+                return -1
+        return hwm_position
 
     def _note_over_run(self, position: int) -> None:
         self._over_runs.increment()

@@ -11,7 +11,7 @@ Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.held_failure import held
 from aeron_async.driver.core.loss_detector import NEVER_NS
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.flow_control.base import FlowControl
     from aeron_async.driver.core.outbox import Address, DataOutbox
     from aeron_async.driver.core.publication_counters import PublicationCounters
+    from aeron_async.driver.core.publication_listener import PublicationListener
     from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.core.send_timestamps import SendTimestamps
     from aeron_async.driver.core.subscriber_positions import SubscribableListener
@@ -39,28 +40,9 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.nak import Nak
-    from aeron_async.protocol.rtt import RttMeasurement
     from aeron_async.protocol.status_message import StatusMessage
 
-__all__ = ["NetworkPublication", "PublicationListener"]
-
-
-class PublicationListener(Protocol):
-    """Who hears what a publication has decided."""
-
-    def on_window_changed(self, publication: NetworkPublication) -> None:
-        """The publisher limit rose, data was sent, or the connection came or went."""
-        ...
-
-    def on_publication_error(
-        self,
-        publication: NetworkPublication,
-        error: ErrorFrame,
-        source: Address | None,
-        destination_id: int | None,
-    ) -> None:
-        """A live receiver rejected the stream."""
-        ...
+__all__ = ["NetworkPublication"]
 
 
 class NetworkPublication(SubscribablePublication):
@@ -143,10 +125,12 @@ class NetworkPublication(SubscribablePublication):
         )
         self._has_initial_connection = self._has_unicast_eos = False
         self._is_setup_elicited = self._is_hastened = False
+        self._calm_until_ns = self._calm_position = 0
 
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
         sender = self._sender
-        self._rtt_replier = RttReplier(sender.send, context, system_counters)
+        # Called for what arrives: not by way of a method that only passes it on.
+        self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm
         self._retransmit_handler = RetransmitHandler.of(
             sender.resend, context, self.params, system_counters, position=sender.position
         )
@@ -271,10 +255,6 @@ class NetworkPublication(SubscribablePublication):
         self._listener.on_publication_error(self, error, source, destination_id)
         self._update_window()
 
-    def on_rttm(self, rttm: RttMeasurement, now_ns: int) -> None:
-        """Take a round-trip measurement of this stream."""
-        self._rtt_replier.on_rttm(rttm, now_ns)
-
     # What leaves.
 
     def poll(self, now_ns: int) -> int:
@@ -284,6 +264,7 @@ class NetworkPublication(SubscribablePublication):
             Exception: Whatever its flow control raised, now or since the last time.
         """
         self.doorbell.is_rung = False
+        self._calm_until_ns = 0
         if self.state is PublicationState.DONE:
             return NEVER_NS
         if self.failure is not None:
@@ -308,7 +289,27 @@ class NetworkPublication(SubscribablePublication):
             deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
         self._update_window()
         deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns))
-        return min(deadline_ns, self._advance(now_ns))
+        deadline_ns = min(deadline_ns, self._advance(now_ns))
+        if self._life.is_active and self.is_connected and not len(self.subscribers):
+            self._calm_until_ns = deadline_ns
+            self._calm_position = self._connection.consumption_trigger
+        return deadline_ns
+
+    @held
+    def try_send_alone(self, now_ns: int) -> bool:
+        """Send what was offered just now, if that is all there is to do before the next deadline.
+
+        The limit moves, and receivers and readers are looked after, by the poll that follows then,
+        or when an eighth of the window was sent: for one datagram that is most of the work.
+        """
+        sender = self._sender
+        is_calm = now_ns < self._calm_until_ns and sender.position <= self._calm_position
+        if not (is_calm and sender.send_alone(now_ns)):
+            return False
+        self.doorbell.is_rung = False
+        self.counters.publisher_position.set(sender.position)
+        self._listener.on_window_changed(self)
+        return True
 
     def revoke(self, now_ns: int) -> None:
         """Take the stream back: whatever has not arrived yet is lost, and the readers know why."""

@@ -98,8 +98,7 @@ class PublicationImage:
     ) -> None:
         self.registration_id = registration_id
         self.log = log
-        self.session_id = log.session_id
-        self.stream_id = log.stream_id
+        self.session_id, self.stream_id = log.session_id, log.stream_id
         self.source = source
         self.is_response_requested = False
         self.counters = counters
@@ -129,10 +128,9 @@ class PublicationImage:
         self._gaps = ImageGaps(
             log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
         )
-        self._clean_position = join_position
+        self._clean_position, self._calm_until_ns = join_position, 0
         # Called for what arrives: not by way of a method that only passes it on.
-        self.on_data = self._intake.on_data
-        self.on_run = self._intake.on_run
+        self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
         self.rtt_replies = ReplyLimiter.of(context)
         counters.receiver_position.set(join_position)
         self.consumption_trigger = self._feedback.consumption_trigger
@@ -254,12 +252,30 @@ class PublicationImage:
             Exception: Whatever its congestion control raised, now or since the last time.
         """
         self.doorbell.is_rung = False
+        self._calm_until_ns = 0
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
         if self.state not in OUT_OF_SIGHT:
             self._rebuild(now_ns)
-        return min(self._advance(now_ns), self._report(now_ns))
+        deadline_ns = min(self._advance(now_ns), self._report(now_ns))
+        if self.state is ImageState.ACTIVE and not (
+            self._congestion_control.follows_rebuild or self.subscribers.untethered
+        ):
+            self._calm_until_ns = deadline_ns
+        return deadline_ns
+
+    def try_show(self, now_ns: int) -> bool:
+        """Let the readers have what came in order, if nothing else is due before the next deadline.
+
+        Return False where `poll` is to look instead, which does many times the work of this.
+        """
+        if now_ns >= self._calm_until_ns or self.failure is not None or self.doorbell.is_rung:
+            return False
+        position = self._intake.whole_position()
+        if position > self.rebuild_position:
+            self._show(position)
+        return position >= 0
 
     def fail(self, now_ns: int) -> None:
         """Drain, since `poll` has raised; or where it did so before, come one step further.
@@ -321,9 +337,7 @@ class PublicationImage:
         hwm_position = self._intake.hwm_position
         after, is_loss_found = self._gaps.scan(before, hwm_position, now_ns)
         if after > self.rebuild_position:
-            self.rebuild_position = self._intake.floor_position = after
-            self.counters.receiver_position.set(after)
-            self._listener.on_image_progress(self)
+            self._show(after)
         track = TrackRebuild(
             consumption_position=min_consumed,
             last_sm_position=self._feedback.next_sm_position,
@@ -339,6 +353,11 @@ class PublicationImage:
                 clean_position=self._clean_position,
                 position=min_consumed - self.log.term_length,
             )
+
+    def _show(self, position: int) -> None:
+        self.rebuild_position = self._intake.floor_position = position
+        self.counters.receiver_position.set(position)
+        self._listener.on_image_progress(self)
 
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""

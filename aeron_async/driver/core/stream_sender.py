@@ -15,7 +15,7 @@ from aeron_async.driver.core.frame_starts import FrameStarts
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.resender import resend_range
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import scan_run
+from aeron_async.kernel import scan_for_send, scan_run
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.protocol.data import encode_heartbeat
@@ -195,6 +195,32 @@ class StreamSender:
         if is_blocked and self._is_tracking_limit:
             self._on_blocked()
         return deadline_ns
+
+    def send_alone(self, now_ns: int) -> bool:
+        """Send one datagram; return whether that was all there is, and nothing holds it back."""
+        log, position = self._log, self.position
+        window = self.limit - position
+        if self._timestamps is not None or window <= log.mtu_length:
+            return False
+        index = partition_index(position, bits=self._bits)
+        offset = position & self._mask
+        term, words = log.terms[index], log.term_words[index]
+        length, padding = scan_for_send(term, words, offset, limit=log.mtu_length)
+        if length == 0 or padding:
+            return False
+        if not self._outbox.send(term[offset : offset + length]):
+            self._short_sends.increment()
+            return False
+        if position >= self._frame_starts.next_position:
+            self._frame_starts.mark(position)
+        self.position = position + length
+        self._last_sent_ns = now_ns
+        self._is_tracking_limit = True
+        self._counters.sender_position.set(self.position)
+        self._bytes_sent.increment(length)
+        # A term that is full is followed by another, and so perhaps by more.
+        end = offset + length
+        return end <= self._mask and words[end >> 2] == 0
 
     def send_heartbeat(self, now_ns: int, *, is_end_of_stream: bool) -> None:
         """Send a heartbeat at the sender position."""

@@ -127,6 +127,11 @@ class SubscribablePublication(ABC):
     def poll(self, now_ns: int) -> int:
         """Do all that is due, and return the next deadline."""
 
+    def try_send_alone(self, now_ns: int) -> bool | None:
+        """Send what was offered just now, if nothing else is to do; if not, `poll` is to follow."""
+        del now_ns
+        return False
+
     @abstractmethod
     def _close_to_publishers(self, position: int) -> None:
         """Pull the publisher limit to `position`, for good."""

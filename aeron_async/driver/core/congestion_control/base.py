@@ -81,6 +81,11 @@ class CongestionControl(Protocol):
 
     counter_types: ClassVar[tuple[StreamCounterType, ...]] = ()
     """Counters that the image allocates for its strategy, beside its own."""
+    follows_rebuild: ClassVar[bool] = True
+    """Whether `on_track_rebuild` is to be called each time that anything arrives.
+
+    One that does without still is, whenever something is missing or due, or was consumed.
+    """
 
     @abstractmethod
     def initial_window_length(self) -> int:

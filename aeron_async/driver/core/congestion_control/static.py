@@ -5,7 +5,7 @@ Source: Aeron `StaticWindowCongestionControl`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from aeron_async.driver.core.congestion_control.base import CongestionControl
 
@@ -24,6 +24,8 @@ class StaticWindowCongestionControl(CongestionControl):
     Args:
         window_length: In bytes; already bounded by half a term.
     """
+
+    follows_rebuild: ClassVar = False
 
     def __init__(self, *, window_length: int) -> None:
         self._window_length = window_length
