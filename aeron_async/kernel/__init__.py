@@ -11,6 +11,7 @@ the other may go on, and say how far they came.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -26,12 +27,13 @@ from aeron_async.kernel.paths import (
     Taking,
     inheriting,
 )
-from aeron_async.kernel.placing import place_run, skip_whole
+from aeron_async.kernel.placing import place_runs, skip_whole
 from aeron_async.kernel.reading import read_whole
 from aeron_async.kernel.scanning import scan_for_send, scan_run
 
 if TYPE_CHECKING:
     from aeron_async.kernel._frames import FrameWriter as FrameWriterType
+    from aeron_async.kernel._sockets import RunReader as RunReaderType
 
 __all__ = [
     "NOTHING",
@@ -39,6 +41,7 @@ __all__ = [
     "WHY_PURE",
     "Batch",
     "Cell",
+    "CompiledRunReader",
     "Doorbell",
     "FrameWriter",
     "HomeLoop",
@@ -48,7 +51,7 @@ __all__ = [
     "Taking",
     "inheriting",
     "open_batch",
-    "place_run",
+    "place_runs",
     "read_whole",
     "scan_for_send",
     "scan_run",
@@ -77,13 +80,15 @@ WHY_PURE: Final = _why_pure()
 
 FrameWriter: type[FrameWriterType] | None = None
 """Appends what takes no thought; None in Python, where it would save nothing."""
+CompiledRunReader: type[RunReaderType] | None = None
+"""Receives many datagrams in one call; None in Python, and where there is no `recvmsg`."""
 
 if WHY_PURE is None:
     from aeron_async.kernel._batches import Batch, open_batch
     from aeron_async.kernel._frames import (
         FrameWriter,
         Message,
-        place_run,
+        place_runs,
         read_whole,
         scan_for_send,
         scan_run,
@@ -99,3 +104,7 @@ if WHY_PURE is None:
         Taking,
         inheriting,
     )
+
+    # A system may be without the calls that this needs, and lacks nothing else then.
+    with suppress(ImportError):
+        from aeron_async.kernel._sockets import RunReader as CompiledRunReader

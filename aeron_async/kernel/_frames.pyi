@@ -1,5 +1,5 @@
 from aeron_async.kernel.message import Message as Message
-from aeron_async.kernel.placing import place_run as place_run
+from aeron_async.kernel.placing import place_runs as place_runs
 from aeron_async.kernel.placing import skip_whole as skip_whole
 from aeron_async.kernel.reading import read_whole as read_whole
 from aeron_async.kernel.scanning import scan_for_send as scan_for_send

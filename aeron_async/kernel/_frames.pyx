@@ -482,65 +482,96 @@ def scan_run(object term, words, int64_t offset, *, int64_t limit, int64_t mtu_l
         PyBuffer_Release(&view)
 
 
-def place_run(object data, int64_t segment_length, object term, words, int64_t offset, *,
-              int64_t limit):
-    """Place datagrams that follow one another; twin of `logbuffer.rebuilder.place_run`."""
-    cdef Py_buffer source
-    cdef Py_buffer view
-    cdef char *packet
-    cdef char *base
-    cdef int64_t start = 0
-    cdef int64_t walked, length
+cdef struct Ids:
+    int32_t session_id
+    int32_t stream_id
+    int32_t term_id
+
+
+cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) noexcept nogil:
+    """Return whether a datagram is whole frames of data that belong there."""
+    cdef int64_t walked = 0
     cdef int32_t frame_length
-    cdef int32_t session_id, stream_id, term_id
-    take(data, &source)
-    try:
-        PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-    except BaseException:
-        PyBuffer_Release(&source)
-        raise
-    try:
-        base = <char *>view.buf
-        packet = <char *>source.buf
-        if not is_slot(&view, offset) or segment_length < HEADER or source.len < HEADER:
-            return 0
-        limit = min(limit, view.len - offset)
-        session_id = peek_32(packet + 12)
-        stream_id = peek_32(packet + 16)
-        term_id = peek_32(packet + 20)
-        while start < source.len:
-            length = min(segment_length, source.len - start)
-            packet = <char *>source.buf + start
-            if length < HEADER or length & 31 or start + length > limit:
-                break
+    if (
+        length < HEADER
+        or length & 31
+        or packet[4] != 0
+        or peek_32(packet + 12) != ids.session_id
+        or peek_32(packet + 16) != ids.stream_id
+        or peek_32(packet + 20) != ids.term_id
+    ):
+        return False
+    while walked < length:
+        frame_length = peek_32(packet + walked)
+        if (
+            frame_length < HEADER
+            or peek_32(packet + walked + 4) >> 16 != 1
+            or peek_32(packet + walked + 8) != offset + walked
+        ):
+            return False
+        walked += align(frame_length)
+    return walked == length
+
+
+cdef int64_t place(const char *data, int64_t data_length, int64_t start, const char *cuts,
+                   int64_t cut_count, char *term, int64_t offset, int64_t limit) noexcept nogil:
+    """Place what follows one another, from `start` on; what runs claim beyond the data is none."""
+    cdef Ids ids
+    cdef int64_t placed = 0
+    cdef int64_t each, end, segment, length
+    data_length -= start
+    if data_length < HEADER:
+        return 0
+    data += start
+    ids.session_id = peek_32(data + 12)
+    ids.stream_id = peek_32(data + 16)
+    ids.term_id = peek_32(data + 20)
+    for each in range(cut_count):
+        end = min(peek_32(cuts + 8 * each) - start, data_length)
+        segment = peek_32(cuts + 8 * each + 4)
+        if segment < HEADER or end <= placed:
+            break
+        while placed < end:
+            length = min(segment, end - placed)
             if (
-                packet[4] != 0
-                or peek_32(packet + 12) != session_id
-                or peek_32(packet + 16) != stream_id
-                or peek_32(packet + 20) != term_id
-                or (<int32_t *>(base + offset + start))[0] != 0
+                placed + length > limit
+                or not is_next(data + placed, length, offset + placed, &ids)
+                or (<int32_t *>(term + offset + placed))[0] != 0
             ):
                 break
-            walked = 0
-            while walked < length:
-                frame_length = peek_32(packet + walked)
-                if (
-                    frame_length < HEADER
-                    or peek_32(packet + walked + 4) >> 16 != 1
-                    or peek_32(packet + walked + 8) != offset + start + walked
-                ):
-                    break
-                walked += align(frame_length)
-            if walked != length:
-                break
-            start += length
-        if start:
-            memcpy(base + offset + 4, <char *>source.buf + 4, start - 4)
-            store_release_32(<int32_t *>(base + offset), peek_32(<char *>source.buf))
-        return start
+            placed += length
+        if placed < end:
+            break
+    if placed:
+        memcpy(term + offset + 4, data + 4, placed - 4)
+        store_release_32(<int32_t *>(term + offset), peek_32(data))
+    return placed
+
+def place_runs(object data, cuts, int64_t index, int64_t start, object term, words, int64_t offset,
+               *, int64_t limit):
+    """Place runs of datagrams that follow one another; twin of `kernel.placing.place_runs`."""
+    cdef Py_buffer source
+    cdef Py_buffer ends
+    cdef Py_buffer view
+    cdef int64_t count
+    take(data, &source)
+    try:
+        take(cuts, &ends)
+        try:
+            PyObject_GetBuffer(term, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+            try:
+                count = ends.len // 8 - index // 2
+                if not is_slot(&view, offset) or index < 0 or count <= 0 or start < 0:
+                    return 0
+                return place(<const char *>source.buf, source.len, start,
+                             <const char *>ends.buf + 4 * (index & ~1), count,
+                             <char *>view.buf, offset, min(limit, view.len - offset))
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&ends)
     finally:
         PyBuffer_Release(&source)
-        PyBuffer_Release(&view)
 
 
 def skip_whole(object words, int64_t offset, int64_t limit):

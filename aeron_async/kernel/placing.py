@@ -7,17 +7,63 @@ from __future__ import annotations
 
 from array import array
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from aeron_async.logbuffer.frame import DATA_WORD, HEADER, TYPE_SHIFT
 
-__all__ = ["place_run", "skip_whole"]
+__all__ = ["Cuts", "place_run", "place_runs", "skip_whole"]
+
+Cuts: TypeAlias = "memoryview[int] | array[int]"
+"""Of each of several runs where it ends, and the length of its datagrams: 32-bit words."""
 
 SLOT_MASK: Final = 31
 IDS: Final = Struct("<3i")
 IDS_OFFSET: Final = 12
 VERSION_MASK: Final = 0xFF
 WORD: Final = 4
+
+
+def place_runs(
+    data: memoryview,
+    cuts: Cuts,
+    index: int,
+    start: int,
+    term: memoryview,
+    words: memoryview,
+    offset: int,
+    *,
+    limit: int,
+) -> int:
+    """Place runs of datagrams that follow one another in a hole; return how many bytes of them.
+
+    Stops where `place_run` would, at the end of that run or before, and at one of another stream.
+
+    The twin in C also takes frames of mixed lengths; here they are all left to the long way.
+
+    Args:
+        data: The runs, one behind the other.
+        cuts: Of each run where it ends in the data, and the length of its datagrams in bytes; the
+            last of a run may be shorter.
+        index: Of the run to begin with, in `cuts`; even.
+        start: Of the datagram to begin with, in `data`.
+        term: The term as bytes.
+        words: The term as 32-bit words.
+        offset: Term offset that the first header names.
+        limit: Most bytes that may be placed.
+    """
+    placed = 0
+    ids = bytes(data[start + IDS_OFFSET : start + IDS_OFFSET + IDS.size])
+    for each in range(index, len(cuts), 2):
+        run = data[start + placed : cuts[each]]
+        if run[IDS_OFFSET : IDS_OFFSET + IDS.size] != ids:
+            break
+        placed_length = place_run(
+            run, cuts[each + 1], term, words, offset + placed, limit=limit - placed
+        )
+        placed += placed_length
+        if placed_length < len(run):
+            break
+    return placed
 
 
 def place_run(
@@ -34,8 +80,6 @@ def place_run(
     Stops before the first datagram that is anything else: padding, a heartbeat, not the next one,
     of another stream, already there, beyond the limit, or damaged. Zero means that not even the
     first was placed, which says nothing of whether it is good: the caller takes it the long way.
-
-    The twin in C also takes frames of mixed lengths; here they are all left to the long way.
 
     Args:
         data: Datagrams of `segment_length` bytes each; the last may be shorter.

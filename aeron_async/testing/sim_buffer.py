@@ -85,6 +85,11 @@ class ReceiveBuffer:
             is_run = self._coin.random() < ALONE_CHANCE
         return taken, source, is_run
 
+    @property
+    def next_source(self) -> SocketAddress | None:
+        """Return where the oldest datagram that waits came from."""
+        return self._arrived[0][1] if self._arrived else None
+
     def clear(self) -> None:
         """Forget what waits."""
         self._arrived.clear()

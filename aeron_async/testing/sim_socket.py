@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from array import array
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
@@ -75,6 +76,7 @@ class SimTransport(BoundedTransport):
         self._virtual = loop
         self._context = context
         takes_runs = spec.is_batching and hasattr(protocol, "datagrams_received")
+        self._takes_many_runs = takes_runs and hasattr(protocol, "runs_received")
         self._arrived = ReceiveBuffer(rcvbuf_length, is_gathering=takes_runs, coin=coin)
         self._is_reading = False
         self._held: tuple[bytes, Destination] | None = None
@@ -178,22 +180,32 @@ class SimTransport(BoundedTransport):
         if self.host.is_paused:
             return
         count_left = BURST_LIMIT
+        runs: list[list[bytes]] = []
         while self._arrived and count_left > 0:
             datagrams, source, is_run = self._arrived.take()
             count_left -= len(datagrams)
             for datagram in datagrams:
                 self.host.note_delivered(source, self.local, datagram)
-            self._lend(datagrams, source, is_run=is_run)
+            runs.append(datagrams)
+            if count_left > 0 and self._takes_many_runs and self._arrived.next_source == source:
+                continue
+            self._lend(runs, source, is_run=is_run)
+            runs = []
             if self._is_closing:
                 return
         self.read_soon()
 
-    def _lend(self, datagrams: list[bytes], source: SocketAddress, *, is_run: bool) -> None:
-        buffer = bytearray().join(datagrams)
+    def _lend(self, runs: list[list[bytes]], source: SocketAddress, *, is_run: bool) -> None:
+        buffer, cuts = bytearray(), array("i")
+        for datagrams in runs:
+            buffer += b"".join(datagrams)
+            cuts.extend((len(buffer), len(datagrams[0])))
         view = memoryview(buffer)
-        if is_run:
-            take_run = cast("SocketProtocol", self._protocol).datagrams_received
-            self._tell(take_run, view, len(datagrams[0]), source)
+        protocol = cast("SocketProtocol", self._protocol)
+        if len(runs) > 1:
+            self._tell(protocol.runs_received, view, cuts, source)
+        elif is_run:
+            self._tell(protocol.datagrams_received, view, cuts[1], source)
         else:
             self._tell(self._protocol.datagram_received, view, source)
         view.release()

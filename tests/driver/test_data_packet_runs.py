@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -72,7 +73,8 @@ def test_datagrams_that_come_at_once_are_taken_in_their_order_each_for_what_it_i
     rig.dispatcher.add_subscription(STREAM_ID, None)
     rig.feed(setup().encode())
     run = data(0, 64) + data(64, 64) + b"?" * 64 + heartbeat(128)
-    rig.dispatcher.on_datagrams(memoryview(run), 64, SOURCE, 7, rig.outbox)
+    cuts = array("i", (len(run), 64))
+    rig.dispatcher.on_runs(memoryview(run), cuts, SOURCE, 7, rig.outbox)
     image = rig.images[0].image
     assert rig.images[0].counters.receiver_hwm.get() == 128
     assert set(rig.activity) == {image}
@@ -176,18 +178,21 @@ class Receiver:
         for datagram in datagrams:
             self.rig.feed(datagram, now_ns, source)
 
-    def take_runs(self, datagrams: list[bytes], source: Address, now_ns: int) -> None:
-        """Take datagrams as Linux would gather them."""
+    def take_runs(
+        self, datagrams: list[bytes], source: Address, now_ns: int, runs_at_once: int = 1
+    ) -> None:
+        """Take datagrams as Linux would gather them, some runs at a time."""
         buffer = ReceiveBuffer(2**30, is_gathering=True, coin=random.Random(1))
         for datagram in datagrams:
             assert buffer.try_add(datagram, source, now_ns)
         while buffer:
-            taken, _, _ = buffer.take()
-            if taken[0]:
-                run, length = memoryview(b"".join(taken)), len(taken[0])
-                self.rig.dispatcher.on_datagrams(run, length, source, now_ns, self.rig.outbox)
-            else:
-                self.rig.feed(taken[0], now_ns, source)
+            runs, cuts = bytearray(), array("i")
+            for _ in range(min(runs_at_once, len(buffer))):
+                if buffer:
+                    taken, _, _ = buffer.take()
+                    runs += b"".join(taken)
+                    cuts.extend((len(runs), len(taken[0])))
+            self.rig.dispatcher.on_runs(memoryview(runs), cuts, source, now_ns, self.rig.outbox)
 
     def state(self) -> dict[str, Any]:
         """Return all that what has arrived may have changed."""
@@ -213,20 +218,24 @@ class Receiver:
         }
 
 
-@pytest.mark.parametrize("twin", [kernel.place_run, placing.place_run], ids=["kernel", "python"])
-@given(join_position=st.sampled_from(JOIN_POSITIONS), rounds=ROUNDS)
+@pytest.mark.parametrize("twin", [kernel.place_runs, placing.place_runs], ids=["kernel", "python"])
+@given(
+    join_position=st.sampled_from(JOIN_POSITIONS),
+    rounds=ROUNDS,
+    runs_at_once=st.sampled_from([1, 2, 5, 64]),
+)
 def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
-    twin: Callable[..., int], join_position: int, rounds: list[Round]
+    twin: Callable[..., int], join_position: int, rounds: list[Round], runs_at_once: int
 ) -> None:
     stream, now_ns = Stream(join_position), 0
     together, apart = Receiver(join_position), Receiver(join_position)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(image_intake, "place_run", twin)
+        patch.setattr(image_intake, "place_runs", twin)
         for is_from_elsewhere, then, wait_ms, chunks in rounds:
             now_ns += wait_ms * MS
             source = OTHER_SOURCE if is_from_elsewhere and wait_ms < 20 else SOURCE
             datagrams = [each for chunk in chunks for each in stream.make(*chunk)]
-            together.take_runs(datagrams, source, now_ns)
+            together.take_runs(datagrams, source, now_ns, runs_at_once)
             apart.take_each(datagrams, source, now_ns)
             assert together.state() == apart.state()
             if then == "read":

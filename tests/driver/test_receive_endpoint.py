@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from aeron_async.clock import SystemClock
 from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -57,6 +59,18 @@ def test_every_datagram_of_a_run_bears_its_time_of_arrival() -> None:
     run = bytearray(data(0, 64) + data(64, 64))
     rig.socket.datagrams_received(memoryview(run), 64, SOURCE)
     for start in (32, 96):
+        assert int.from_bytes(run[start : start + 8], "little") == EPOCH_NS
+
+
+def test_every_datagram_of_several_runs_bears_its_time_of_arrival() -> None:
+    rig = Rig("aeron:udp?endpoint=127.0.0.1:40456|channel-rcv-ts-offset=0")
+    run = bytearray(b"".join(data(at, 64) for at in range(0, 320, 64)))
+    # A run of two, one alone, one without a byte, and a run of two.
+    cuts = array("i", (128, 64, 192, 64, 192, 0, 320, 64))
+    rig.socket.runs_received(memoryview(run), cuts, SOURCE)
+    assert rig.lengths == [320]
+    assert rig.counts[SystemCounterId.INVALID_PACKETS] == 1
+    for start in range(32, 320, 64):
         assert int.from_bytes(run[start : start + 8], "little") == EPOCH_NS
 
 

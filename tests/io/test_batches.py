@@ -14,6 +14,7 @@ import pytest
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.driver.media.sockets import SO_TIMESTAMPNS, UDP_GRO
+from aeron_async.kernel import CompiledRunReader
 from tests.io.recorder import LOOPBACK, opened
 from tests.io.scripted_socket import Received, RunRecorder, datagrams, scripted
 from tests.io.test_multicast import find_usable
@@ -100,6 +101,47 @@ async def test_a_protocol_that_closes_amid_a_run_hears_no_more_of_it(
         sender.transport.send_run(RUN[:250], 100, receiver.address)
         await receiver.until(lambda: receiver.lost)
         assert receiver.received == [bytes(RUN[:100])]
+
+
+async def test_a_protocol_that_closes_amid_many_hears_no_more_of_them(
+    network: SystemNetwork,
+) -> None:
+    async with (
+        opened(network, SPEC) as receiver,
+        opened(network, SPEC) as sender,
+        opened(network, SPEC) as other,
+    ):
+        receiver.on_datagram = lambda _: receiver.transport.close()
+        for each in (sender, sender, other):
+            each.transport.sendto(b"x", receiver.address)
+        await receiver.until(lambda: receiver.lost)
+        assert receiver.received == [b"x"]
+
+
+class ManyRunsRecorder(RunRecorder):
+    """Takes many runs in one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[list[int]] = []
+
+    def runs_received(self, data: memoryview, cuts: Any, addr: Any) -> None:
+        self.calls.append(list(cuts))
+        start = 0
+        for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+            self.datagrams_received(data[start:end], segment_length, addr)
+            start = end
+
+
+@pytest.mark.skipif(CompiledRunReader is None, reason="the reader in Python takes one run a call")
+async def test_runs_that_came_one_after_another_are_told_at_once(network: SystemNetwork) -> None:
+    receiver = ManyRunsRecorder()
+    async with opened(network, SPEC, receiver), opened(network, SPEC) as sender:
+        for _ in range(3):
+            sender.transport.send_run(RUN[:250], 100, receiver.address)
+        await receiver.until(lambda: len(receiver.received) == 9)
+        assert receiver.calls == [[250, 100, 500, 100, 750, 100]]
+        assert receiver.received == datagrams(RUN[:250], 100) * 3
 
 
 async def test_a_protocol_that_fails_at_one_datagram_of_a_run_gets_the_others(

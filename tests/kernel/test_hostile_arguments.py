@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled, place
+from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled, place, place_run
 from tests.logbuffer.logs import MAX_PAYLOAD, MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
 
 NO_PLACES: Final = [-(2**63), -TERM_LENGTH, -32, -1, 1, 16, 33, TERM_LENGTH + 32, 2**62]
@@ -95,7 +95,7 @@ def test_a_run_is_placed_from_whatever_address_it_came_to(twin: Any, lead: int) 
     data = bytes(filled([100] * 16).terms[0][: 16 * 160])
     log = make_log()
     source = memoryview(bytearray(lead) + data)[lead:]
-    placed = twin.place_run(source, 1_280, log.terms[0], log.term_words[0], 0, limit=TERM_LENGTH)
+    placed = place_run(twin, source, 1_280, log.terms[0], log.term_words[0], 0, limit=TERM_LENGTH)
     assert placed == 16 * 160
     assert read_all(log) == read_all(filled([100] * 16))
 
@@ -118,7 +118,7 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
     assert twin.skip_whole(term, 0, 9_999) == 0
     assert twin.read_whole(term, None, None, 0, 9_999, 0, 10, []) == 0
     assert (
-        twin.place_run(memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999) == 0
+        place_run(twin, memoryview(data), 1_280, odd_view(bytes(9_999)), None, 0, limit=99_999) == 0
     )
 
 

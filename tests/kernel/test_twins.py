@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from array import array
 from importlib import import_module
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, re
 
 PURE: Any = SimpleNamespace(
     Message=message.Message,
-    place_run=placing.place_run,
+    place_runs=placing.place_runs,
     read_whole=reading.read_whole,
     scan_for_send=scanning.scan_for_send,
     scan_run=scanning.scan_run,
@@ -154,10 +155,16 @@ def test_a_term_full_of_anything_is_scanned_alike(garbage: bytes, offset: int) -
 # Placing.
 
 
+def place_run(twin: Any, data: memoryview, segment: int, *where: Any, limit: int) -> int:
+    cuts = array("i", (len(data), segment))
+    placed: int = twin.place_runs(data, cuts, 0, 0, *where, limit=limit)
+    return placed
+
+
 def place(twin: Any, data: bytes, segment: int, *, at: int = 0, limit: int = 65_536) -> Any:
     log = make_log()
-    placed = twin.place_run(
-        memoryview(data), segment, log.terms[0], log.term_words[0], at, limit=limit
+    placed = place_run(
+        twin, memoryview(data), segment, log.terms[0], log.term_words[0], at, limit=limit
     )
     return log, placed
 
@@ -196,9 +203,9 @@ def test_what_is_there_already_ends_a_run(twin: Any) -> None:
     log = make_log()
     where = log.terms[0], log.term_words[0]
     assert insert(*where, 2_560, memoryview(data)[2_560:3_840])
-    placed = twin.place_run(memoryview(data), 1_280, *where, 0, limit=65_536)
+    placed = place_run(twin, memoryview(data), 1_280, *where, 0, limit=65_536)
     assert placed in {1_280, 2_560}
-    assert not twin.place_run(memoryview(data)[2_560:], 1_280, *where, 2_560, limit=65_536)
+    assert not place_run(twin, memoryview(data)[2_560:], 1_280, *where, 2_560, limit=65_536)
 
 
 @pytest.mark.parametrize(

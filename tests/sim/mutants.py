@@ -28,7 +28,8 @@ class Mutant(NamedTuple):
     """One wrong version of one function.
 
     `changes` are pairs of what is right and what takes its place; `owner` is the class or module
-    that holds the function, and `others` are modules that have imported it by name.
+    that holds the function, `others` are modules that have imported it by name, and `plain` says
+    what is called in the place of what would not call it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Mutant(NamedTuple):
     function: str
     changes: tuple[tuple[str, str], ...]
     others: tuple[Any, ...] = ()
+    plain: tuple[tuple[Any, str, Any], ...] = ()
 
     def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put the wrong version in the place of the right one."""
@@ -55,6 +57,8 @@ class Mutant(NamedTuple):
         planted: Callable[..., Any] = namespace[self.function]
         for owner in (self.owner, *self.others):
             monkeypatch.setattr(owner, self.function, planted)
+        for owner, name, function in self.plain:
+            monkeypatch.setattr(owner, name, function)
 
 
 MUTANTS = (
@@ -143,7 +147,7 @@ MUTANTS = (
             ),
         ),
         # The plain version, also where there is a compiled one.
-        (image_intake,),
+        plain=((image_intake, "place_runs", placing.place_runs),),
     ),
     Mutant(
         "an image that has ended keeps its counters",

@@ -187,13 +187,13 @@ async def publish(world: World) -> None:
 
 def test_the_data_of_a_publication_arrives_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    take = ReceiveDestinationTransport.datagrams_received
+    take = ReceiveDestinationTransport.runs_received
 
-    def take_and_count(self: Any, data: memoryview, segment_length: int, addr: Any) -> None:
-        counts.append(-(-len(data) // segment_length))
-        take(self, data, segment_length, addr)
+    def take_and_count(self: Any, data: memoryview, cuts: Any, addr: Any) -> None:
+        counts.append(-(-cuts[0] // cuts[1]))
+        take(self, data, cuts, addr)
 
-    monkeypatch.setattr(ReceiveDestinationTransport, "datagrams_received", take_and_count)
+    monkeypatch.setattr(ReceiveDestinationTransport, "runs_received", take_and_count)
     simulate(publish)
     assert max(counts) >= 8
     assert 1 in counts

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.kernel.placing import Cuts
 
 __all__ = ["DataPacketDispatcher", "DispatchListener"]
 
@@ -173,19 +174,20 @@ class DataPacketDispatcher:
         elif kind == INVALID:
             self._refuse(datagram, source, now_ns)
 
-    def on_datagrams(
+    def on_runs(
         self,
-        run: memoryview,
-        segment_length: int,
+        data: memoryview,
+        cuts: Cuts,
         source: Address,
         now_ns: int,
         destination: ReceiveDestination,
     ) -> None:
-        """Take datagrams that came at once from one source, as `on_datagram` takes each.
+        """Take runs of datagrams from one source as `on_datagram` takes each.
 
         Args:
-            run: The datagrams, one behind the other; not kept.
-            segment_length: Of each, in bytes; only the last may be shorter.
+            data: The datagrams, one behind the other; not kept.
+            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
+                the last of a run may be shorter. One alone is a run of one.
             source: Where they came from.
             now_ns: The time now.
             destination: By which way they came.
@@ -194,33 +196,39 @@ class DataPacketDispatcher:
             Exception: What one of them raised, or a group of what several did; the others were
                 taken.
         """
-        start, length = 0, len(run)
+        index = start = 0
         failures: list[Exception] = []
-        while start < length:
-            rest, taken = run[start:], 0
+        while index < len(cuts):
+            length, taken = min(cuts[index + 1], cuts[index] - start), 0
             # One by one, a transport would report the failure and go on with the next datagram.
             try:
-                taken = self._take_run(rest, segment_length, source, now_ns, destination)
+                if length >= DATA_HEADER_LENGTH:
+                    taken = self._take_runs(data, cuts, index, start, source, now_ns, destination)
                 if not taken:
-                    self.on_datagram(rest[:segment_length], source, now_ns, destination)
+                    self.on_datagram(data[start : start + length], source, now_ns, destination)
             except Exception as error:  # noqa: BLE001 - it is raised when all were taken
                 failures.append(error)
-            start += taken or segment_length
+            start += taken or length
+            while cuts[index] < start:
+                index += 2
+            # Once, for a datagram without a byte behind it is one too.
+            if cuts[index] == start:
+                index += 2
         if failures:
             raise_failures(failures)
 
-    def _take_run(
+    def _take_runs(
         self,
-        run: memoryview,
-        segment_length: int,
+        data: memoryview,
+        cuts: Cuts,
+        index: int,
+        start: int,
         source: Address,
         now_ns: int,
         destination: ReceiveDestination,
     ) -> int:
         """Hand what can be placed at once to its image; return how many bytes that was."""
-        if len(run) < DATA_HEADER_LENGTH:
-            return 0
-        _, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(run)
+        _, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(data, start)
         interest = self._streams.get(stream_id)
         image = None if interest is None else interest.images.get(session_id)
         if image is None:
@@ -229,9 +237,11 @@ class DataPacketDispatcher:
         if connection is None or connection.is_new:
             return 0
         taken = image.on_run(
-            run,
-            segment_length,
+            data,
+            cuts,
             connection,
+            index=index,
+            start=start,
             term_id=term_id,
             term_offset=term_offset,
             now_ns=now_ns,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import place_run, skip_whole
+from aeron_async.kernel import place_runs, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_connection import ImageConnection, ImageConnections
     from aeron_async.driver.core.image_feedback import ImageFeedback
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = ["EOS_FLAGS_OFFSET", "ImageIntake"]
@@ -150,22 +151,26 @@ class ImageIntake:
 
     def on_run(
         self,
-        run: memoryview,
-        segment_length: int,
+        data: memoryview,
+        cuts: Cuts,
         connection: ImageConnection,
         *,
+        index: int,
+        start: int,
         term_id: int,
         term_offset: int,
         now_ns: int,
     ) -> int:
-        """Place what can be placed at once of a run; return how many bytes of it were.
+        """Place what can be placed at once of runs of datagrams; return how many bytes that was.
 
         What is left, from its first datagram on, is for `on_data` to take.
 
         Args:
-            run: Datagrams as they came off the wire, one behind the other; not kept.
-            segment_length: Of each, in bytes; only the last may be shorter.
+            data: Datagrams as they came off the wire, one behind the other; not kept.
+            cuts: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
             connection: One of `connections`, whose datagrams they are.
+            index: Of the run to begin with, in `cuts`.
+            start: Of the datagram to begin with, in `data`.
             term_id: From the first frame.
             term_offset: From the first frame.
             now_ns: The time now.
@@ -178,12 +183,14 @@ class ImageIntake:
         feedback = self._feedback
         if position < self.floor_position or position < feedback.last_sm_position:
             return 0
-        index = term_count % PARTITION_COUNT
-        placed = place_run(
-            run,
-            segment_length,
-            log.terms[index],
-            log.term_words[index],
+        partition = term_count % PARTITION_COUNT
+        placed = place_runs(
+            data,
+            cuts,
+            index,
+            start,
+            log.terms[partition],
+            log.term_words[partition],
             term_offset,
             limit=feedback.overrun_threshold - position,
         )

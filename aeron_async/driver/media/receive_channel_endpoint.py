@@ -5,6 +5,7 @@ Source: Aeron `ReceiveChannelEndpoint`, `ReceiveDestinationTransport`.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.media.channel_socket import ChannelSocket
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.kernel.placing import Cuts
 
 __all__ = ["ReceiveChannelEndpoint", "ReceiveDestinationTransport"]
 
@@ -97,21 +99,28 @@ class ReceiveDestinationTransport(ChannelSocket):
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
-        """Hand datagrams that came at once to the dispatcher: one time for all, and one count.
+        """Hand datagrams that came at once to the dispatcher; see `runs_received`."""
+        self.runs_received(data, array("i", (len(data), segment_length)), addr)
+
+    def runs_received(self, data: memoryview, cuts: Cuts, addr: tuple[str, int]) -> None:
+        """Hand runs of datagrams to the dispatcher: one time for all, and one count.
 
         Args:
             data: The datagrams, one behind the other; valid only during the call.
-            segment_length: Of each, in bytes; only the last may be shorter.
+            cuts: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
             addr: Where all of them came from.
         """
         now_ns = self._clock.now_ns()
         self.last_activity_ns = now_ns
         self._on_received(len(data))
         if self._timestamps is not None:
-            for start in range(0, len(data), segment_length):
-                # In place: what a transport lends can be written to.
-                self._timestamps.stamp(data[start : start + segment_length], None)
-        self._dispatcher.on_datagrams(data, segment_length, addr, now_ns, self)
+            start = 0
+            for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+                for each in range(start, end, segment_length or 1):
+                    # In place: what a transport lends can be written to.
+                    self._timestamps.stamp(data[each : min(each + segment_length, end)], None)
+                start = end
+        self._dispatcher.on_runs(data, cuts, addr, now_ns, self)
 
 
 class ReceiveChannelEndpoint(ChannelEndpoint):

@@ -1,39 +1,29 @@
-"""How our own sockets are read: many datagrams for each wake-up, and what Linux says beside them.
-
-Beside a datagram Linux says of how many it is made, when it came, and how many it has dropped for
-want of room. One that is made of many came as a run: datagrams of one length, only the last may be
-shorter, as one sender sent them in one call or as the network card gathered them.
-"""
+"""How our own sockets are read: many datagrams for each wake-up."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from socket import AF_INET, MSG_CTRUNC, SOL_SOCKET, SOL_UDP
-from struct import Struct
+from socket import AF_INET
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from aeron_async.driver.media.buffers import DropLog
-from aeron_async.driver.media.sockets import SO_RXQ_OVFL, SO_TIMESTAMPNS, UDP_GRO, two_tuple
+from aeron_async.driver.media.run_reader import DATAGRAM_LENGTH_MAX, make_reader
 from aeron_async.driver.media.transport import BoundedTransport
 
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+
+    from aeron_async.driver.media.run_reader import Reader
+    from aeron_async.kernel.placing import Cuts
 
 __all__ = ["DATAGRAM_LENGTH_MAX", "ReadingTransport", "SocketProtocol"]
 
-DATAGRAM_LENGTH_MAX: Final = 65_536
-TIMESPEC: Final = Struct("@ll")
-INT32: Final = Struct("@i")
-UINT32: Final = Struct("@I")
-ANCILLARY_LENGTH: Final = 96
-"""Room for a time, a segment length and a count, with their headers, on any machine."""
 UINT32_MASK: Final = 0xFFFF_FFFF
 BACKWARDS: Final = 0x8000_0000
-# What a receive call takes of the burst limit, beyond the 1 of any datagram of a usual length.
-DATAGRAMS_PER_COUNT: Final = 4
-LENGTH_PER_COUNT: Final = 8_192
+ONE_RUN: Final = 2
+"""Words that tell of one run."""
 
 
 class SocketProtocol(Protocol):
@@ -47,6 +37,17 @@ class SocketProtocol(Protocol):
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
         """Many datagrams came at once; valid only during the call."""
+        ...
+
+    def runs_received(self, data: memoryview, cuts: Cuts, addr: tuple[str, int]) -> None:
+        """Several runs came one after another; valid only during the call.
+
+        Args:
+            data: Their datagrams, one behind the other.
+            cuts: For each run where it ends in the data, and the length of its datagrams in bytes;
+                its last may be shorter. One that came alone is a run of one.
+            addr: Where all of them came from.
+        """
         ...
 
     def datagrams_dropped(self, count: int) -> None:
@@ -83,10 +84,11 @@ class ReadingTransport(BoundedTransport):
         self._sock = sock
         self._is_ipv4 = sock.family == AF_INET
         self._burst_limit = burst_limit
+        self._takes_many_runs = hasattr(protocol, "runs_received")
         self._takes_runs = hasattr(protocol, "datagrams_received")
         self._takes_bursts = hasattr(protocol, "reading")
         self._takes_drops = hasattr(protocol, "datagrams_dropped")
-        self._view = memoryview(bytearray(DATAGRAM_LENGTH_MAX))
+        self._reader: Reader = make_reader(sock)
         self._system_drop_count = 0
         self._drop_log = DropLog(extra)
 
@@ -106,72 +108,51 @@ class ReadingTransport(BoundedTransport):
             protocol.reading(is_begun=False)
 
     def _read_datagrams(self) -> None:
-        view, is_ipv4, buffers = self._view, self._is_ipv4, [self._view]
-        # Costs 0.2 us more than `recvfrom_into` (1.1 against 0.9 us with all of this loop), a small
-        # part of what the cores do for a datagram that comes alone; in runs of 46 a datagram costs
-        # 0.09 us, and nothing else says where a run is to be cut.
-        receive = getattr(self._sock, "recvmsg_into", self._receive_alone)
-        deliver: Callable[..., None] = self._protocol.datagram_received
+        reader = self._reader
         # What is left after the burst keeps the socket readable: the loop comes back next turn.
         count_left = self._burst_limit
         while count_left > 0:
-            try:
-                length, ancillary, flags, address = receive(buffers, ANCILLARY_LENGTH)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._on_error(error)
-                count_left -= 1
-            else:
-                segment_length = self._heed(ancillary, flags) if ancillary else 0
-                if not is_ipv4:
-                    address = two_tuple(address)
-                long_count = length // LENGTH_PER_COUNT or 1
-                if 0 < segment_length < length:
-                    self._deliver_run(view[:length], segment_length, address)
-                    # Counted as one call, 64 runs of the longest would hold the loop up for 4 MiB,
-                    # and of the shortest for 4096 datagrams; counted in full, two would end a
-                    # burst, though a datagram of a run is far cheaper than one that comes alone.
-                    run_count = length // (segment_length * DATAGRAMS_PER_COUNT)
-                    count_left -= max(run_count, long_count)
+            count_left -= reader.read(self._sock, count_left)
+            if reader.dropped >= 0:
+                self._on_dropped(reader.dropped)
+            if reader.epoch_ns >= 0:
+                cast("SocketProtocol", self._protocol).media_timestamp_received(reader.epoch_ns)
+            for data, cuts, address in reader.groups:
+                if len(cuts) == ONE_RUN:
+                    self._deliver_run(data, cuts[1], address)
                 else:
-                    deliver(view[:length], address)
-                    count_left -= long_count
-            if self._is_closing:
+                    self._deliver_runs(data, cuts, address)
+                if self._is_closing:
+                    return
+            if reader.error is not None:
+                self._on_error(reader.error)
+            if reader.is_drained or self._is_closing:
                 return
-
-    def _receive_alone(self, buffers: list[memoryview], _: int) -> tuple[Any, ...]:
-        """Receive as `recvmsg_into` does, on a system without it: nothing is said beside."""
-        length, address = self._sock.recvfrom_into(buffers[0])
-        return length, (), 0, address
 
     def _deliver_run(self, run: memoryview, segment_length: int, address: Any) -> None:
-        if self._takes_runs:
+        if segment_length >= len(run):
+            self._protocol.datagram_received(cast("bytes", run), address)
+        elif self._takes_runs:
             cast("SocketProtocol", self._protocol).datagrams_received(run, segment_length, address)
+        else:
+            for start in range(0, len(run), segment_length):
+                # Each on its own, as if it had come so: one that fails does not lose the others.
+                datagram = run[start : start + segment_length]
+                self._tell(self._protocol.datagram_received, datagram, address)
+                if self._is_closing:
+                    return
+
+    def _deliver_runs(self, data: memoryview, cuts: Cuts, address: Any) -> None:
+        if self._takes_many_runs:
+            cast("SocketProtocol", self._protocol).runs_received(data, cuts, address)
             return
-        for start in range(0, len(run), segment_length):
-            # Each on its own, as if it had come so: the failure of one does not lose the others.
-            datagram = run[start : start + segment_length]
-            self._tell(self._protocol.datagram_received, datagram, address)
+        start = 0
+        for index in range(0, len(cuts), 2):
+            end = cuts[index]
+            self._tell(self._deliver_run, data[start:end], cuts[index + 1], address)
             if self._is_closing:
                 return
-
-    def _heed(self, ancillary: list[tuple[int, int, bytes]], flags: int) -> int:
-        """Take what the system says beside a datagram; return the segment length, 0 for none."""
-        segment_length = 0
-        for level, kind, value in ancillary:
-            if level == SOL_UDP and kind == UDP_GRO and len(value) == INT32.size:
-                (segment_length,) = INT32.unpack(value)
-            elif level != SOL_SOCKET:
-                continue
-            elif kind == SO_RXQ_OVFL and len(value) == UINT32.size:
-                self._on_dropped(*UINT32.unpack(value))
-            elif kind == SO_TIMESTAMPNS and len(value) == TIMESPEC.size:
-                seconds, nanoseconds = TIMESPEC.unpack(value)
-                protocol = cast("SocketProtocol", self._protocol)
-                protocol.media_timestamp_received(seconds * 1_000_000_000 + nanoseconds)
-        # A run whose lengths are in doubt is one datagram, and repaired as that.
-        return 0 if flags & MSG_CTRUNC else segment_length
+            start = end
 
     def _on_dropped(self, system_count: int) -> None:
         """Take how many datagrams the system has dropped since the socket was opened, modulo 2^32.

@@ -1,0 +1,270 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""Many calls to the system for one of the interpreter: datagrams received, compiled.
+
+What it receives goes to memory that it was given, and what the system says of its lengths is
+checked against that memory before it is believed.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcmp, memcpy, memset
+
+from os import strerror
+
+cdef extern from "<sys/types.h>" nogil:
+    ctypedef long ssize_t
+
+cdef extern from "<sys/uio.h>" nogil:
+    struct iovec:
+        void *iov_base
+        size_t iov_len
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        int64_t tv_sec
+        long tv_nsec
+
+cdef extern from "<sys/socket.h>" nogil:
+    """
+    /* Of the Linux headers; nothing else tells of these, and nowhere else do they mean another. */
+    #define AERON_SOL_UDP 17
+    #define AERON_UDP_GRO 104
+    #define AERON_SO_RXQ_OVFL 40
+    #define AERON_SO_TIMESTAMPNS 35
+    /* Room for a time, a segment length and a count, and for headers of any machine. */
+    typedef union { struct cmsghdr first; char room[128]; } aeron_notes;
+    typedef union { struct sockaddr_storage storage; } aeron_address;
+    """
+    struct cmsghdr:
+        size_t cmsg_len
+        int cmsg_level
+        int cmsg_type
+    struct msghdr:
+        void *msg_name
+        unsigned int msg_namelen
+        iovec *msg_iov
+        size_t msg_iovlen
+        void *msg_control
+        size_t msg_controllen
+        int msg_flags
+    ctypedef struct aeron_notes:
+        char room[128]
+    ctypedef struct aeron_address:
+        pass
+    ssize_t recvmsg(int fd, msghdr *message, int flags)
+    cmsghdr *CMSG_FIRSTHDR(msghdr *message)
+    cmsghdr *CMSG_NXTHDR(msghdr *message, cmsghdr *note)
+    unsigned char *CMSG_DATA(cmsghdr *note)
+    size_t CMSG_LEN(size_t length)
+    int SOL_SOCKET
+    int MSG_CTRUNC
+    int MSG_DONTWAIT
+    int SOL_UDP "AERON_SOL_UDP"
+    int UDP_GRO "AERON_UDP_GRO"
+    int SO_RXQ_OVFL "AERON_SO_RXQ_OVFL"
+    int SO_TIMESTAMPNS "AERON_SO_TIMESTAMPNS"
+
+DEF RUNS_MAX = 64
+"""Runs that one call receives at most."""
+DEF ADDRESS_LENGTH = 28
+"""Bytes of an address that count: all of an IPv6 one, which is the longest of UDP."""
+DEF ADDRESSES_MAX = 256
+"""Addresses kept in mind; a flood from more makes each as dear as new ones."""
+DEF DATAGRAM_LENGTH_MAX = 65_536
+DEF DATAGRAMS_PER_COUNT = 4
+DEF LENGTH_PER_COUNT = 8_192
+
+
+cdef struct Source:
+    char address[ADDRESS_LENGTH]
+    int32_t length
+    int32_t first_run
+    int64_t start
+
+
+@cython.no_gc
+@cython.final
+cdef class RunReader:
+    """Receives runs of datagrams; twin of `driver.media.run_reader.RunReader`.
+
+    Args:
+        memory: Where they go: whole datagrams of the longest length, at least one.
+        cuts: Where it says how they are to be cut: 32-bit words, two for each of 64 runs.
+        decode: Makes a host and port of an address as the system has it.
+
+    Raises:
+        ValueError: Either memory is too short.
+    """
+
+    cdef readonly list groups
+    cdef readonly bint is_drained
+    cdef readonly object error
+    cdef readonly int64_t dropped
+    cdef readonly int64_t epoch_ns
+    cdef object data_view
+    cdef object cuts_view
+    cdef object decode
+    cdef dict addresses
+    cdef Py_buffer memory
+    cdef Py_buffer cuts
+    cdef bint is_holding
+    cdef Source sources[RUNS_MAX]
+    cdef int source_count
+    cdef int run_count
+    cdef int64_t filled
+    cdef int failure
+
+    def __init__(self, memory not None, cuts not None, decode not None):
+        if self.is_holding:
+            raise ValueError("a reader is made once")
+        PyObject_GetBuffer(memory, &self.memory, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            PyObject_GetBuffer(cuts, &self.cuts, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        except BaseException:
+            PyBuffer_Release(&self.memory)
+            raise
+        self.is_holding = True
+        if self.memory.len < DATAGRAM_LENGTH_MAX or self.cuts.len < 8 * RUNS_MAX:
+            raise ValueError(f"memory of {self.memory.len} bytes and cuts of {self.cuts.len} are "
+                             f"too short: at least {DATAGRAM_LENGTH_MAX} and {8 * RUNS_MAX}")
+        self.data_view = memory
+        self.cuts_view = cuts
+        self.decode = decode
+        self.addresses = {}
+        self.groups = []
+        self.dropped = self.epoch_ns = -1
+
+    def __dealloc__(self):
+        if self.is_holding:
+            PyBuffer_Release(&self.memory)
+            PyBuffer_Release(&self.cuts)
+
+    def read(self, sock, int64_t count_left):
+        """Receive what is there, as far as the count and the memory allow; return the count used."""
+        cdef int64_t count
+        cdef int fd
+        if self.decode is None:
+            raise ValueError("a reader without memory")
+        fd = sock.fileno()
+        with nogil:
+            count = self.receive(fd, count_left)
+        self.is_drained = self.failure == EAGAIN
+        self.error = None
+        if self.failure and not self.is_drained:
+            self.error = OSError(self.failure, strerror(self.failure))
+        self.groups = self.group()
+        return count
+
+    cdef list group(self):
+        """Return what each source sent: the data, the cuts, and its address."""
+        cdef list groups = []
+        cdef Source *source
+        cdef int index, end_run
+        cdef int64_t end
+        for index in range(self.source_count):
+            source = &self.sources[index]
+            if index + 1 < self.source_count:
+                end, end_run = source[1].start, source[1].first_run
+            else:
+                end, end_run = self.filled, self.run_count
+            groups.append((self.data_view[source.start:end],
+                           self.cuts_view[2 * source.first_run:2 * end_run],
+                           self.address_of(source)))
+        return groups
+
+    cdef object address_of(self, Source *source):
+        cdef bytes raw = PyBytes_FromStringAndSize(source.address, source.length)
+        address = self.addresses.get(raw)
+        if address is None:
+            if len(self.addresses) >= ADDRESSES_MAX:
+                self.addresses.clear()
+            address = self.addresses[raw] = self.decode(raw)
+        return address
+
+    cdef int64_t receive(self, int fd, int64_t count_left) noexcept nogil:
+        cdef aeron_notes notes
+        cdef aeron_address address
+        cdef iovec piece
+        cdef msghdr message
+        cdef ssize_t length
+        cdef int32_t segment
+        cdef int64_t used = 0
+        self.run_count = self.source_count = self.failure = 0
+        self.filled = 0
+        self.dropped = self.epoch_ns = -1
+        # A time is of the one datagram that comes behind it.
+        while (used < count_left and self.run_count < RUNS_MAX and self.epoch_ns < 0
+                and self.filled + DATAGRAM_LENGTH_MAX <= self.memory.len):
+            memset(&message, 0, sizeof(message))
+            piece.iov_base = <char *>self.memory.buf + self.filled
+            piece.iov_len = DATAGRAM_LENGTH_MAX
+            message.msg_name = &address
+            message.msg_namelen = sizeof(address)
+            message.msg_iov = &piece
+            message.msg_iovlen = 1
+            message.msg_control = &notes
+            message.msg_controllen = sizeof(notes)
+            length = recvmsg(fd, &message, MSG_DONTWAIT)
+            if length < 0:
+                if errno == EINTR:
+                    continue
+                self.failure = errno
+                if self.failure != EAGAIN:
+                    used += 1
+                break
+            segment = self.heed(&message)
+            used += self.note(&address, message.msg_namelen, length, segment)
+        return used
+
+    cdef int32_t heed(self, msghdr *message) noexcept nogil:
+        """Take what the system says beside a datagram; return the segment length, 0 for none."""
+        cdef cmsghdr *note = CMSG_FIRSTHDR(message)
+        cdef int32_t segment = 0
+        cdef uint32_t dropped
+        cdef timespec time
+        while note is not NULL:
+            if note.cmsg_level == SOL_UDP and note.cmsg_type == UDP_GRO:
+                if note.cmsg_len == CMSG_LEN(sizeof(segment)):
+                    memcpy(&segment, CMSG_DATA(note), sizeof(segment))
+            elif note.cmsg_level == SOL_SOCKET and note.cmsg_type == SO_RXQ_OVFL:
+                if note.cmsg_len == CMSG_LEN(sizeof(dropped)):
+                    memcpy(&dropped, CMSG_DATA(note), sizeof(dropped))
+                    # Two processors may queue datagrams in another order than they read the count.
+                    if self.dropped < 0 or <int32_t>(dropped - <uint32_t>self.dropped) > 0:
+                        self.dropped = dropped
+            elif note.cmsg_level == SOL_SOCKET and note.cmsg_type == SO_TIMESTAMPNS:
+                if note.cmsg_len == CMSG_LEN(sizeof(time)):
+                    memcpy(&time, CMSG_DATA(note), sizeof(time))
+                    self.epoch_ns = time.tv_sec * 1_000_000_000 + time.tv_nsec
+            note = CMSG_NXTHDR(message, note)
+        # A run whose lengths are in doubt is one datagram, and repaired as that.
+        return 0 if message.msg_flags & MSG_CTRUNC else segment
+
+    cdef int64_t note(self, aeron_address *address, unsigned int address_length, int64_t length,
+                      int32_t segment) noexcept nogil:
+        """Put a run behind the others; return what it counts."""
+        cdef Source *source = &self.sources[max(0, self.source_count - 1)]
+        cdef int32_t *cut = <int32_t *>self.cuts.buf + 2 * self.run_count
+        cdef int64_t long_count = max(1, length // LENGTH_PER_COUNT)
+        if address_length > ADDRESS_LENGTH:
+            address_length = ADDRESS_LENGTH
+        if (self.source_count == 0 or source.length != <int32_t>address_length
+                or memcmp(source.address, address, address_length)):
+            source = &self.sources[self.source_count]
+            self.source_count += 1
+            memcpy(source.address, address, address_length)
+            source.length = address_length
+            source.first_run = self.run_count
+            source.start = self.filled
+        self.run_count += 1
+        self.filled += length
+        cut[0] = <int32_t>(self.filled - source.start)
+        if 0 < segment < length:
+            cut[1] = segment
+            return max(long_count, length // (<int64_t>segment * DATAGRAMS_PER_COUNT))
+        cut[1] = <int32_t>length
+        return long_count
