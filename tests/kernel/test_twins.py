@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from array import array
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async import kernel
 from aeron_async.errors import ConfigurationError
 from aeron_async.kernel import atomics, message, placing, reading, scanning
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
@@ -382,21 +378,3 @@ def test_words_are_loaded_stored_added_to_and_swapped(twin: Any, code: str, size
     with pytest.raises(TypeError):
         store(words.toreadonly(), 0, 1)
     assert twin.IS_ATOMIC is (twin is not PURE)
-
-
-# Choosing.
-
-
-@pytest.mark.parametrize(("value", "is_forced"), [("1", True), ("0", False), ("", False)])
-def test_the_environment_forces_the_kernel_in_python(value: str, *, is_forced: bool) -> None:
-    code = "from aeron_async import kernel; print(kernel.WHY_PURE)"
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, kernel.PURE_VARIABLE: value},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    said = found.stdout.strip()
-    assert (said == "AERON_ASYNC_PURE is set") is is_forced
-    assert said == "None" or is_forced or not IS_BUILT

@@ -1,0 +1,27 @@
+"""Which of the two kernels is at work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from aeron_async import kernel
+from tests.kernel.test_twins import IS_BUILT
+
+
+@pytest.mark.parametrize(("value", "is_forced"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_forces_the_kernel_in_python(value: str, *, is_forced: bool) -> None:
+    code = "from aeron_async import kernel; print(kernel.WHY_PURE)"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, kernel.PURE_VARIABLE: value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = found.stdout.strip()
+    assert (said == "AERON_ASYNC_PURE is set") is is_forced
+    assert said == "None" or is_forced or not IS_BUILT
