@@ -15,7 +15,13 @@
     │   ├── OfferTimeoutError                       an offer found no room in time
     │   └── DriverTimeoutError                      the driver did not answer in time
     ├── WrongLoopError                (RuntimeError) used from another loop than its own
-    └── DriverError                                 an agent of the driver failed
+    ├── DriverError                                 an agent of the driver failed
+    └── ArchiveError                                an archive refused or failed; carries a code
+        ├── ArchiveFileError                        a file of one is not what it must be; has offset
+        ├── ArchiveBusyError                        another archive holds the directory
+        ├── UnknownRecordingError     (LookupError) no recording has that id
+        ├── InvalidPositionError       (ValueError) a position outside, or in mid frame
+        └── StorageError                  (OSError) the disk is full, or failed
 
 The expected is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
 `ProtocolError` inside the protocol layer only; the driver counts and drops it.
@@ -29,6 +35,10 @@ from typing import final
 __all__ = [
     "AeronError",
     "AeronTimeoutError",
+    "ArchiveBusyError",
+    "ArchiveError",
+    "ArchiveErrorCode",
+    "ArchiveFileError",
     "BusyError",
     "ChannelUriError",
     "ClosedError",
@@ -36,6 +46,7 @@ __all__ = [
     "DriverError",
     "DriverTimeoutError",
     "ErrorCode",
+    "InvalidPositionError",
     "MaxPositionExceededError",
     "MessageTooLongError",
     "NotConnectedError",
@@ -43,6 +54,8 @@ __all__ = [
     "ProtocolError",
     "PublicationError",
     "RegistrationError",
+    "StorageError",
+    "UnknownRecordingError",
     "WrongLoopError",
 ]
 
@@ -165,3 +178,88 @@ class WrongLoopError(AeronError, RuntimeError):
 
 class DriverError(AeronError):
     """An agent of the media driver failed; the driver and its clients are closed."""
+
+
+@final
+class ArchiveErrorCode(IntEnum):
+    """What an archive says was wrong, as it travels in its control protocol.
+
+    Source: Aeron `ArchiveException`.
+    """
+
+    GENERIC = 0
+    ACTIVE_LISTING = 1
+    ACTIVE_RECORDING = 2
+    ACTIVE_SUBSCRIPTION = 3
+    UNKNOWN_SUBSCRIPTION = 4
+    UNKNOWN_RECORDING = 5
+    UNKNOWN_REPLAY = 6
+    MAX_REPLAYS = 7
+    MAX_RECORDINGS = 8
+    INVALID_EXTENSION = 9
+    AUTHENTICATION_REJECTED = 10
+    STORAGE_SPACE = 11
+    UNKNOWN_REPLICATION = 12
+    UNAUTHORISED_ACTION = 13
+    REPLICATION_CONNECTION_FAILURE = 14
+    EMPTY_RECORDING = 15
+    INVALID_POSITION = 16
+
+
+class ArchiveError(AeronError):
+    """An archive refused a request, or failed.
+
+    Attributes:
+        code: What was wrong, as the control protocol says it.
+    """
+
+    code = ArchiveErrorCode.GENERIC
+
+    def __init__(self, message: str, *, code: ArchiveErrorCode | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class ArchiveFileError(ArchiveError):
+    """A file of an archive is damaged, foreign, or of a version that is not known.
+
+    Attributes:
+        file: Its name.
+        offset: Where in it, in bytes.
+    """
+
+    def __init__(self, message: str, *, file: str, offset: int) -> None:
+        super().__init__(f"{file}, offset {offset}: {message}")
+        self.file = file
+        self.offset = offset
+
+
+class ArchiveBusyError(ArchiveError):
+    """Another archive is alive on this directory."""
+
+
+class UnknownRecordingError(ArchiveError, LookupError):
+    """No recording has that id, or it was purged."""
+
+    code = ArchiveErrorCode.UNKNOWN_RECORDING
+
+
+class InvalidPositionError(ArchiveError, ValueError):
+    """A position outside of the recording, or in the middle of a frame.
+
+    Attributes:
+        nearest: The nearest position that can be meant, in bytes, where it is known.
+    """
+
+    code = ArchiveErrorCode.INVALID_POSITION
+
+    def __init__(self, message: str, *, nearest: int | None = None) -> None:
+        super().__init__(message)
+        self.nearest = nearest
+
+
+class StorageError(ArchiveError, OSError):
+    """The disk is full, or failed; what was written before can be read."""
+
+    code = ArchiveErrorCode.STORAGE_SPACE

@@ -45,9 +45,14 @@ class Packet(NamedTuple):
     payload: bytes
 
 
+def captures_path() -> Path:
+    """Return where the captures are, or would be."""
+    return Path(os.environ.get("AERON_CAPTURES", _BESIDE_THE_REPOSITORY))
+
+
 def captures_dir() -> Path:
     """Return the folder of the captures; skip the test that asks where there is none."""
-    folder = Path(os.environ.get("AERON_CAPTURES", _BESIDE_THE_REPOSITORY))
+    folder = captures_path()
     if not folder.is_dir():
         pytest.skip(f"no captures of the official driver in {folder}: set AERON_CAPTURES")
     return folder
@@ -55,7 +60,7 @@ def captures_dir() -> Path:
 
 def capture_names() -> list[str]:
     """Return the names of all captures, for parametrising; one that will skip if there are none."""
-    folder = Path(os.environ.get("AERON_CAPTURES", _BESIDE_THE_REPOSITORY))
+    folder = captures_path()
     return sorted(path.stem for path in folder.glob("*.pcap")) or ["absent"]
 
 

@@ -1,0 +1,1 @@
+"""Recording and replaying streams, in Aeron Archive's own format."""

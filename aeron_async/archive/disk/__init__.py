@@ -1,0 +1,1 @@
+"""What an archive keeps on disk; nothing here knows tasks or streams."""

@@ -1,0 +1,376 @@
+"""The catalog: what an archive has recorded.
+
+Entries are only ever appended; what changes in one changes in place. In memory there are the ids
+and offsets of those that count, and nothing else: the descriptor of a recording is read when it is
+asked for.
+
+Invariant: an entry is whole on the disk before the header says that its id is used, and ids are
+never used again.
+
+Source: Aeron `Catalog`, `CatalogIndex`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+import attrs
+
+from aeron_async.archive.disk.catalog_file import (
+    CATALOG_NAME,
+    DEFAULT_ALIGNMENT,
+    DEFAULT_CAPACITY,
+    HEADER,
+    HEADER_LENGTH,
+    LARGEST_CAPACITY,
+    NEXT_ID_OFFSET,
+    VERSION,
+    grown_capacity,
+    read_header,
+    scan_entries,
+)
+from aeron_async.archive.disk.descriptor import (
+    BLOCK,
+    ENTRY_HEADER,
+    ENTRY_HEADER_LENGTH,
+    RecordingState,
+    decode_descriptor,
+    encode_block,
+    encode_entry,
+)
+from aeron_async.archive.disk.files import close_quietly, read_exactly, write_all
+from aeron_async.errors import (
+    ArchiveError,
+    ArchiveErrorCode,
+    ArchiveFileError,
+    ConfigurationError,
+    UnknownRecordingError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory, File
+
+__all__ = ["Catalog"]
+
+EIGHT_BYTES: Final = 8
+STATE_AT: Final = 4
+CHECKSUM_AT: Final = 8
+NEW_NAME: Final = "archive.catalog.new"
+"""Of a catalog that is being made: one that has its name is whole."""
+
+
+@final
+class Catalog:
+    """The recordings of one directory; made by `open`.
+
+    Args:
+        file: Open for as long as the catalog is.
+        checksum: Of entries; None for none.
+        sync_level: 0 leaves it to the system when things reach the disk, 1 waits for them, and 2
+            also for what the file system knows of the files.
+        is_writable: Whether anything may be changed.
+
+    Attributes:
+        alignment: Of entries, in bytes.
+        capacity: Length of the file, in bytes.
+        next_recording_id: The id that the next recording gets.
+        version: Of the format, as three numbers of a byte each.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        *,
+        checksum: Checksum | None = None,
+        sync_level: int = 0,
+        is_writable: bool = True,
+    ) -> None:
+        self._file = file
+        self._checksum = checksum
+        self._sync_level = sync_level
+        self._is_writable = is_writable
+        header = read_header(file)
+        self.version = header.version
+        self.alignment = header.alignment
+        self.capacity = file.length()
+        self._ids = array("q")
+        self._offsets = array("q")
+        self._end = header.first_offset
+        last_id = -1
+        for entry in scan_entries(file, header):
+            last_id = entry.recording_id
+            if entry.state is RecordingState.VALID:
+                self._ids.append(entry.recording_id)
+                self._offsets.append(entry.offset)
+            self._end = entry.offset + entry.length
+        self.next_recording_id = header.next_recording_id or last_id + 1
+        if self.next_recording_id <= last_id:
+            message = (
+                f"the next recording id is {self.next_recording_id}, and {last_id} is used: "
+                "`aeron-async archive repair` derives it anew"
+            )
+            raise ArchiveFileError(message, file=file.name, offset=NEXT_ID_OFFSET)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Directory,
+        *,
+        capacity: int = DEFAULT_CAPACITY,
+        checksum: Checksum | None = None,
+        sync_level: int = 0,
+    ) -> Self:
+        """Open the catalog of a directory to write, and make it if there is none.
+
+        Args:
+            directory: The archive's.
+            capacity: Length of a new catalog, in bytes; one that is there becomes as long.
+            checksum: Of entries; None for none.
+            sync_level: See the class.
+
+        Raises:
+            ConfigurationError: The capacity is none.
+            ArchiveFileError: What is there is no catalog that can be read.
+            OSError: The disk failed.
+        """
+        if not HEADER_LENGTH <= capacity <= LARGEST_CAPACITY:
+            message = (
+                f"catalog capacity {capacity} must be from {HEADER_LENGTH} to {LARGEST_CAPACITY} "
+                "bytes: change catalog_capacity"
+            )
+            raise ConfigurationError(message)
+        try:
+            file = directory.open(CATALOG_NAME)
+        except FileNotFoundError:
+            file = make_catalog(directory, capacity=capacity, sync_level=sync_level)
+        try:
+            if HEADER_LENGTH <= file.length() < capacity:
+                file.set_length(capacity)
+            catalog = cls(file, checksum=checksum, sync_level=sync_level)
+        except BaseException:
+            close_quietly(file)
+            raise
+        return catalog
+
+    @classmethod
+    def open_to_read(cls, directory: Directory) -> Self:
+        """Open the catalog of a directory, which may be another archive's, only to read.
+
+        Raises:
+            FileNotFoundError: There is none.
+            ArchiveFileError: What is there is no catalog that can be read.
+        """
+        file = directory.open_to_read(CATALOG_NAME)
+        try:
+            return cls(file, is_writable=False)
+        except BaseException:
+            close_quietly(file)
+            raise
+
+    def close(self) -> None:
+        """Close the file; closing twice is closing once."""
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, recording_id: object) -> bool:
+        return isinstance(recording_id, int) and self._place(recording_id) is not None
+
+    def ids(self, start: int = 0) -> Iterator[int]:
+        """Walk the ids of recordings that count, from one on, in order."""
+        place = bisect_left(self._ids, start)
+        while place < len(self._ids):
+            recording_id = self._ids[place]
+            yield recording_id
+            # One may have been deleted meanwhile.
+            place = bisect_left(self._ids, recording_id + 1)
+
+    def get(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording.
+
+        Raises:
+            UnknownRecordingError: There is none with that id.
+            ArchiveFileError: Its entry is damaged.
+        """
+        offset = self._offset(recording_id)
+        body = self._read_body(offset)
+        return decode_descriptor(body, file=self._file.name, offset=offset + ENTRY_HEADER_LENGTH)
+
+    def body(self, recording_id: int) -> memoryview:
+        """Return an entry as it lies in the file, without its header; it travels like this.
+
+        Raises:
+            UnknownRecordingError: There is none with that id.
+        """
+        return self._read_body(self._offset(recording_id))
+
+    def checksum_problem(self, recording_id: int, checksum: Checksum) -> str | None:
+        """Return how an entry's checksum differs from what it should be; None if it does not."""
+        offset = self._offset(recording_id)
+        header = bytearray(ENTRY_HEADER_LENGTH)
+        read_exactly(self._file, memoryview(header), offset)
+        stored = ENTRY_HEADER.unpack_from(header)[2]
+        wanted = checksum(self._read_body(offset))
+        return None if stored == wanted else f"checksum {stored}, and the entry's is {wanted}"
+
+    def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
+        """Add a recording, and return it with the id that it got.
+
+        Raises:
+            ArchiveError: The catalog has no room any more.
+            OSError: The disk is full, or failed; nothing was added.
+        """
+        descriptor = attrs.evolve(descriptor, recording_id=self.next_recording_id)
+        entry = self._sealed(encode_entry(descriptor, alignment=self.alignment))
+        offset = self._end
+        self._grow_to(offset + len(entry))
+        # The length comes last: until it is there the entry is none.
+        write_all(self._file, [entry[4:]], offset + 4)
+        write_all(self._file, [entry[:4]], offset)
+        self._write_next_id(descriptor.recording_id + 1)
+        self._sync()
+        self._ids.append(descriptor.recording_id)
+        self._offsets.append(offset)
+        self._end = offset + len(entry)
+        return descriptor
+
+    def replace(self, descriptor: RecordingDescriptor) -> None:
+        """Write an entry anew; those behind it make room if it has become longer.
+
+        Raises:
+            UnknownRecordingError: There is no recording with that id.
+            ArchiveError: The catalog has no room any more.
+        """
+        offset = self._offset(descriptor.recording_id)
+        old_length = ENTRY_HEADER_LENGTH + len(self._read_body(offset))
+        entry = encode_entry(descriptor, alignment=self.alignment)
+        if len(entry) > old_length:
+            self._shift(offset + old_length, len(entry) - old_length)
+        else:
+            entry += bytes(old_length - len(entry))
+            ENTRY_HEADER.pack_into(entry, 0, old_length - ENTRY_HEADER_LENGTH, 0, 0)
+        write_all(self._file, [self._sealed(entry)], offset)
+        self._sync()
+
+    def delete(self, recording_id: int) -> None:
+        """Let a recording count no more; its id is never used again.
+
+        Raises:
+            UnknownRecordingError: There is none with that id.
+        """
+        offset = self._offset(recording_id)
+        write_all(self._file, [RecordingState.DELETED.to_bytes(4, "little")], offset + STATE_AT)
+        self._sync()
+        place = bisect_left(self._ids, recording_id)
+        del self._ids[place], self._offsets[place]
+
+    def update(self, recording_id: int, **changes: int) -> RecordingDescriptor:
+        """Change numbers of an entry in place, and return it.
+
+        Args:
+            recording_id: Of the recording.
+            changes: Attributes of the descriptor that are numbers.
+
+        Raises:
+            UnknownRecordingError: There is none with that id.
+        """
+        numbers: dict[str, Any] = {**changes}
+        descriptor = attrs.evolve(self.get(recording_id), **numbers)
+        offset = self._offset(recording_id)
+        body = self._read_body(offset)
+        # Only these: what lies behind the strings stays, whoever put it there.
+        body[: BLOCK.size] = encode_block(descriptor)
+        write_all(self._file, [body[: BLOCK.size]], offset + ENTRY_HEADER_LENGTH)
+        if self._checksum is not None:
+            checksum = self._checksum(body).to_bytes(4, "little", signed=True)
+            write_all(self._file, [checksum], offset + CHECKSUM_AT)
+        self._sync()
+        return descriptor
+
+    def _sealed(self, entry: bytearray) -> bytearray:
+        """Return an entry that counts, with its checksum."""
+        length = len(entry) - ENTRY_HEADER_LENGTH
+        checksum = 0 if self._checksum is None else self._checksum(entry[ENTRY_HEADER_LENGTH:])
+        ENTRY_HEADER.pack_into(entry, 0, length, RecordingState.VALID, checksum)
+        return entry
+
+    def _shift(self, start: int, by: int) -> None:
+        """Move all entries from an offset on towards the end, the last ones first."""
+        self._grow_to(self._end + by)
+        buffer = memoryview(bytearray(1 << 16))
+        end = self._end
+        while end > start:
+            count = min(len(buffer), end - start)
+            read_exactly(self._file, buffer[:count], end - count)
+            write_all(self._file, [buffer[:count]], end - count + by)
+            end -= count
+        self._end += by
+        for place in range(bisect_left(self._offsets, start), len(self._offsets)):
+            self._offsets[place] += by
+
+    def _grow_to(self, needed: int) -> None:
+        if needed <= self.capacity:
+            return
+        capacity = grown_capacity(self.capacity, needed)
+        if capacity is None:
+            message = (
+                f"the catalog is full: an entry up to {needed} of {LARGEST_CAPACITY} bytes; "
+                "purge recordings and record into another directory"
+            )
+            raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)
+        self._file.set_length(capacity)
+        self.capacity = capacity
+
+    def _write_next_id(self, recording_id: int) -> None:
+        write_all(self._file, [recording_id.to_bytes(EIGHT_BYTES, "little")], NEXT_ID_OFFSET)
+        self.next_recording_id = recording_id
+
+    def _read_body(self, offset: int) -> memoryview:
+        header = bytearray(ENTRY_HEADER_LENGTH)
+        read_exactly(self._file, memoryview(header), offset)
+        length = ENTRY_HEADER.unpack_from(header)[0]
+        if not 0 < length <= self._end - offset - ENTRY_HEADER_LENGTH:
+            message = f"an entry of {length} bytes, which had another length before"
+            raise ArchiveFileError(message, file=self._file.name, offset=offset)
+        body = memoryview(bytearray(length))
+        read_exactly(self._file, body, offset + ENTRY_HEADER_LENGTH)
+        return body
+
+    def _place(self, recording_id: int) -> int | None:
+        place = bisect_left(self._ids, recording_id)
+        is_there = place < len(self._ids) and self._ids[place] == recording_id
+        return place if is_there else None
+
+    def _offset(self, recording_id: int) -> int:
+        place = self._place(recording_id)
+        if place is None:
+            message = f"unknown recording id: {recording_id}"
+            raise UnknownRecordingError(message)
+        return self._offsets[place]
+
+    def _sync(self) -> None:
+        if self._sync_level:
+            self._file.sync(metadata=self._sync_level > 1)
+
+
+def make_catalog(directory: Directory, *, capacity: int, sync_level: int) -> File:
+    """Return the file of a catalog without recordings, whole under its name."""
+    file = directory.open(NEW_NAME, create=True)
+    try:
+        file.set_length(0)
+        file.set_length(capacity)
+        write_all(file, [HEADER.pack(VERSION, HEADER_LENGTH, 0, DEFAULT_ALIGNMENT)], 0)
+        file.sync(metadata=True)
+        directory.rename(NEW_NAME, CATALOG_NAME)
+        if sync_level:
+            directory.sync()
+    finally:
+        close_quietly(file)
+    return directory.open(CATALOG_NAME)

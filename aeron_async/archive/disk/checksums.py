@@ -1,0 +1,67 @@
+"""Checksums of frames and of catalog entries: none, CRC-32 or CRC-32C.
+
+Source: Aeron `Checksum`, `Checksums`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typing_extensions import Buffer
+
+__all__ = ["CHECKSUMS", "Checksum", "checksum_named"]
+
+Checksum = Callable[["Buffer"], int]
+"""Returns a signed 32-bit number for a range of bytes."""
+
+
+def signed(value: int) -> int:
+    """Return 32 bits as the signed number that files hold."""
+    return value - (1 << 32) if value >> 31 else value
+
+
+def crc32(data: Buffer) -> int:
+    """Return the CRC-32 of zip and Ethernet."""
+    return signed(zlib.crc32(data))
+
+
+def crc32c(data: Buffer) -> int:
+    """Return the CRC-32 of Castagnoli, which processors compute."""
+    from crc32c import crc32c as compute  # noqa: PLC0415 - a library that only this needs
+
+    return signed(compute(data))
+
+
+CHECKSUMS: Final[Mapping[str, Checksum]] = {
+    "crc32": crc32,
+    "crc-32": crc32,
+    "crc32c": crc32c,
+    "crc-32c": crc32c,
+    # As the properties of the official archive spell them.
+    "org.agrona.checksum.Crc32": crc32,
+    "org.agrona.checksum.Crc32c": crc32c,
+    "io.aeron.archive.checksum.Crc32": crc32,
+    "io.aeron.archive.checksum.Crc32c": crc32c,
+}
+
+
+def checksum_named(name: str | None) -> Checksum | None:
+    """Return a checksum by its name; None for none.
+
+    Raises:
+        ConfigurationError: No checksum has that name.
+    """
+    if name is None or name == "none":
+        return None
+    found = CHECKSUMS.get(name)
+    if found is None:
+        message = f"no checksum is named {name!r}: crc32, crc32c or none"
+        raise ConfigurationError(message)
+    return found

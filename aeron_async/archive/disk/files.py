@@ -1,0 +1,266 @@
+"""A directory of files as the archive sees it: few operations, each of which may fail.
+
+Everything the archive does to a disk goes through these two protocols, so that a test can stand
+between: with short reads and writes, with errors, or with pages that a crash loses.
+
+Every call blocks. Names are plain: no separator, nothing hidden, so that no name leads out of the
+directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from aeron_async.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+__all__ = [
+    "Directory",
+    "File",
+    "OsDirectory",
+    "OsFile",
+    "check_name",
+    "close_quietly",
+    "read_exactly",
+    "write_all",
+]
+
+LONGEST_NAME: Final = 255
+MODE: Final = 0o644
+
+
+class File(Protocol):
+    """An open file; every offset and length is in bytes."""
+
+    @property
+    def name(self) -> str:
+        """Return its name in the directory."""
+        ...
+
+    def length(self) -> int:
+        """Return how long it is."""
+        ...
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read up to a buffer's length; return how much, 0 at the end of the file."""
+        ...
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> int:
+        """Write buffers one after the other; return how much was written, which may be less."""
+        ...
+
+    def set_length(self, length: int) -> None:
+        """Cut it off, or let it go on with zeros that take no room."""
+        ...
+
+    def sync(self, *, metadata: bool) -> None:
+        """Return when what was written is on the disk, and the file's own facts, if asked for."""
+        ...
+
+    def close(self) -> None:
+        """Close it; closing twice is closing once."""
+        ...
+
+
+class Directory(Protocol):
+    """Where an archive lives."""
+
+    @property
+    def path(self) -> str:
+        """Return what messages call it."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, in no order."""
+        ...
+
+    def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> File:
+        """Open a file for reading and writing.
+
+        Args:
+            name: Of the file.
+            create: Make it if it is not there.
+            exclusive: Make it, and fail if it is there.
+
+        Raises:
+            FileNotFoundError: It is not there, and was not to be made.
+            FileExistsError: It is there, and was to be made anew.
+            OSError: The disk failed.
+        """
+        ...
+
+    def open_to_read(self, name: str) -> File:
+        """Open a file for reading.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            OSError: The disk failed.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of a file that had it."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the names of the files are on the disk."""
+        ...
+
+
+def check_name(name: str) -> str:
+    """Return a name that stays in its directory.
+
+    Raises:
+        ArchiveError: It has a separator, is hidden, empty or too long.
+    """
+    is_plain = name == Path(name).name and "\0" not in name and "\\" not in name
+    if not is_plain or name.startswith(".") or not 0 < len(name) <= LONGEST_NAME:
+        message = f"{name!r} is no name of a file in an archive's directory"
+        raise ArchiveError(message)
+    return name
+
+
+def write_all(file: File, buffers: Sequence[Buffer], offset: int) -> int:
+    """Write buffers whole, however often that takes; return the offset behind them.
+
+    Raises:
+        OSError: The disk is full, or failed; what had been written stays.
+    """
+    left = [memoryview(buffer).cast("B") for buffer in buffers]
+    while left:
+        written = file.write(left, offset)
+        offset += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if left:
+            left[0] = left[0][written:]
+    return offset
+
+
+def read_exactly(file: File, buffer: memoryview, offset: int) -> int:
+    """Fill a buffer as far as the file goes; return how much that was."""
+    count = 0
+    while count < len(buffer):
+        read = file.read_into(buffer[count:], offset + count)
+        if read == 0:
+            break
+        count += read
+    return count
+
+
+@final
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "name")
+
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self._descriptor = descriptor
+
+    def length(self) -> int:
+        """Return how long it is."""
+        return os.fstat(self._descriptor).st_size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read up to a buffer's length; return how much, 0 at the end of the file."""
+        return os.preadv(self._descriptor, [buffer], offset)
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> int:
+        """Write buffers one after the other; return how much was written, which may be less."""
+        return os.pwritev(self._descriptor, buffers, offset)
+
+    def set_length(self, length: int) -> None:
+        """Cut it off, or let it go on with zeros that take no room."""
+        os.ftruncate(self._descriptor, length)
+
+    def sync(self, *, metadata: bool) -> None:
+        """Return when what was written is on the disk, and the file's own facts, if asked for."""
+        if metadata or not hasattr(os, "fdatasync"):
+            os.fsync(self._descriptor)
+        else:
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close it; closing twice is closing once."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@final
+class OsDirectory:
+    """A directory of the operating system, made if it is not there.
+
+    Args:
+        path: Of the directory.
+        create: Whether to make it.
+
+    Raises:
+        FileNotFoundError: It is not there, and was not to be made.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        self._path = Path(path)
+        if create:
+            self._path.mkdir(parents=True, exist_ok=True)
+        elif not self._path.is_dir():
+            message = f"{self._path} is no directory: an archive is one"
+            raise FileNotFoundError(message)
+
+    @property
+    def path(self) -> str:
+        """Return what messages call it."""
+        return str(self._path)
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, in no order."""
+        with os.scandir(self._path) as entries:
+            return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+
+    def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> OsFile:
+        """Open a file for reading and writing; see `Directory.open`."""
+        flags = os.O_RDWR | (os.O_CREAT if create or exclusive else 0)
+        return self._open(name, flags | (os.O_EXCL if exclusive else 0))
+
+    def open_to_read(self, name: str) -> OsFile:
+        """Open a file for reading."""
+        return self._open(name, os.O_RDONLY)
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self._path / check_name(name)).unlink()
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, in place of a file that had it."""
+        (self._path / check_name(old)).replace(self._path / check_name(new))
+
+    def sync(self) -> None:
+        """Return when the names of the files are on the disk."""
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _open(self, name: str, flags: int) -> OsFile:
+        # A link could lead anywhere: whoever may write here must not write elsewhere through us.
+        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+        return OsFile(name, os.open(self._path / check_name(name), flags, MODE))
+
+
+def close_quietly(file: File) -> None:
+    """Close a file on the way out of an error, which is the one to be told."""
+    with contextlib.suppress(OSError):
+        file.close()

@@ -1,0 +1,91 @@
+"""Which file holds which positions of a recording, and how it is named.
+
+Source: Aeron `Archive.segmentFileName`, `AeronArchive.segmentFileBasePosition`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "DEFAULT_SEGMENT_LENGTH",
+    "SEGMENT_SUFFIX",
+    "check_segment_length",
+    "parse_segment_name",
+    "segment_base",
+    "segment_bases",
+    "segment_name",
+    "term_base",
+]
+
+SEGMENT_SUFFIX: Final = ".rec"
+DEFAULT_SEGMENT_LENGTH: Final = 128 * 1024 * 1024
+"""In bytes; raised to the length of a term where that is longer."""
+SHORTEST_SEGMENT: Final = 65_536
+LONGEST_SEGMENT: Final = 1 << 30
+NAME: Final = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})\.rec", re.ASCII)
+LARGEST: Final = (1 << 63) - 1
+
+
+def segment_name(recording_id: int, base_position: int) -> str:
+    """Return the name of the file that begins at a position, such as `0-131072.rec`."""
+    return f"{recording_id}-{base_position}{SEGMENT_SUFFIX}"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """Return the recording id and the base position that a name says; None if it is no segment's.
+
+    Only names that `segment_name` could have given are any.
+    """
+    match = NAME.fullmatch(name)
+    if match is None:
+        return None
+    recording_id, position = int(match[1]), int(match[2])
+    return None if max(recording_id, position) > LARGEST else (recording_id, position)
+
+
+def segment_bases(names: Iterable[str], recording_id: int) -> list[int]:
+    """Return the base positions of a recording's files among those names, in order."""
+    found = map(parse_segment_name, names)
+    return sorted(each[1] for each in found if each is not None and each[0] == recording_id)
+
+
+def term_base(position: int, term_length: int) -> int:
+    """Return where the term of a position begins."""
+    return position & -term_length
+
+
+def segment_base(
+    position: int, *, start_position: int, term_length: int, segment_length: int
+) -> int:
+    """Return where the file that holds a position begins.
+
+    Args:
+        position: Not before the start of the recording.
+        start_position: Of the recording; its first file begins with the term of that.
+        term_length: In bytes.
+        segment_length: In bytes; a multiple of the term length.
+    """
+    first = term_base(start_position, term_length)
+    return first + ((position - first) & -segment_length)
+
+
+def check_segment_length(segment_length: int) -> None:
+    """Refuse a length that no segment may have.
+
+    Raises:
+        ConfigurationError: It is no power of two from 64 KiB to 1 GiB.
+    """
+    is_power = segment_length > 0 and segment_length & (segment_length - 1) == 0
+    if not is_power or not SHORTEST_SEGMENT <= segment_length <= LONGEST_SEGMENT:
+        message = (
+            f"segment length {segment_length} must be a power of two from 65536 to "
+            f"{LONGEST_SEGMENT}: change segment_length"
+        )
+        raise ConfigurationError(message)
