@@ -164,12 +164,6 @@ class DataPacketDispatcher:
             now_ns: The time now.
             destination: By which way it came.
         """
-        length = len(datagram)
-        # Most are data of an image that is there, and can be placed like a run of one.
-        if length > DATA_HEADER_LENGTH and (
-            self._take_run(datagram, length, source, now_ns, destination) == length
-        ):
-            return
         kind = frame_type(datagram)
         if PAD <= kind <= DATA:
             self._on_data(datagram, source, now_ns, destination)
