@@ -38,7 +38,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "counters",
         "clock",
     ),
-    "archive": ("archive", "client", "logbuffer", "protocol", "counters", "clock"),
+    "archive": ("archive", "client", "kernel", "logbuffer", "protocol", "counters", "clock"),
     "cli": ("",),
     "spark": ("spark", "archive", "client", "logbuffer", "protocol", "clock"),
     "testing": ("",),

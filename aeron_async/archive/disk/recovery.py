@@ -1,0 +1,150 @@
+"""Where recordings end that were going on when their archive died.
+
+Source: Aeron `Catalog.refreshCatalog`, `Catalog.computeStopPosition`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
+from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
+from aeron_async.errors import ArchiveFileError
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.catalog import Catalog
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory, File
+
+__all__ = ["Recovered", "end_on_disk", "recover"]
+
+
+@attrs.frozen
+class Recovered:
+    """A recording that was going on when its archive died.
+
+    Attributes:
+        recording_id: In the catalog.
+        stop_position: Where it ends, in bytes.
+        discarded: Bytes behind that which were no frames, and are zero now.
+    """
+
+    recording_id: int
+    stop_position: int
+    discarded: int
+
+
+def recover(directory: Directory, catalog: Catalog, *, now_ms: int) -> list[Recovered]:
+    """Give every recording that has no end the one that its files say, and return them.
+
+    What lies behind it, and is no frame, is cut off: it would lie behind what is recorded next.
+
+    Args:
+        directory: Of the archive.
+        catalog: Its catalog, open to write.
+        now_ms: The time, in milliseconds since 1970; when they stopped, as far as anybody knows.
+
+    Raises:
+        ArchiveFileError: An entry is damaged, or a file contradicts it.
+        OSError: The disk failed.
+    """
+    active = [each for each in map(catalog.get, catalog.ids()) if each.is_active]
+    if not active:
+        return []
+    bases = segments_by_recording(directory)
+    buffer = ScanBuffer()
+    found = []
+    for descriptor in active:
+        each = end_on_disk(directory, descriptor, bases.get(descriptor.recording_id, []), buffer)
+        cut_behind(directory, descriptor, each)
+        catalog.update(
+            descriptor.recording_id, stop_position=each.stop_position, stop_timestamp_ms=now_ms
+        )
+        found.append(each)
+    return found
+
+
+def segments_by_recording(directory: Directory) -> dict[int, list[int]]:
+    """Return the base positions of all segment files, by the recording that they are of."""
+    found: dict[int, list[int]] = {}
+    for name in directory.names():
+        parsed = parse_segment_name(name)
+        if parsed is not None:
+            found.setdefault(parsed[0], []).append(parsed[1])
+    return found
+
+
+def end_on_disk(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    bases: list[int],
+    buffer: ScanBuffer,
+) -> Recovered:
+    """Return where the files of a recording end.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording.
+        bases: Where its files begin.
+        buffer: To read into.
+
+    Raises:
+        ArchiveFileError: A file begins where none can.
+    """
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    recording_id = descriptor.recording_id
+    # Files before the start were detached, and are no longer part of the recording.
+    bases = sorted(each for each in bases if each >= first)
+    if not bases:
+        return Recovered(recording_id, descriptor.start_position, 0)
+    base = bases[-1]
+    name = segment_name(recording_id, base)
+    if (base - first) % descriptor.segment_length:
+        message = (
+            f"a file that begins at {base}, and the files of recording {recording_id} begin every "
+            f"{descriptor.segment_length} bytes from {first} on"
+        )
+        raise ArchiveFileError(message, file=name, offset=0)
+    file = directory.open_to_read(name)
+    try:
+        start = descriptor.start_position - base if base == first else 0
+        end = find_end(file, start, buffer)
+        discarded = behind_length(file, end, buffer)
+    finally:
+        file.close()
+    return Recovered(recording_id, max(base + end, descriptor.start_position), discarded)
+
+
+def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
+    """Return how many bytes behind the frames of a file lie before the last that is not zero."""
+    length = file.length()
+    offset, last = end, end
+    while offset < length:
+        count = buffer.fill(file, offset, length)
+        if count == 0:
+            break
+        text = bytes(buffer.bytes[:count]).rstrip(b"\0")
+        if text:
+            last = offset + len(text)
+        offset += count
+    return last - end
+
+
+def cut_behind(directory: Directory, descriptor: RecordingDescriptor, found: Recovered) -> None:
+    """Let zeros be what follows the end of a recording, in a file of the whole length."""
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    position = found.stop_position
+    base = first + ((position - first) & -descriptor.segment_length)
+    try:
+        file = directory.open(segment_name(found.recording_id, base))
+    except FileNotFoundError:
+        return
+    try:
+        if found.discarded:
+            file.set_length(position - base)
+        if file.length() != descriptor.segment_length:
+            file.set_length(descriptor.segment_length)
+    finally:
+        file.close()

@@ -1,0 +1,173 @@
+"""Where the frames of a segment file end, and whether they are what they must be.
+
+Two ways to walk: `find_end` looks at lengths only and is as fast as the disk; `check_frames` looks
+at every field of every header, and at checksums.
+
+Source: Aeron `Catalog.recoverStopOffset`, `ArchiveTool.verify`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.archive.disk.files import read_exactly
+from aeron_async.kernel import skip_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import File
+
+__all__ = ["Problem", "ScanBuffer", "check_frames", "find_end"]
+
+CHUNK_LENGTH: Final = 1 << 20
+HEADER_LENGTH: Final = 32
+HEADER: Final = Struct("<iBBHiiiiq")
+PADDING: Final = 0
+DATA: Final = 1
+
+
+@attrs.frozen
+class Problem:
+    """What is wrong in a file.
+
+    Attributes:
+        file: Its name.
+        offset: Where in it, in bytes.
+        what: What it is, in words.
+    """
+
+    file: str
+    offset: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, offset {self.offset}: {self.what}"
+
+
+class ScanBuffer:
+    """Memory to read files into, 1 MiB and a bit, used again and again."""
+
+    def __init__(self, length: int = CHUNK_LENGTH) -> None:
+        # A cast wants whole words of 8 bytes.
+        self.bytes = memoryview(bytearray(length))
+        self.words = self.bytes.cast("i")
+
+    def fill(self, file: File, offset: int, end: int) -> int:
+        """Read from an offset, not beyond an end; return how much."""
+        count = min(len(self.bytes), end - offset)
+        return read_exactly(file, self.bytes[:count], offset)
+
+
+def find_end(file: File, start: int, buffer: ScanBuffer) -> int:
+    """Return the offset of the first place, from a frame on, where there is none.
+
+    A frame that goes on beyond the file is none. Padding counts with its whole length.
+
+    Args:
+        file: A segment.
+        start: Where a frame begins, or would.
+        buffer: To read into.
+    """
+    end = file.length() & -HEADER_LENGTH
+    offset = start
+    while offset < end:
+        count = buffer.fill(file, offset, end)
+        behind = skip_whole(buffer.words, 0, count & -HEADER_LENGTH)
+        if behind == 0:
+            # A frame that is longer than the buffer, or none.
+            length = buffer.words[0] if count >= HEADER_LENGTH else 0
+            following = offset + ((length + 31) & -32)
+            if length <= 0 or following > end:
+                break
+            offset = following
+        else:
+            offset += behind
+    return offset
+
+
+def check_frames(
+    file: File,
+    descriptor: RecordingDescriptor,
+    *,
+    base: int,
+    start: int,
+    end: int,
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+) -> Iterator[Problem | int]:
+    """Look at every frame between two positions of a segment.
+
+    Yields the offset it has come to now and then, and a problem at last, if there is one: behind it
+    nothing can be told.
+
+    Args:
+        file: The segment.
+        descriptor: Of the recording.
+        base: Position of the file's beginning.
+        start: Position of the first frame.
+        end: Position behind the last.
+        checksum: What data frames have in place of their session; None if they have their session.
+        buffer: To read into.
+    """
+    offset, stop = start - base, end - base
+    while offset < stop:
+        count = buffer.fill(file, offset, stop)
+        at = 0
+        while at + HEADER_LENGTH <= count:
+            problem, aligned = check_frame(
+                buffer.bytes[at:count], descriptor, position=base + offset + at, checksum=checksum
+            )
+            if problem is None and offset + at + aligned > stop:
+                problem = f"a frame of {aligned} bytes goes on beyond the end of what is recorded"
+            if problem is not None:
+                yield Problem(file.name, offset + at, problem)
+                return
+            if at + aligned > count and at > 0 and checksum is not None:
+                # Its payload goes on in the next piece.
+                break
+            at += aligned
+        if at == 0:
+            yield Problem(file.name, offset, f"the file ends {stop - offset} bytes too early")
+            return
+        offset += at
+        yield offset
+
+
+def check_frame(
+    data: memoryview,
+    descriptor: RecordingDescriptor,
+    *,
+    position: int,
+    checksum: Checksum | None,
+) -> tuple[str | None, int]:
+    """Return what is wrong with a frame, or None, and its length with all that fills it up."""
+    length, version, flags, kind, term_offset, session_id, stream_id, term_id, _ = (
+        HEADER.unpack_from(data)
+    )
+    aligned = (length + 31) & -32
+    term_length = descriptor.term_length
+    wanted_offset = position & (term_length - 1)
+    wanted_term = descriptor.initial_term_id + position // term_length
+    problem = None
+    if length < HEADER_LENGTH or wanted_offset + aligned > term_length:
+        problem = f"a frame of {length} bytes, {term_length - wanted_offset} before its term ends"
+    elif version != 0 or kind not in (DATA, PADDING):
+        problem = f"a frame of version {version} and type {kind}: data is 1, padding 0"
+    elif term_offset != wanted_offset:
+        problem = f"a frame at term offset {wanted_offset} that says it is at {term_offset}"
+    elif (term_id - wanted_term) & 0xFFFF_FFFF:
+        problem = f"a frame of term {term_id}, and it lies in term {wanted_term}"
+    elif stream_id != descriptor.stream_id:
+        problem = f"a frame of stream {stream_id} in a recording of {descriptor.stream_id}"
+    elif kind == DATA and checksum is not None and aligned <= len(data):
+        found = checksum(data[HEADER_LENGTH:aligned])
+        if found != session_id:
+            problem = f"a frame of {length} bytes with checksum {session_id}, and it is {found}"
+    del flags
+    return problem, aligned
