@@ -8,8 +8,9 @@ Source: Aeron `DataPacketDispatcher`.
 
 from __future__ import annotations
 
+from array import array
 from struct import Struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -27,12 +28,13 @@ from aeron_async.protocol.setup import Setup
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.dispatch_listener import DispatchListener
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.kernel.placing import Cuts
 
-__all__ = ["DataPacketDispatcher", "DispatchListener"]
+__all__ = ["DataPacketDispatcher"]
 
 # Plain integers: to look up a member of an enum takes as long as to take a header apart.
 DATA: Final = int(FrameType.DATA)
@@ -47,24 +49,6 @@ MAX_RTT_NS: Final = 10_000_000_000
 """No round trip takes longer: by then the image would be gone."""
 
 ELICIT_WINDOW_NS: Final = 1_000_000_000
-
-
-class DispatchListener(Protocol):
-    """Who hears what a dispatcher has found."""
-
-    def on_image_activity(self, image: PublicationImage) -> None:
-        """Something was placed in the image; it wants to be polled."""
-        ...
-
-    def on_create_image(
-        self, setup: Setup, source: Address, destination: ReceiveDestination
-    ) -> None:
-        """A wanted stream begins; an image is to be made and added."""
-        ...
-
-    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Something that cannot be meant arrived, and has been counted."""
-        ...
 
 
 class DataPacketDispatcher:
@@ -104,6 +88,7 @@ class DataPacketDispatcher:
         self._group_tag = group_tag
         self._listener = listener
         self._streams: dict[int, StreamInterest] = {}
+        self._lone_cuts = array("i", (0, 0))
         self._elicit_window_start_ns = -ELICIT_WINDOW_NS
         self._elicit_count = 0
 
@@ -164,6 +149,18 @@ class DataPacketDispatcher:
             now_ns: The time now.
             destination: By which way it came.
         """
+        # Most are data that follows what an image has, and can be placed like a run of one.
+        cuts = self._lone_cuts
+        cuts[0] = cuts[1] = length = len(datagram)
+        if length <= DATA_HEADER_LENGTH or not self._take_runs(
+            datagram, cuts, 0, 0, source, now_ns, destination
+        ):
+            self._take_one(datagram, source, now_ns, destination)
+
+    def _take_one(
+        self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
+    ) -> None:
+        """Take a datagram that is anything else."""
         kind = frame_type(datagram)
         if PAD <= kind <= DATA:
             self._on_data(datagram, source, now_ns, destination)
@@ -205,7 +202,7 @@ class DataPacketDispatcher:
                 if length >= DATA_HEADER_LENGTH:
                     taken = self._take_runs(data, cuts, index, start, source, now_ns, destination)
                 if not taken:
-                    self.on_datagram(data[start : start + length], source, now_ns, destination)
+                    self._take_one(data[start : start + length], source, now_ns, destination)
             except Exception as error:  # noqa: BLE001 - it is raised when all were taken
                 failures.append(error)
             start += taken or length
