@@ -85,7 +85,7 @@ class PublicationFactory:
         spec = publication_log_spec(resources, uri, params, **ids)
         response_outbox = None
         if endpoint.channel.is_response:
-            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_run_to)
+            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_runs_to)
         with ExitStack() as undo:
             log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
             undo.callback(log.close)

@@ -29,11 +29,12 @@ from aeron_async.kernel.paths import (
 )
 from aeron_async.kernel.placing import place_runs, skip_whole
 from aeron_async.kernel.reading import read_whole
-from aeron_async.kernel.scanning import scan_for_send, scan_run
+from aeron_async.kernel.scanning import mark_starts, scan_for_send, scan_runs
 
 if TYPE_CHECKING:
     from aeron_async.kernel._frames import FrameWriter as FrameWriterType
     from aeron_async.kernel._sockets import RunReader as RunReaderType
+    from aeron_async.kernel._sockets import SendSegmented
 
 __all__ = [
     "NOTHING",
@@ -50,11 +51,13 @@ __all__ = [
     "Reading",
     "Taking",
     "inheriting",
+    "mark_starts",
     "open_batch",
     "place_runs",
     "read_whole",
     "scan_for_send",
-    "scan_run",
+    "scan_runs",
+    "send_segmented",
     "skip_whole",
 ]
 
@@ -82,16 +85,19 @@ FrameWriter: type[FrameWriterType] | None = None
 """Appends what takes no thought; None in Python, where it would save nothing."""
 CompiledRunReader: type[RunReaderType] | None = None
 """Receives many datagrams in one call; None in Python, and where there is no `recvmsg`."""
+send_segmented: SendSegmented | None = None
+"""Sends many runs of datagrams in one call; likewise."""
 
 if WHY_PURE is None:
     from aeron_async.kernel._batches import Batch, open_batch
     from aeron_async.kernel._frames import (
         FrameWriter,
         Message,
+        mark_starts,
         place_runs,
         read_whole,
         scan_for_send,
-        scan_run,
+        scan_runs,
         skip_whole,
     )
     from aeron_async.kernel._paths import (
@@ -108,3 +114,4 @@ if WHY_PURE is None:
     # A system may be without the calls that this needs, and lacks nothing else then.
     with suppress(ImportError):
         from aeron_async.kernel._sockets import RunReader as CompiledRunReader
+        from aeron_async.kernel._sockets import send_segmented

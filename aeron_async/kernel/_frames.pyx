@@ -52,6 +52,10 @@ cdef inline int32_t peek_32(const char *place) noexcept nogil:
     return value
 
 
+cdef inline void put_32(char *place, int32_t value) noexcept nogil:
+    memcpy(place, &value, 4)
+
+
 cdef inline bint is_slot(Py_buffer *view, int64_t offset) noexcept nogil:
     """Return whether a frame could begin, or a view end, there."""
     return 0 <= offset <= view.len and not offset & 31 and not <size_t>view.buf & 7
@@ -399,6 +403,7 @@ def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
 
 DEF RUN_SLOTS = 2048
 """Frame starts that a run may have: 64 KiB in units of 32 bytes."""
+DEF BLOCK_BITS = 12
 DEF CALL_COST = 5
 """What a call to the system costs, counted in datagrams of an average length."""
 
@@ -441,43 +446,101 @@ cdef int64_t best_segment(char *start, int64_t available, int64_t segment, int64
     return best << 5
 
 
-def scan_run(object term, words, int64_t offset, *, int64_t limit, int64_t mtu_length,
-             int64_t max_count):
-    """Return a run of datagrams of equal length; twin of `logbuffer.scanner.scan_run`."""
+cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
+                      int64_t mtu_length, int64_t max_count, int64_t *cut,
+                      int64_t *padding) noexcept nogil:
+    """Return the length of a run; see `scanning.scan_run`."""
+    cdef int64_t total, following, count, available
+    cdef int64_t segment = scan(base, length, offset, min(limit, mtu_length), padding)
+    cut[0] = segment
+    if segment == 0 or padding[0]:
+        return segment
+    available = min(limit, length - offset)
+    total = segment
+    count = 1
+    while count < max_count:
+        following = scan(base, length, offset + total, min(limit - total, segment), padding)
+        total += following
+        if following != segment or padding[0]:
+            break
+        count += 1
+    if count <= 2 and available >> 2 >= mtu_length and not padding[0]:
+        following = best_segment(base + offset, available, segment, mtu_length, max_count)
+        if following != segment:
+            cut[0] = segment = total = following
+            count = 1
+            while count < max_count:
+                following = scan(base, length, offset + total, min(limit - total, segment), padding)
+                total += following
+                if following != segment or padding[0]:
+                    break
+                count += 1
+    return total
+
+
+def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_t mtu_length,
+              int64_t run_length, int64_t max_count, int64_t cost):
+    """Say how to cut what may be sent into runs; twin of `kernel.scanning.scan_runs`."""
     cdef Py_buffer view
-    cdef char *base
-    cdef int64_t length, segment, total, following, padding, count, available
+    cdef Py_buffer ends
+    cdef int64_t length, segment
+    cdef int64_t total = 0
+    cdef int64_t padding = 0
+    cdef int64_t used = 0
+    cdef int64_t count = 0
     take(term, &view)
     try:
-        base = <char *>view.buf
-        length = view.len
-        if not is_slot(&view, offset):
-            return 0, 0, 0
-        segment = scan(base, length, offset, min(limit, mtu_length), &padding)
-        if segment == 0 or padding:
-            return segment, segment, padding
-        available = min(limit, length - offset)
-        total = segment
-        count = 1
-        while count < max_count:
-            following = scan(base, length, offset + total, min(limit - total, segment), &padding)
-            total += following
-            if following != segment or padding:
-                break
-            count += 1
-        if count <= 2 and available >> 2 >= mtu_length and not padding:
-            following = best_segment(base + offset, available, segment, mtu_length, max_count)
-            if following != segment:
-                segment = total = following
-                count = 1
-                while count < max_count:
-                    following = scan(base, length, offset + total, min(limit - total, segment),
-                                     &padding)
-                    total += following
-                    if following != segment or padding:
+        PyObject_GetBuffer(cuts, &ends, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            while (used < cost and count < ends.len // 8 and not padding
+                    and is_slot(&view, offset + total)):
+                length = scan_run(<char *>view.buf, view.len, offset + total,
+                                  min(limit - total, run_length), mtu_length, max_count, &segment,
+                                  &padding)
+                if length <= 0:
+                    break
+                total += length
+                put_32(<char *>ends.buf + 8 * count, <int32_t>total)
+                put_32(<char *>ends.buf + 8 * count + 4, <int32_t>segment)
+                used += CALL_COST + length // segment
+                count += 1
+            return total, count, padding, used
+        finally:
+            PyBuffer_Release(&ends)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def mark_starts(positions, int64_t following, int64_t position, cuts, int64_t length):
+    """Note where the first datagram of each block begins; twin of `kernel.scanning.mark_starts`."""
+    cdef Py_buffer view
+    cdef Py_buffer ends
+    cdef int64_t *known
+    cdef int64_t count, each, end, segment, start
+    cdef int64_t begin = position
+    PyObject_GetBuffer(positions, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        take(cuts, &ends)
+        try:
+            known = <int64_t *>view.buf
+            count = view.len // 8
+            if count == 0 or <size_t>view.buf & 7 or position < 0 or following < 0:
+                return following
+            for each in range(ends.len // 8):
+                end = position + min(<int64_t>peek_32(<char *>ends.buf + 8 * each), length)
+                segment = peek_32(<char *>ends.buf + 8 * each + 4)
+                while following < end and segment > 0:
+                    start = begin
+                    if following > begin:
+                        start += (following - begin + segment - 1) // segment * segment
+                    if start >= end:
                         break
-                    count += 1
-        return total, segment, padding
+                    known[(start >> BLOCK_BITS) % count] = start
+                    following = ((start >> BLOCK_BITS) + 1) << BLOCK_BITS
+                begin = end
+            return following
+        finally:
+            PyBuffer_Release(&ends)
     finally:
         PyBuffer_Release(&view)
 

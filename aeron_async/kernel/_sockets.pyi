@@ -1,7 +1,9 @@
 from collections.abc import Callable
+from typing import TypeAlias
 
 from aeron_async.driver.media.run_reader import Group, RunSource
 from aeron_async.driver.media.socket_spec import SocketAddress
+from aeron_async.kernel.placing import Cuts
 
 class RunReader:
     groups: list[Group]
@@ -13,3 +15,9 @@ class RunReader:
         self, memory: memoryview, cuts: memoryview[int], decode: Callable[[bytes], SocketAddress]
     ) -> None: ...
     def read(self, sock: RunSource, count_left: int) -> int: ...
+
+SendSegmented: TypeAlias = Callable[[RunSource, memoryview, Cuts, int, int], tuple[int, int, int]]
+
+def send_segmented(
+    sock: RunSource, data: memoryview, cuts: Cuts, index: int, start: int, /
+) -> tuple[int, int, int]: ...

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Many calls to the system for one of the interpreter: datagrams received, compiled.
+"""Many calls to the system for one of the interpreter: datagrams received and sent, compiled.
 
 What it receives goes to memory that it was given, and what the system says of its lengths is
 checked against that memory before it is believed.
@@ -10,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memset
 
 from os import strerror
@@ -32,6 +32,7 @@ cdef extern from "<sys/socket.h>" nogil:
     """
     /* Of the Linux headers; nothing else tells of these, and nowhere else do they mean another. */
     #define AERON_SOL_UDP 17
+    #define AERON_UDP_SEGMENT 103
     #define AERON_UDP_GRO 104
     #define AERON_SO_RXQ_OVFL 40
     #define AERON_SO_TIMESTAMPNS 35
@@ -55,15 +56,18 @@ cdef extern from "<sys/socket.h>" nogil:
         char room[128]
     ctypedef struct aeron_address:
         pass
+    ssize_t sendmsg(int fd, const msghdr *message, int flags)
     ssize_t recvmsg(int fd, msghdr *message, int flags)
     cmsghdr *CMSG_FIRSTHDR(msghdr *message)
     cmsghdr *CMSG_NXTHDR(msghdr *message, cmsghdr *note)
     unsigned char *CMSG_DATA(cmsghdr *note)
     size_t CMSG_LEN(size_t length)
+    size_t CMSG_SPACE(size_t length)
     int SOL_SOCKET
     int MSG_CTRUNC
     int MSG_DONTWAIT
     int SOL_UDP "AERON_SOL_UDP"
+    int UDP_SEGMENT "AERON_UDP_SEGMENT"
     int UDP_GRO "AERON_UDP_GRO"
     int SO_RXQ_OVFL "AERON_SO_RXQ_OVFL"
     int SO_TIMESTAMPNS "AERON_SO_TIMESTAMPNS"
@@ -75,6 +79,10 @@ DEF ADDRESS_LENGTH = 28
 DEF ADDRESSES_MAX = 256
 """Addresses kept in mind; a flood from more makes each as dear as new ones."""
 DEF DATAGRAM_LENGTH_MAX = 65_536
+DEF RUN_LENGTH_MAX = 65_507
+"""What one datagram over IPv4 can carry, in bytes; IPv6 could have 20 more."""
+DEF SEGMENT_COUNT_MAX = 64
+"""Linux 6.9 and later take 128 at once; every one before takes these."""
 DEF DATAGRAMS_PER_COUNT = 4
 DEF LENGTH_PER_COUNT = 8_192
 
@@ -268,3 +276,83 @@ cdef class RunReader:
             return max(long_count, length // (<int64_t>segment * DATAGRAMS_PER_COUNT))
         cut[1] = <int32_t>length
         return long_count
+
+
+cdef int32_t word_at(const char *words, int64_t index) noexcept nogil:
+    cdef int32_t value
+    memcpy(&value, words + 4 * index, 4)
+    return value
+
+
+cdef int send_run(int fd, char *data, int64_t length, int64_t segment) noexcept nogil:
+    """Send a run in one call; return 0, or why it did not leave."""
+    cdef aeron_notes notes
+    cdef iovec piece
+    cdef msghdr message
+    cdef cmsghdr *note
+    cdef uint16_t cut = <uint16_t>segment
+    memset(&message, 0, sizeof(message))
+    piece.iov_base = data
+    piece.iov_len = length
+    message.msg_iov = &piece
+    message.msg_iovlen = 1
+    if segment < length:
+        memset(&notes, 0, sizeof(notes))
+        message.msg_control = &notes
+        message.msg_controllen = CMSG_SPACE(sizeof(cut))
+        note = CMSG_FIRSTHDR(&message)
+        note.cmsg_level = SOL_UDP
+        note.cmsg_type = UDP_SEGMENT
+        note.cmsg_len = CMSG_LEN(sizeof(cut))
+        memcpy(CMSG_DATA(note), &cut, sizeof(cut))
+    while sendmsg(fd, &message, MSG_DONTWAIT) < 0:
+        if errno != EINTR:
+            return errno
+    return 0
+
+
+def send_segmented(sock, data, cuts, int64_t index, int64_t start):
+    """Send runs to the peer of a connected socket, up to one that must go another way.
+
+    Such a run is one that the system refused, or would not take at once.
+
+    Args:
+        sock: A non-blocking socket of a system that cuts runs.
+        data: The datagrams, one behind the other.
+        cuts: Of each run where it ends in the data, and the length of its datagrams in bytes; only
+            its last may be shorter.
+        index: Of the run to begin with, in `cuts`; even.
+        start: Where that begins in the data.
+
+    Returns:
+        Where the first run begins that did not leave, its index, and the number of the error that
+        the system had of it; 0 if it was not tried.
+    """
+    cdef Py_buffer view
+    cdef Py_buffer ends
+    cdef int64_t end, segment
+    cdef int failure = 0
+    cdef int fd = sock.fileno()
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(cuts, &ends, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                while 0 <= index < ends.len // 4 - 1 and start >= 0:
+                    end = word_at(<const char *>ends.buf, index)
+                    segment = word_at(<const char *>ends.buf, index + 1)
+                    if (end <= start or end > view.len or end - start > RUN_LENGTH_MAX
+                            or segment < 1 or segment > 0xFFFF
+                            or end - start > segment * SEGMENT_COUNT_MAX
+                            or (segment < end - start and segment > RUN_LENGTH_MAX // 2)):
+                        break
+                    failure = send_run(fd, <char *>view.buf + start, end - start, segment)
+                    if failure:
+                        break
+                    start = end
+                    index += 2
+            return start, index, failure
+        finally:
+            PyBuffer_Release(&ends)
+    finally:
+        PyBuffer_Release(&view)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscriber_positions import Subscribable, SubscriberPosition
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.header import Buffer
 
@@ -72,12 +73,12 @@ class Outbox:
         self.addresses.append(address)
         return self.send(datagram)
 
-    def send_run(self, run: memoryview, segment_length: int) -> int:
-        return send_each(self.send, run, segment_length)
+    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+        return send_each(self.send, data, cuts)
 
-    def send_run_to(self, run: memoryview, segment_length: int, address: Address) -> int:
+    def send_runs_to(self, data: memoryview, cuts: Cuts, address: Address) -> int:
         self.addresses.append(address)
-        return self.send_run(run, segment_length)
+        return self.send_runs(data, cuts)
 
     def take(self) -> list[bytes]:
         """Return what was sent since the last call."""
@@ -94,12 +95,16 @@ class Outbox:
         ]
 
 
-def send_each(send: Callable[[memoryview], bool], run: memoryview, segment_length: int) -> int:
-    """Send the datagrams of a run until one cannot leave; return the bytes that left."""
-    for start in range(0, len(run), segment_length):
-        if not send(run[start : start + segment_length]):
-            return start
-    return len(run)
+def send_each(send: Callable[[memoryview], bool], data: memoryview, cuts: Cuts) -> int:
+    """Send the datagrams of runs until one cannot leave; return the bytes that left."""
+    start = 0
+    for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+        while start < end:
+            datagram = data[start : min(start + segment_length, end)]
+            if not send(datagram):
+                return start
+            start += len(datagram)
+    return start
 
 
 class NoReaders:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 LOCAL = ("127.0.0.1", 40_000)
 REMOTE = ("127.0.0.1", 40_456)
 NO_LOOP: Any = None
+
+
+def send_run(endpoint: SendChannelEndpoint, run: memoryview, segment_length: int) -> int:
+    return endpoint.send_runs(run, array("i", (len(run), segment_length)))
 
 
 class Transport(BoundedTransport):
@@ -85,21 +90,21 @@ def test_a_send_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
 
 
 def test_a_run_leaves_as_datagrams_of_one_length_and_a_shorter_last_one(rig: Rig) -> None:
-    assert rig.endpoint.send_run(memoryview(b"aabbc"), 2) == 5
-    assert rig.endpoint.send_run_to(memoryview(b"ddee"), 2, REMOTE) == 4
+    assert send_run(rig.endpoint, memoryview(b"aabbc"), 2) == 5
+    assert rig.endpoint.send_runs_to(memoryview(b"ddee"), array("i", (4, 2)), REMOTE) == 4
     assert rig.transport.sent == [b"aa", b"bb", b"c", b"dd", b"ee"]
 
 
 def test_a_run_during_a_pause_stays(rig: Rig) -> None:
     rig.endpoint.data.pause_writing()
-    assert rig.endpoint.send_run(memoryview(b"aabbc"), 2) == 0
+    assert send_run(rig.endpoint, memoryview(b"aabbc"), 2) == 0
     assert rig.transport.sent == []
 
 
 def test_a_run_that_raises_leaves_later_errors_their_meaning(rig: Rig) -> None:
     rig.transport.failure = ClosedError("closed under us")
     with pytest.raises(ClosedError):
-        rig.endpoint.send_run(memoryview(b"aabb"), 2)
+        send_run(rig.endpoint, memoryview(b"aabb"), 2)
     rig.endpoint.data.error_received(ConnectionRefusedError())
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
 
@@ -248,16 +253,16 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_the_others_get_the_
         assert sorted(transport.addresses) == [addresses[0], addresses[2]]
         assert counts[SystemCounterId.SHORT_SENDS] == count
         transport.addresses.clear()
-    assert endpoint.send_run(memoryview(b"abcde"), 2) == 5, "likewise with a run"
+    assert send_run(endpoint, memoryview(b"abcde"), 2) == 5, "likewise with a run"
     assert sorted(transport.addresses) == [addresses[0]] * 3 + [addresses[2]] * 3
     assert counts[SystemCounterId.SHORT_SENDS] == 6, "one for each datagram of the run"
     transport.addresses.clear()
     transport.room_count = 4
-    assert endpoint.send_run(memoryview(b"abcdef"), 1) == 4, "what one got while there was room"
+    assert send_run(endpoint, memoryview(b"abcdef"), 1) == 4, "what one got while there was room"
     assert transport.addresses == [addresses[2]] * 4
     assert counts[SystemCounterId.SHORT_SENDS] == 6 + 2 * 4, "which both the others missed"
     assert not endpoint.send(b"x")
-    assert endpoint.send_run(memoryview(b"abcde"), 2) == 0
+    assert send_run(endpoint, memoryview(b"abcde"), 2) == 0
     assert counts[SystemCounterId.SHORT_SENDS] == 14
 
 
@@ -303,7 +308,7 @@ def test_a_socket_that_becomes_full_in_a_run_has_given_all_destinations_much_the
     counts = Counts()
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
     transport.make_room(60)
-    assert endpoint.send_run(RUN, 2) == 24 * 2, "what one of them got, in whole datagrams"
+    assert send_run(endpoint, RUN, 2) == 24 * 2, "what one of them got, in whole datagrams"
     assert [transport.got[address] for address in ADDRESSES] == [24, 20, 16]
     assert counts[SystemCounterId.SHORT_SENDS] == (24 - 20) + (24 - 16)
 
@@ -313,7 +318,7 @@ def test_a_socket_that_becomes_full_again_and_again_lets_each_destination_be_las
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
     for _ in range(30):
         transport.make_room(60)
-        assert endpoint.send_run(RUN, 2) == 24 * 2
+        assert send_run(endpoint, RUN, 2) == 24 * 2
     assert [transport.got[address] for address in ADDRESSES] == [10 * (24 + 20 + 16)] * 3
     assert counts[SystemCounterId.SHORT_SENDS] == 30 * 12
 
@@ -323,7 +328,7 @@ def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice(room_cou
     counts = Counts()
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
     transport.make_room(room_count)
-    got = endpoint.send_run(RUN, 2) // 2
+    got = send_run(endpoint, RUN, 2) // 2
     assert sum(transport.got.values()) == room_count
     missed = [got - transport.got[address] for address in ADDRESSES]
     assert min(missed) == 0
@@ -334,7 +339,7 @@ def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice(room_cou
 def test_a_run_costs_each_of_several_destinations_a_call_for_each_slice() -> None:
     counts = Counts()
     endpoint, transport = narrow_endpoint(ADDRESSES, counts)
-    assert endpoint.send_run(RUN[:-1], 2) == len(RUN) - 1
+    assert send_run(endpoint, RUN[:-1], 2) == len(RUN) - 1
     assert transport.run_count == 3 * -(-46 // SLICE_COUNT)
     assert [transport.got[address] for address in ADDRESSES] == [46] * 3
     assert counts[SystemCounterId.SHORT_SENDS] == 0
@@ -343,6 +348,6 @@ def test_a_run_costs_each_of_several_destinations_a_call_for_each_slice() -> Non
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_run_for_no_more_than_one_destination_is_not_cut_up(count: int) -> None:
     endpoint, transport = narrow_endpoint(ADDRESSES[:count], Counts())
-    assert endpoint.send_run(RUN, 2) == len(RUN)
+    assert send_run(endpoint, RUN, 2) == len(RUN)
     assert transport.run_count == count
     assert transport.got == Counter(dict.fromkeys(ADDRESSES[:count], 46))

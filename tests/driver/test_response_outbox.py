@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
@@ -21,7 +23,7 @@ class Rig(PublicationRig):
     def __init__(self) -> None:
         super().__init__(is_unicast=False)
         self.network = Outbox()
-        self.responses = ResponseOutbox(self.network.send_to, self.network.send_run_to)
+        self.responses = ResponseOutbox(self.network.send_to, self.network.send_runs_to)
         self.dispatcher = ControlPacketDispatcher(
             self.counts.system, lambda _: None, lambda *_: pytest.fail("all of it can be meant")
         )
@@ -39,7 +41,7 @@ class Rig(PublicationRig):
 def test_nothing_leaves_until_somebody_has_asked() -> None:
     rig = Rig()
     assert not rig.responses.send(b"x")
-    assert rig.responses.send_run(memoryview(b"xyz"), 1) == 0
+    assert rig.responses.send_runs(memoryview(b"xyz"), array("i", (3, 1))) == 0
     rig.answer(OTHER_SOURCE, 0)
     assert rig.responses.address is None, "a status message asks for nothing"
     assert rig.network.sent == []
@@ -50,7 +52,7 @@ def test_until_somebody_is_heard_the_last_to_ask_has_the_responses() -> None:
     rig.ask(OTHER_SOURCE, 0)
     rig.ask(SOURCE, 1)
     assert rig.responses.send(b"x")
-    assert rig.responses.send_run(memoryview(b"abc"), 2) == 3
+    assert rig.responses.send_runs(memoryview(b"abc"), array("i", (3, 2))) == 3
     assert rig.network.sent == [b"x", b"ab", b"c"]
     assert rig.network.addresses == [SOURCE, SOURCE]
 

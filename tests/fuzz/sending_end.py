@@ -38,6 +38,7 @@ from tests.logbuffer.logs import (
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.header import Buffer
 
@@ -141,8 +142,8 @@ class SendingEnd:
     ) -> None:
         assert publication is self.publication
 
-    def send_run(self, run: memoryview, segment_length: int) -> int:
-        return send_each(self.send, run, segment_length)
+    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+        return send_each(self.send, data, cuts)
 
     def send(self, datagram: Buffer) -> bool:
         """Take what leaves, and tell what is sent again from what is sent for the first time."""

@@ -11,7 +11,16 @@ from typing import Any, Final
 
 import pytest
 
-from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled, place, place_run
+from tests.kernel.test_twins import (
+    PURE,
+    TWINS,
+    compiled,
+    filled,
+    needs_compiled,
+    place,
+    place_run,
+    scan_run,
+)
 from tests.logbuffer.logs import MAX_PAYLOAD, MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
 
 NO_PLACES: Final = [-(2**63), -TERM_LENGTH, -32, -1, 1, 16, 33, TERM_LENGTH + 32, 2**62]
@@ -45,7 +54,7 @@ def test_nothing_is_scanned_where_no_frame_can_begin(twin: Any, offset: int) -> 
     term, words = log.terms[0], log.term_words[0]
     assert twin.scan_for_send(term, words, offset, limit=1_408) == (0, 0)
     options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
-    assert twin.scan_run(term, words, offset, **options) == (0, 0, 0)
+    assert scan_run(twin, term, words, offset, **options) == (0, 0, 0)
     assert twin.skip_whole(words, offset, 2**62) == offset
 
 
@@ -74,7 +83,7 @@ def test_cuts_are_looked_for_only_among_the_frames_that_are_there(mtu_length: in
         words[offset >> 2] = 64 if offset + 96 > 1 << 20 else 96
         words[(offset >> 2) + 1] = 0x0001_C000
     options = {"limit": 1 << 20, "mtu_length": mtu_length, "max_count": 64}
-    found = [each.scan_run(log.terms[0], words, 0, **options) for each in (PURE, compiled())]
+    found = [scan_run(each, log.terms[0], words, 0, **options) for each in (PURE, compiled())]
     assert found[0] == found[1]
 
 
@@ -84,7 +93,7 @@ def test_cuts_shorter_than_a_frame_are_none() -> None:
     for mtu_length in (-(2**63), -32, 0, 31, 32, 63, 64):
         options = {"limit": TERM_LENGTH, "mtu_length": mtu_length, "max_count": 64}
         where = log.terms[0], log.term_words[0], 0
-        assert compiled().scan_run(*where, **options) == PURE.scan_run(*where, **options)
+        assert scan_run(compiled(), *where, **options) == scan_run(PURE, *where, **options)
 
 
 # Placing.
@@ -114,7 +123,7 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
     data = bytes(filled([100] * 16).terms[0][: 16 * 160])
     term = odd_view(data)
     assert twin.scan_for_send(term, None, 0, limit=1_408) == (0, 0)
-    assert twin.scan_run(term, None, 0, limit=9_999, mtu_length=1_408, max_count=9) == (0, 0, 0)
+    assert scan_run(twin, term, None, 0, limit=9_999, mtu_length=1_408, max_count=9) == (0, 0, 0)
     assert twin.skip_whole(term, 0, 9_999) == 0
     assert twin.read_whole(term, None, None, 0, 9_999, 0, 10, []) == 0
     assert (

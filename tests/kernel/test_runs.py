@@ -1,4 +1,4 @@
-"""Several runs of datagrams, placed at once."""
+"""Several runs of datagrams, placed at once, and cut at once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from array import array
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.kernel.test_twins import PURE, TWINS, filled
-from tests.logbuffer.logs import TERM_LENGTH, make_log, read_all
+from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled
+from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log, read_all
 
 COUNT = 32
 LENGTH = COUNT * 160
@@ -87,3 +90,93 @@ def test_cuts_that_cannot_be_meant_touch_nothing_else(
     assert placed <= most
     assert bytes(log.terms[0][:placed]) == DATA[:placed]
     assert not any(log.terms[0][placed:])
+
+
+# Cutting what is to be sent.
+
+SCAN: dict[str, int] = {
+    "limit": TERM_LENGTH,
+    "mtu_length": 1_408,
+    "run_length": 65_504,
+    "max_count": 64,
+}
+LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 700, 1_376, 5_000]), max_size=30)
+
+
+def scan(twin: Any, log: Any, room: int = 64, cost: int = 1_000, **changes: int) -> Any:
+    cuts = array("i", bytes(8 * room))
+    where = log.terms[0], log.term_words[0], 0, cuts
+    total, count, padding, used = twin.scan_runs(*where, cost=cost, **SCAN | changes)
+    return total, list(zip(cuts[::2], cuts[1::2], strict=True))[:count], padding, used
+
+
+def test_messages_longer_than_a_datagram_are_a_run_each(twin: Any) -> None:
+    log = filled([5_000] * 5)
+    ends = [(each * 5_152, 1_408) for each in range(1, 6)]
+    assert scan(twin, log) == (5 * 5_152, ends, 0, 5 * (5 + 3))
+
+
+def test_no_more_runs_are_cut_than_there_is_room_for_or_than_they_may_cost(twin: Any) -> None:
+    log = filled([5_000] * 5)
+    assert scan(twin, log, room=2)[:2] == (2 * 5_152, [(5_152, 1_408), (10_304, 1_408)])
+    assert scan(twin, log, room=0) == (0, [], 0, 0)
+    assert scan(twin, log, cost=0) == (0, [], 0, 0)
+    assert scan(twin, log, cost=8)[0] == 5_152
+    assert scan(twin, log, cost=9)[0] == 2 * 5_152
+    assert scan(twin, log, limit=5_152 + 1_408)[0] == 5_152 + 1_408
+    assert scan(twin, log, limit=0) == scan(twin, log, limit=-32) == (0, [], 0, 0)
+
+
+def test_padding_is_the_end_of_runs(twin: Any) -> None:
+    log = make_log()
+    appender = ExclusiveAppender(log)
+    for length in (3 * 1_376 + 1_300, 100):
+        appender.offer(bytes(length), limit=NO_LIMIT)
+    appender.append_padding(400, limit=NO_LIMIT)
+    appender.offer(bytes(100), limit=NO_LIMIT)
+    assert scan(twin, log) == (5_760, [(5_568, 1_408), (5_760, 192)], 416, 8 + 6)
+
+
+@needs_compiled
+@given(
+    lengths=LENGTHS,
+    limit=st.integers(0, 70_000),
+    max_count=st.integers(1, 64),
+    room=st.integers(0, 8),
+    cost=st.integers(0, 200),
+)
+def test_both_cut_alike_and_note_the_same_starts(
+    lengths: list[int], limit: int, max_count: int, room: int, cost: int
+) -> None:
+    log = filled(lengths)
+    options = {"limit": limit, "max_count": max_count, "room": room, "cost": cost}
+    total, ends, padding, used = scan(PURE, log, **options)
+    assert (total, ends, padding, used) == scan(compiled(), log, **options)
+    cuts = array("i", [word for pair in ends for word in pair])
+    for left, following in ((total, 0), (total // 2, 4_096), (total, 9_000)):
+        found = []
+        for each in (PURE, compiled()):
+            positions = array("q", bytes(64))
+            where = memoryview(positions), following, 1 << 20, cuts, left
+            found.append((each.mark_starts(*where), positions))
+        assert found[0] == found[1]
+
+
+def test_of_each_block_the_first_datagram_is_noted(twin: Any) -> None:
+    positions = array("q", bytes(32))
+    cuts = array("i", (5_152, 1_408, 10_304, 1_408))
+    assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 10_304) == 12_288
+    # The second message begins behind 4 KiB with its last frame but one, at 4224.
+    assert list(positions) == [0, 4_224, 9_376, 0]
+    assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 0) == 0
+
+
+@needs_compiled
+def test_starts_are_noted_only_in_what_was_given() -> None:
+    twin, cuts = compiled(), array("i", (5_152, 0, 2**31 - 1, -1_408))
+    positions = array("q", bytes(32))
+    assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 2**62) == 0
+    assert twin.mark_starts(memoryview(positions)[:0], 0, 0, array("i", (64, 64)), 64) == 0
+    assert twin.mark_starts(memoryview(positions), 0, -64, array("i", (64, 64)), 64) == 0
+    assert twin.mark_starts(memoryview(positions), -64, 0, array("i", (64, 64)), 64) == -64
+    assert list(positions) == [0, 0, 0, 0]

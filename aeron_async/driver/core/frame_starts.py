@@ -23,14 +23,16 @@ from __future__ import annotations
 import mmap
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.kernel import mark_starts
+from aeron_async.kernel.scanning import BLOCK_BITS
 from aeron_async.logbuffer.position import partition_index, term_id_at
 
 if TYPE_CHECKING:
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = ["FrameStarts"]
 
-BLOCK_BITS: Final = 12
 POSITION_LENGTH: Final = 8
 
 
@@ -61,21 +63,17 @@ class FrameStarts:
         self._positions[block % self._block_count] = position
         self.next_position = (block + 1) << BLOCK_BITS
 
-    def mark_run(self, position: int, length: int, segment_length: int) -> None:
-        """Take note of a run of datagrams: for each block that it reaches, of its first one there.
+    def mark_runs(self, position: int, length: int, cuts: Cuts) -> None:
+        """Take note of runs of datagrams: for each block that they reach, of its first one there.
 
         Args:
             position: Of the first.
-            length: Of all together.
-            segment_length: Of each; only the last may be shorter.
+            length: Of all together, as far as they have left.
+            cuts: Where they are cut; see `scan_runs`.
         """
-        end = position + length
-        while self.next_position < end:
-            before = max(0, self.next_position - position)
-            start = position - (-before // segment_length) * segment_length
-            if start >= end:
-                break
-            self.mark(start)
+        self.next_position = mark_starts(
+            self._positions, self.next_position, position, cuts, length
+        )
 
     def is_start(self, position: int) -> bool:
         """Return whether a frame is known to begin at `position`, a multiple of 32."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["Address", "DataOutbox", "ReceiveDestination"]
@@ -23,15 +24,16 @@ class DataOutbox(Protocol):
         """Send to every receiver now, without copying first; False when it could not leave."""
         ...
 
-    def send_run(self, run: memoryview, segment_length: int) -> int:
-        """Send many datagrams to every receiver now; return how many bytes have left.
+    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+        """Send runs of datagrams to every receiver now; return how many bytes have left.
 
         Args:
-            run: The datagrams, one behind the other; not kept.
-            segment_length: Of each, in bytes; only the last may be shorter.
+            data: The datagrams, one behind the other; not kept.
+            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
+                only its last may be shorter.
 
         Returns:
-            The length of whole datagrams, from the first on; less than the run where one could
+            The length of whole datagrams, from the first on; less than the data where one could
             not leave, and then none after it has left.
         """
         ...

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ResponseOutbox"]
@@ -21,7 +22,7 @@ class ResponseOutbox:
 
     Args:
         send_to: Sends a datagram to an address, and says whether it could leave.
-        send_run_to: Sends a run of datagrams of one length, and says how many bytes left.
+        send_runs_to: Sends runs of datagrams, and says how many bytes left.
 
     Attributes:
         address: Where the receiver is.
@@ -30,18 +31,18 @@ class ResponseOutbox:
     def __init__(
         self,
         send_to: Callable[[Buffer, Address], bool],
-        send_run_to: Callable[[memoryview, int, Address], int],
+        send_runs_to: Callable[[memoryview, Cuts, Address], int],
     ) -> None:
         self._send_to = send_to
-        self._send_run_to = send_run_to
+        self._send_runs_to = send_runs_to
         self.address: Address | None = None
 
     def send(self, datagram: Buffer) -> bool:
         """Send to the receiver now; False when the datagram could not leave."""
         return self.address is not None and self._send_to(datagram, self.address)
 
-    def send_run(self, run: memoryview, segment_length: int) -> int:
-        """Send many datagrams to the receiver now; return how many bytes have left."""
+    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+        """Send runs of datagrams to the receiver now; return how many bytes have left."""
         if self.address is None:
             return 0
-        return self._send_run_to(run, segment_length, self.address)
+        return self._send_runs_to(data, cuts, self.address)

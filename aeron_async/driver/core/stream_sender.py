@@ -8,6 +8,7 @@ Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
@@ -15,7 +16,7 @@ from aeron_async.driver.core.frame_starts import FrameStarts
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.resender import resend_range
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import scan_for_send, scan_run
+from aeron_async.kernel import scan_for_send, scan_runs
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.protocol.data import encode_heartbeat
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.core.send_timestamps import SendTimestamps
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.header import Buffer
 
@@ -39,8 +41,8 @@ RUN_LENGTH_MAX: Final = 65_504
 """The most bytes that one call may send: what a UDP datagram holds, in whole frames."""
 RUN_COUNT_MAX: Final = 64
 """The most datagrams that one call may send: `UDP_MAX_SEGMENTS` of the oldest kernels."""
-RUN_COST: Final = 5
-"""What a call costs beside its datagrams, counted in datagrams: about 5 against 1 microsecond."""
+RUNS_MAX: Final = 64
+"""The most runs that are looked for before they are sent."""
 
 
 class StreamSender:
@@ -89,6 +91,7 @@ class StreamSender:
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
+        self._cuts = memoryview(array("i", bytes(8 * RUNS_MAX)))
         self._is_tracking_limit = False
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
@@ -163,21 +166,25 @@ class StreamSender:
             index = partition_index(position, bits=self._bits)
             offset = position & self._mask
             term, words = log.terms[index], log.term_words[index]
-            available, segment, padding = scan_run(
+            available, count, padding, cost = scan_runs(
                 term,
                 words,
                 offset,
-                limit=min(window, RUN_LENGTH_MAX),
+                self._cuts,
+                limit=window,
                 mtu_length=mtu_length,
+                run_length=RUN_LENGTH_MAX,
                 max_count=RUN_COUNT_MAX,
+                cost=cost_left,
             )
             if available == 0:
                 is_blocked = words[offset >> 2] > 0
                 break
-            left = self._send_run(term[offset : offset + available], segment)
-            cost_left -= RUN_COST + available // segment
+            cuts = self._cuts[: 2 * count]
+            left = self._send_runs(term[offset : offset + available], cuts)
+            cost_left -= cost
             if left:
-                frame_starts.mark_run(position, left, segment)
+                frame_starts.mark_runs(position, left, cuts)
                 sent_length += left
                 position += left
             if left < available:
@@ -275,17 +282,21 @@ class StreamSender:
         self._short_sends.increment()
         return False
 
-    def _send_run(self, run: memoryview, segment_length: int) -> int:
-        """Send a run of datagrams; return how much of it left, counting the first that did not."""
-        if self._timestamps is not None:
-            for start in range(0, len(run), segment_length):
-                if not self.send(run[start : start + segment_length]):
+    def _send_runs(self, data: memoryview, cuts: Cuts) -> int:
+        """Send runs of datagrams; return how much of it left, counting the first that did not."""
+        if self._timestamps is None:
+            left = self._outbox.send_runs(data, cuts)
+            if left < len(data):
+                self._short_sends.increment()
+            return left
+        start = 0
+        for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+            while start < end:
+                datagram_end = min(start + segment_length, end)
+                if not self.send(data[start:datagram_end]):
                     return start
-            return len(run)
-        left = self._outbox.send_run(run, segment_length)
-        if left < len(run):
-            self._short_sends.increment()
-        return left
+                start = datagram_end
+        return start
 
     def _on_blocked(self) -> None:
         """Count a window that is used up, once until data leaves again."""

@@ -16,6 +16,7 @@ from aeron_async.driver.core.udp_channel import format_address
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.media.transport import BoundedTransport
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["ChannelSocket", "SocketListener"]
@@ -165,5 +166,25 @@ class ChannelSocket(asyncio.DatagramProtocol):
         self._is_sending = True
         try:
             return self._transport.send_run(run, segment_length, address)
+        finally:
+            self._is_sending = False
+
+    def send_runs(self, data: memoryview, cuts: Cuts, address: Address | None) -> int:
+        """Send runs of datagrams to `address`, None where the socket is connected.
+
+        Args:
+            data: The datagrams, one behind the other; not kept.
+            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
+                only its last may be shorter.
+            address: As of `send_to`.
+
+        Returns:
+            The bytes that left, in whole datagrams from the first on.
+        """
+        if self._is_paused or self._transport is None:
+            return 0
+        self._is_sending = True
+        try:
+            return self._transport.send_runs(data, cuts, address)
         finally:
             self._is_sending = False

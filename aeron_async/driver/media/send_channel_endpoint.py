@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.kernel.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 __all__ = ["SendChannelEndpoint"]
@@ -138,22 +139,33 @@ class SendChannelEndpoint(ChannelEndpoint):
         """Send to one receiver of a channel that is connected to none."""
         return self.data.send_to(datagram, address)
 
-    def send_run(self, run: memoryview, segment_length: int) -> int:
-        """Send the datagrams of a run to every receiver now; return the bytes that left.
+    def send_runs(self, data: memoryview, cuts: Cuts) -> int:
+        """Send runs of datagrams to every receiver now; return the bytes that left.
+
+        Args:
+            data: The datagrams, one behind the other; not kept.
+            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
+                only its last may be shorter.
+        """
+        if self._destinations is None:
+            return self.data.send_runs(data, cuts, None if self.data.is_connected else self.remote)
+        start = 0
+        for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
+            start += self._send_run(data[start:end], segment_length, self._destinations)
+            if start < end:
+                break
+        return start
+
+    def _send_run(
+        self, run: memoryview, segment_length: int, destinations: DestinationTracker
+    ) -> int:
+        """Send the datagrams of a run to every destination now; return the bytes that left.
 
         Several destinations get it in slices by turns, up to the slice in which the socket becomes
         full. Of that one what any of them got has left, of the others everything: one that missed
         some of it is counted as so many short sends, and repairs them.
-
-        Args:
-            run: The datagrams, one behind the other; not kept.
-            segment_length: Of each, in bytes; only the last may be shorter.
         """
-        data, destinations = self.data, self._destinations
-        if destinations is None:
-            address = None if data.is_connected else self.remote
-            return data.send_run(run, segment_length, address)
-        if not data.can_send:
+        if not self.data.can_send:
             return 0
         addresses = destinations.addresses(self._clock.now_ns())
         slice_length = len(run) if len(addresses) == 1 else SLICE_COUNT * segment_length
@@ -177,9 +189,9 @@ class SendChannelEndpoint(ChannelEndpoint):
                 self._short_sends.increment(-(-(sent_length - left_length) // segment_length))
         return sent_length
 
-    def send_run_to(self, run: memoryview, segment_length: int, address: Address) -> int:
-        """Send the datagrams of a run to one receiver; return the bytes that left."""
-        return self.data.send_run(run, segment_length, address)
+    def send_runs_to(self, data: memoryview, cuts: Cuts, address: Address) -> int:
+        """Send runs of datagrams to one receiver; return the bytes that left."""
+        return self.data.send_runs(data, cuts, address)
 
     def reconnect(self, address: Address) -> None:
         """Send to where the name of a unicast channel leads now.

@@ -9,10 +9,12 @@ The contract towards the protocol, whichever transport stands below:
   `resume_writing`; until then `sendto` raises BufferError;
 - a datagram the system refused was not sent: `error_received` says so before `sendto` returns,
   unless it was the one that waited;
-- `send_run(data, segment_length, address)` sends many datagrams as `sendto` sends each;
+- `send_run(data, segment_length, address)` sends many datagrams as `sendto` sends each, and
+  `send_runs(data, cuts, address)` many runs;
 - `datagrams_received(data, segment_length, (host, port))` brings many datagrams at once to a
-  protocol that has it; one that has not gets them one by one. It takes them all before it raises
-  what any of them did: as one by one, the failure of one does not cost the others;
+  protocol that has it, `runs_received(data, cuts, (host, port))` many runs; one that has not gets
+  them one by one. Either takes them all before it raises what any of them did: as one by one, the
+  failure of one does not cost the others;
 - `reconnect(address)` gives a connected transport another peer: the local port stays, what waits to
   leave goes to the new peer, and from then on nobody else is heard;
 - an exception of the protocol goes to the loop's exception handler, and the transport goes on.
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.kernel.placing import Cuts
 
 __all__ = ["BoundedTransport", "Datagram", "Destination"]
 
@@ -106,6 +109,33 @@ class BoundedTransport(asyncio.DatagramTransport):
             if self._is_blocked:
                 break
         return left_length
+
+    def send_runs(self, data: memoryview, cuts: Cuts, addr: Destination = None) -> int:
+        """Send runs of datagrams, each as `send_run` does; return the bytes that left, or are held.
+
+        They end where one of them ends early. The data may be reused once this returns.
+
+        Args:
+            data: The datagrams, one behind the other.
+            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
+                only its last may be shorter.
+            addr: As for `sendto`, numeric.
+
+        Raises:
+            Exception: As `send_run`.
+        """
+        return self._send_runs_from(0, 0, data, cuts, addr)
+
+    def _send_runs_from(
+        self, index: int, start: int, data: memoryview, cuts: Cuts, addr: Destination
+    ) -> int:
+        """Send runs one by one, from one on; return where they end that left, or are held."""
+        for each in range(index, len(cuts), 2):
+            end = cuts[each]
+            start += self.send_run(data[start:end], cuts[each + 1], addr)
+            if start < end or self._is_blocked:
+                break
+        return start
 
     def reconnect(self, address: SocketAddress) -> None:
         """Send to another peer from now on, and hear no other; the local port stays.

@@ -1,0 +1,199 @@
+"""Several runs in one call: they leave as if each had been sent by itself."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async.driver.media import socket_transport
+from aeron_async.driver.media.network import Network, SystemNetwork
+from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.errors import ClosedError
+from aeron_async.kernel import send_segmented
+from tests.io.recorder import LOOPBACK, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLAIN = SocketSpec(local=LOOPBACK, socket_rcvbuf_length=4 * 1024 * 1024)
+BATCHING = attrs.evolve(PLAIN, is_batching=True)
+DATA = memoryview(bytes(range(256)) * 2_000)
+RUNS = [(10_272, 1_408), (64, 64), (300, 100), (65_472, 1_408), (2_048, 32), (65_507, 32_753)]
+LONG_RUNS = [(300, 100), (65_506, 32_754), (300, 100), (32 * 65, 32), (70_000, 1_408), (5, 2)]
+needs_compiled = pytest.mark.skipif(send_segmented is None, reason="it is not built")
+only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux segments datagrams")
+
+
+def cut(runs: list[tuple[int, int]]) -> tuple[memoryview, array[int], list[bytes]]:
+    """Return data, its cuts, and the datagrams that they make."""
+    cuts, start = array("i"), 0
+    expected: list[bytes] = []
+    for length, segment_length in runs:
+        end = start + length
+        cuts.extend((end, segment_length))
+        starts = range(start, end, segment_length)
+        expected += [bytes(DATA[at : min(at + segment_length, end)]) for at in starts]
+        start = end
+    return DATA[:start], cuts, expected
+
+
+@pytest.mark.parametrize("runs", [RUNS, LONG_RUNS, RUNS[:1], []])
+@pytest.mark.parametrize("is_batching", [False, True])
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_several_runs_leave_as_their_datagrams(
+    network: Network, runs: list[tuple[int, int]], *, is_batching: bool, is_connected: bool
+) -> None:
+    data, cuts, expected = cut(runs)
+    async with opened(network, PLAIN) as peer:
+        spec = attrs.evolve(PLAIN, is_batching=is_batching)
+        if is_connected:
+            spec = attrs.evolve(spec, remote=peer.address)
+        async with opened(network, spec) as sender:
+            address = None if is_connected else peer.address
+            assert sender.transport.send_runs(data, cuts, address) == len(data)
+            await peer.until(lambda: len(peer.received) == len(expected))
+            assert peer.received == expected
+            assert not sender.errors
+
+
+async def test_what_cannot_be_meant_is_refused(network: Network) -> None:
+    data, cuts, _ = cut(RUNS)
+    async with opened(network, PLAIN) as peer:
+        async with opened(network, BATCHING) as sender:
+            with pytest.raises(ValueError, match="must be given"):
+                sender.transport.send_runs(data, cuts)
+        async with opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender:
+            with pytest.raises(ValueError, match="the socket is connected"):
+                sender.transport.send_runs(data, cuts, peer.address)
+            for wrong in ((0, 100), (300, 0), (300, -1)):
+                with pytest.raises(ValueError, match=r"empty|segment_length"):
+                    sender.transport.send_runs(data, array("i", wrong))
+            sender.transport.close()
+            with pytest.raises(ClosedError):
+                sender.transport.send_runs(data, cuts)
+
+
+@only_linux
+async def test_runs_to_an_absent_peer_end_where_the_system_refuses(unused_udp_port: int) -> None:
+    data, cuts, _ = cut(RUNS)
+    spec = attrs.evolve(BATCHING, remote=("127.0.0.1", unused_udp_port))
+    async with opened(SystemNetwork("socket"), spec) as sender:
+        # The refusal of one is the answer to the next.
+        assert sender.transport.send_runs(data, cuts) == RUNS[0][0]
+        assert [type(error) for error in sender.errors] == [ConnectionRefusedError]
+        assert not sender.transport.is_closing()
+
+
+def failing(number: int, *, at_run: int) -> Callable[..., tuple[int, int, int]]:
+    """Return what sends runs up to one, and that once is refused with an error."""
+    numbers = [number]
+
+    def send(sock: Any, data: Any, cuts: Any, index: int, start: int) -> tuple[int, int, int]:
+        assert send_segmented is not None
+        if not numbers:
+            return send_segmented(sock, data, cuts, index, start)
+        found = send_segmented(sock, data, cuts[: 2 * at_run], index, start)
+        return found[0], found[1], numbers.pop()
+
+    return send
+
+
+@needs_compiled
+async def test_of_runs_that_find_no_room_the_first_datagram_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EAGAIN, at_run=2))
+    network, (data, cuts, expected) = SystemNetwork("socket"), cut(RUNS)
+    async with (
+        opened(network, PLAIN) as peer,
+        opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
+    ):
+        left_length = sender.transport.send_runs(data, cuts)
+        assert left_length == RUNS[0][0] + RUNS[1][0] + RUNS[2][1]
+        assert sender.pauses == ["pause"]
+        with pytest.raises(BufferError):
+            sender.transport.send_runs(data, cuts)
+        await sender.until(lambda: sender.pauses == ["pause", "resume"])
+        await peer.until(lambda: len(peer.received) == 10)
+        assert peer.received == expected[:10]
+
+
+@needs_compiled
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EMSGSIZE])
+async def test_where_the_system_cuts_no_runs_they_leave_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(socket_transport, "send_segmented", failing(number, at_run=2))
+    network, (data, cuts, expected) = SystemNetwork("socket"), cut(RUNS)
+    async with (
+        opened(network, PLAIN) as peer,
+        opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
+    ):
+        with capture_logs() as lines:
+            assert sender.transport.send_runs(data, cuts) == len(data)
+            assert sender.transport.send_runs(data[:64], array("i", (64, 32))) == 64
+        assert [line["event"] for line in lines] == ["segmentation_unavailable"]
+        expected += [bytes(DATA[:32]), bytes(DATA[32:64])]
+        await peer.until(lambda: len(peer.received) == len(expected))
+        assert peer.received == expected
+        assert not sender.errors
+
+
+@needs_compiled
+async def test_a_datagram_alone_that_is_refused_says_nothing_of_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket_transport, "send_segmented", failing(errno.EMSGSIZE, at_run=1))
+    network, (data, cuts, _) = SystemNetwork("socket"), cut(RUNS)
+    async with (
+        opened(network, PLAIN) as peer,
+        opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
+    ):
+        with capture_logs() as lines:
+            assert sender.transport.send_runs(data, cuts) == RUNS[0][0]
+        assert not lines
+        assert [error.errno for error in sender.errors if isinstance(error, OSError)] == [
+            errno.EMSGSIZE
+        ]
+        assert sender.transport.send_runs(data, cuts) == len(data)
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("cuts", "index", "start"),
+    [
+        ((), 0, 0),
+        ((300,), 0, 0),
+        ((0, 100), 0, 0),
+        ((-300, 100), 0, 0),
+        ((2**31 - 1, 100), 0, 0),
+        ((300, 0), 0, 0),
+        ((300, -100), 0, 0),
+        ((300, 65_536), 0, 0),
+        ((65_508, 65_508), 0, 0),
+        ((300, 100), 2, 0),
+        ((300, 100), -2, 0),
+        ((300, 100), 2**62, 0),
+        ((300, 100), 0, 300),
+        ((300, 100), 0, -100),
+    ],
+)
+async def test_cuts_that_cannot_be_meant_send_nothing(cuts: Any, index: int, start: int) -> None:
+    assert send_segmented is not None
+    network = SystemNetwork("socket")
+    async with (
+        opened(network, PLAIN) as peer,
+        opened(network, attrs.evolve(BATCHING, remote=peer.address)) as sender,
+    ):
+        sock = sender.transport.get_extra_info("socket")
+        found = send_segmented(sock, DATA[:70_000], array("i", cuts), index, start)
+        assert found == (start, index, 0)
+        sender.transport.sendto(b"first")
+        await peer.until(lambda: peer.received)
+        assert peer.received == [b"first"]
