@@ -47,6 +47,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=positive(int), default=5, help="of each contender")
     parser.add_argument("--seconds", type=positive(float), default=2.0, help="of each run")
     parser.add_argument("--window", default="2m", help="of every receiver, ours and others'")
+    parser.add_argument("--term-length", default="4m", help="of every publication, likewise")
     parser.add_argument("--seed", type=int, default=1, help="of what is lost")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="write everything as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE.md", help="write the tables")
@@ -110,7 +111,12 @@ async def measure(picked: Sequence[Scenario], options: argparse.Namespace) -> di
 
 def run(options: argparse.Namespace) -> int:
     """Measure, print and write; return 1 where something has become slower."""
-    settings = Settings(seconds=options.seconds, window=options.window, seed=options.seed)
+    settings = Settings(
+        seconds=options.seconds,
+        window=options.window,
+        term_length=options.term_length,
+        seed=options.seed,
+    )
     picked = chosen(scenarios(settings), options.only, options.contenders)
     if not picked:
         names = ", ".join(scenario.name for scenario in scenarios(settings))

@@ -56,6 +56,7 @@ class OfficialPlan:
         idle: Strategy of its threads.
         mtu_length: In bytes.
         window: Of the receiver, as settings spell it.
+        term_length: Of the publication, likewise.
         length: Of a message, in bytes.
         seconds: How long.
     """
@@ -64,6 +65,7 @@ class OfficialPlan:
     idle: str
     mtu_length: int
     window: str
+    term_length: str
     length: int
     seconds: float
 
@@ -76,6 +78,7 @@ class OfficialPlan:
             "AERON_DIR_DELETE_ON_SHUTDOWN": "1",
             "AERON_THREADING_MODE": self.threading,
             "AERON_MTU_LENGTH": str(self.mtu_length),
+            "AERON_TERM_BUFFER_LENGTH": self.term_length,
             "AERON_RCV_INITIAL_WINDOW_LENGTH": self.window,
             "AERON_SOCKET_SO_RCVBUF": "4m",
             "AERON_SOCKET_SO_SNDBUF": "4m",
@@ -89,7 +92,9 @@ def find(name: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join(folders))
 
 
-def contenders(*, mtu_length: int, window: str, length: int, seconds: float) -> list[Contender]:
+def contenders(
+    *, mtu_length: int, window: str, term_length: str, length: int, seconds: float
+) -> list[Contender]:
     """Return one contender for each mode and each pair of programs."""
     pairs = (
         ("samples", run_samples, ("aeronmd", "streaming_publisher", "rate_subscriber")),
@@ -104,6 +109,7 @@ def contenders(*, mtu_length: int, window: str, length: int, seconds: float) -> 
                 idle=idle,
                 mtu_length=mtu_length,
                 window=window,
+                term_length=term_length,
                 length=length,
                 seconds=seconds,
             )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.results import metrics_of, rows
+from benchmarks.goals import goal_lines
+from benchmarks.results import figure, metrics_of, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,14 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["change_lines", "figure", "markdown"]
 
 
-def figure(value: float) -> str:
-    """Return a number with three figures that matter: `1,230,000`, `12.3`, `0.00123`."""
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.3g}"  # noqa: PLR2004 - three figures
-
-
 def markdown(report: Mapping[str, Any]) -> str:
     """Return everything that was measured, a table for each scenario and metric."""
     machine = "; ".join(f"{name} {value}" for name, value in report["machine"].items())
@@ -29,7 +22,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     for name, results in report["scenarios"].items():
         lines += [f"### {name}", "", str(results["question"]), ""]
         lines += _table(results)
-    return "\n".join(lines)
+    return "\n".join([*lines, *goal_lines(report)])
 
 
 def _table(results: Results) -> list[str]:

@@ -11,7 +11,7 @@ from benchmarks.measuring import Metric, Series, ratio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Change", "Row", "changes", "metrics_of", "rows"]
+__all__ = ["Change", "Row", "changes", "figure", "metrics_of", "rows", "series_of"]
 
 Results = dict[str, Any]
 """Of one scenario, as `measure_all` returns it."""
@@ -51,6 +51,14 @@ class Change:
     now: float
     ratio: float
     is_regression: bool
+
+
+def figure(value: float) -> str:
+    """Return a number with three figures that matter: `1,230,000`, `12.3`, `0.00123`."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:.3g}"  # noqa: PLR2004 - three figures
 
 
 def metrics_of(results: Results) -> list[Metric]:

@@ -49,12 +49,14 @@ class Settings:
     Attributes:
         seconds: How long each run measures.
         window: Of every receiver, ours and the official ones alike.
+        term_length: Of every publication, likewise.
         seed: Of what is lost.
         settle_s: How long streams are left alone before their silence is measured.
     """
 
     seconds: float = 2.0
     window: str = "2m"
+    term_length: str = "4m"
     seed: int = 1
     settle_s: float = 2.0
 
@@ -145,6 +147,7 @@ def throughput(settings: Settings, name: str, length: int, mtu_length: int) -> S
             *official.contenders(
                 mtu_length=mtu_length,
                 window=settings.window,
+                term_length=settings.term_length,
                 length=length,
                 seconds=settings.seconds,
             ),
@@ -175,9 +178,14 @@ async def stream(
     shape = {"length": length, "seconds": settings.seconds}
     return await meet(
         role("subscribe", CHILD, channel=f"{channel}|{tuned(settings)}", **shape),
-        role("publish", CHILD, channel=f"{channel}|mtu={mtu_length}", **shape),
+        role("publish", CHILD, channel=f"{channel}|mtu={mtu_length}|{sending(settings)}", **shape),
         environ=environ,
     )
+
+
+def sending(settings: Settings) -> str:
+    """Return the parameters of a publication that goes as fast as it can."""
+    return f"term-length={settings.term_length}|so-sndbuf=4m"
 
 
 def tuned(settings: Settings) -> str:
@@ -189,7 +197,12 @@ async def same_loop(
     settings: Settings, environ: Mapping[str, str] | None = None
 ) -> dict[str, float]:
     """Run one stream in one process."""
-    plan = role("exchange", CHILD, channel="aeron:ipc", seconds=settings.seconds)
+    plan = role(
+        "exchange",
+        CHILD,
+        channel=f"aeron:ipc?term-length={settings.term_length}",
+        seconds=settings.seconds,
+    )
     async with Child(plan, environ) as child:
         figures: dict[str, float] = await child.wait_for("figures")
     return figures

@@ -144,17 +144,25 @@ def test_the_rates_of_the_official_subscriber_are_read_without_their_ends() -> N
 
 def test_the_official_driver_has_the_window_of_ours(tmp_path: Path) -> None:
     plan = OfficialPlan(
-        threading="SHARED", idle="yield", mtu_length=8_192, window="2m", length=100, seconds=1.0
+        threading="SHARED",
+        idle="yield",
+        mtu_length=8_192,
+        window="2m",
+        term_length="4m",
+        length=100,
+        seconds=1.0,
     )
     environ = plan.environ(tmp_path)
     assert environ["AERON_RCV_INITIAL_WINDOW_LENGTH"] == "2m"
+    assert environ["AERON_TERM_BUFFER_LENGTH"] == "4m"
     assert environ["AERON_SHARED_IDLE_STRATEGY"] == "yield"
     assert environ["AERON_DIR"] == str(tmp_path)
 
 
 def test_official_programs_that_are_not_there_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(official, "find", lambda _name: None)
-    options: dict[str, Any] = {"mtu_length": 1408, "window": "2m", "length": 100, "seconds": 1.0}
+    options: dict[str, Any] = {"mtu_length": 1408, "window": "2m", "term_length": "4m"}
+    options |= {"length": 100, "seconds": 1.0}
     found = official.contenders(**options)
     assert len(found) == 6
     assert all("aeronmd" in each.why_absent for each in found)

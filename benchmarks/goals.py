@@ -1,0 +1,170 @@
+"""What was aimed at, and how much of it a run has reached.
+
+A goal is a figure, or a ratio to another contender of the same run; of several official drivers the
+best one counts, for its programs of either kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from benchmarks.results import figure, metrics_of, series_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from benchmarks.measuring import Metric
+    from benchmarks.results import Results
+
+__all__ = ["GOALS", "Goal", "Reached", "goal_lines", "reached"]
+
+SAMPLES: Final = "aeronmd * samples"
+POLITE: Final = "aeronmd * polite"
+
+
+@attrs.frozen(kw_only=True)
+class Goal:
+    """One figure to be reached.
+
+    Attributes:
+        scenario: Where it is measured.
+        metric: Which figure.
+        limit: At least, or at most where less is better; with `beside`, how many times as good.
+        contender: Whose figure it is.
+        beside: Whom it is compared with; alone when empty. The best of those that match.
+        is_inverse: Whether the ratio is how many times worse at most.
+    """
+
+    scenario: str
+    metric: str
+    limit: float
+    contender: str = "ours"
+    beside: str = ""
+    is_inverse: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Reached:
+    """What a run came to.
+
+    Attributes:
+        goal: What was aimed at.
+        value: The median, or the ratio.
+        is_met: Whether that is enough.
+    """
+
+    goal: Goal
+    value: float
+    is_met: bool
+
+
+SMALL: Final = "throughput-100-mtu1408"
+JUMBO: Final = "throughput-100-mtu8192"
+LONG: Final = "throughput-10k-mtu1408"
+RATE: Final = "messages_per_s"
+GOALS: Final = (
+    Goal(scenario=SMALL, metric=RATE, limit=5e6),
+    Goal(scenario=SMALL, metric=RATE, limit=1.5e6, contender="ours, pure Python"),
+    Goal(scenario=SMALL, metric=RATE, limit=4, beside=SAMPLES),
+    Goal(scenario=SMALL, metric=RATE, limit=4, beside=POLITE),
+    Goal(scenario=JUMBO, metric=RATE, limit=1, beside=SAMPLES),
+    Goal(scenario=JUMBO, metric=RATE, limit=1, beside=POLITE),
+    Goal(scenario=SMALL, metric=RATE, limit=2.5, beside="pyzmq, blocking"),
+    Goal(scenario=SMALL, metric=RATE, limit=40, beside="pyzmq, asyncio"),
+    Goal(scenario=LONG, metric="mb_per_s", limit=1_000),
+    Goal(scenario=LONG, metric="mb_per_s", limit=5, beside=SAMPLES),
+    Goal(scenario=LONG, metric="mb_per_s", limit=5, beside=POLITE),
+    Goal(
+        scenario="round-trip",
+        metric="p50_us",
+        limit=1.3,
+        beside="floor: bare uvloop echo",
+        is_inverse=True,
+    ),
+    Goal(
+        scenario="round-trip",
+        metric="p99_us",
+        limit=2,
+        beside="floor: bare uvloop echo",
+        is_inverse=True,
+    ),
+    Goal(scenario="same-loop", metric=RATE, limit=4e6),
+    Goal(scenario="idle", metric="publisher_percent", limit=0.5, contender="ours, 1 stream"),
+    Goal(scenario="idle", metric="subscriber_percent", limit=0.5, contender="ours, 1 stream"),
+    Goal(
+        scenario="idle-streams",
+        metric="publisher_percent",
+        limit=25,
+        contender="ours, 1000 streams",
+    ),
+    Goal(
+        scenario="idle-streams",
+        metric="subscriber_percent",
+        limit=25,
+        contender="ours, 1000 streams",
+    ),
+    Goal(
+        scenario="loss",
+        metric=RATE,
+        limit=0.5,
+        contender="ours, 1 % lost",
+        beside="ours, nothing lost",
+    ),
+)
+
+
+def reached(report: Mapping[str, Any]) -> Iterator[Reached]:
+    """Yield what a report says of each goal; nothing of those that it did not measure."""
+    for goal in GOALS:
+        results = report["scenarios"].get(goal.scenario)
+        if results is None:
+            continue
+        metric = next(each for each in metrics_of(results) if each.name == goal.metric)
+        mine = best(results, goal.contender, metric)
+        if mine is None:
+            continue
+        if not goal.beside:
+            is_met = mine >= goal.limit if metric.is_more_better else mine <= goal.limit
+            yield Reached(goal=goal, value=mine, is_met=is_met)
+            continue
+        theirs = best(results, goal.beside, metric)
+        if not theirs or not mine:
+            continue
+        value = mine / theirs if metric.is_more_better or goal.is_inverse else theirs / mine
+        is_met = value <= goal.limit if goal.is_inverse else value >= goal.limit
+        yield Reached(goal=goal, value=value, is_met=is_met)
+
+
+def best(results: Results, pattern: str, metric: Metric) -> float | None:
+    """Return the best median of the contenders that a pattern names; None without any."""
+    begin, _, end = pattern.partition(" * ")
+    names = [
+        name
+        for name in results["contenders"]
+        if name == pattern or (end and name.startswith(begin) and name.endswith(end))
+    ]
+    found = [series_of(results, name, metric) for name in names]
+    medians = [series.median for series in found if series is not None]
+    if not medians:
+        return None
+    return max(medians) if metric.is_more_better else min(medians)
+
+
+def goal_lines(report: Mapping[str, Any]) -> list[str]:
+    """Return a table of what was aimed at and what was reached; nothing where nothing was."""
+    found = list(reached(report))
+    if not found:
+        return []
+    lines = ["### Goals", "", "| goal | aimed at | reached | |", "|---|---|---|---|"]
+    for each in found:
+        goal = each.goal
+        beside = f", beside {goal.beside}" if goal.beside else ""
+        unit = " x" if goal.beside else ""
+        lines.append(
+            f"| `{goal.scenario}`, {goal.contender}, {goal.metric}{beside} "
+            f"| {figure(goal.limit)}{unit} | {figure(each.value)}{unit} "
+            f"| {'met' if each.is_met else 'missed'} |"
+        )
+    return [*lines, ""]
