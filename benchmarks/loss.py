@@ -39,7 +39,7 @@ class Lossy(asyncio.DatagramProtocol):
         self.error_received = inner.error_received  # type: ignore[method-assign] # likewise
         self.pause_writing = inner.pause_writing  # type: ignore[method-assign] # likewise
         self.resume_writing = inner.resume_writing  # type: ignore[method-assign] # likewise
-        for name in ("datagrams_dropped", "media_timestamp_received"):
+        for name in ("datagrams_dropped", "media_timestamp_received", "reading"):
             if hasattr(inner, name):
                 setattr(self, name, getattr(inner, name))
 

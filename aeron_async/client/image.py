@@ -185,9 +185,14 @@ class Image(Taking):
 
     def look_up_trigger(self) -> None:
         """Ask where the driver wants to hear of progress, and tell it if that is here already."""
+        if self._position > self._port.consumption_trigger:
+            self._doorbell.ring()
+        self.move_trigger()
+
+    def move_trigger(self) -> None:
+        """Ask where the driver wants to hear of progress next, having told it of what there was."""
         self._trigger = self._port.consumption_trigger
         if self._position > self._trigger:
-            self._doorbell.ring()
             # It may have no place at all, and then it is not told of every message.
             self._trigger = self._position + (self.term_length >> TELLING_SHIFT)
 

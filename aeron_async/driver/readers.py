@@ -120,7 +120,7 @@ class Readers:
         """Give an image to the client of a subscription that has joined, or has rested."""
         if isinstance(source, PublicationImage):
             source_identity = format_address(source.source)
-            source.doorbell.answer = partial(self._receiver.on_activity, source)
+            source.doorbell.answer = partial(self._receiver.on_consumed, source)
         else:
             assert isinstance(source, SubscribablePublication), "there is no third kind of stream"
             source_identity = LOCAL_SOURCE_IDENTITY

@@ -98,6 +98,12 @@ class Receiver(Agent):
         if not self._is_reading:
             self.wake()
 
+    def on_consumed(self, image: PublicationImage) -> None:
+        """Report what a reader has taken: at once, so that it need not give way for that."""
+        now_ns = self._clock.now_ns()
+        if not (self.may_act(now_ns) and image.try_report(now_ns)):
+            self.on_activity(image)
+
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
         """Poll, when a socket has been read, what came: not in a turn of the agent's own."""
         self._is_reading = is_begun

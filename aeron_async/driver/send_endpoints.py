@@ -96,7 +96,12 @@ class SendEndpoints:
             now_ns=resources.clock.now_ns(),
         )
         endpoint = SendChannelEndpoint(
-            channel, resources.clock, resources.system_counters, dispatcher, self._on_writable
+            channel,
+            resources.clock,
+            resources.system_counters,
+            dispatcher,
+            self._on_writable,
+            self._sender.on_reading,
         )
         if count is not None:
             endpoint.counters.append(count)

@@ -75,13 +75,28 @@ class Sender(Agent):
         )
         self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done
-        self._is_polling = False
+        self._is_polling = self._is_reading = False
         self.endpoints: Iterable[SendChannelEndpoint] = ()
 
     def on_activity(self, publication: SubscribablePublication) -> None:
         """Let a publication be polled soon: it was offered to, or heard from."""
         self._schedule.ready(publication)
-        self.wake()
+        if not self._is_reading:
+            self.wake()
+
+    def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
+        """Poll, when a socket has been read, whom it was about: not in a turn of the agent's own.
+
+        So that what a receiver has room for leaves at once, and once for all that it said.
+        """
+        self._is_reading = is_begun
+        if is_begun or not self._schedule.has_ready:
+            return
+        now_ns = self._clock.now_ns()
+        if self.may_act(now_ns):
+            self.wake_by(self._work(now_ns))
+        else:
+            self.wake()
 
     def on_offer(self, publication: SubscribablePublication) -> None:
         """Send what was offered: at once after some quiet, else with what else is offered now.
@@ -113,6 +128,9 @@ class Sender(Agent):
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the publications that are due, in turn; what is left over comes first next time."""
+        return self._work(now_ns)
+
+    def _work(self, now_ns: int) -> int:
         schedule, clock = self._schedule, self._clock
         end_ns = now_ns + CYCLE_NS
         polls_left = POLLS_PER_CYCLE

@@ -498,6 +498,9 @@ cdef class Taking:
         self._cell[0] = position
         if position > self._trigger and not self._doorbell.is_rung:
             self._doorbell.ring()
+            if not self._doorbell.is_rung:
+                # Answered at once: the driver has said what was to be said, and waits for the next.
+                self.move_trigger()
 
 
 NOTHING = Batch([], None)
@@ -543,8 +546,9 @@ cdef class Reading:
                     store_release(source._cell.place, position)
             else:
                 source.take(position)
-                # The driver has something to say, and cannot before the loop has had its turn.
-                self._turn_budget = 0
+                if position > source._trigger:
+                    # The driver has something to say, and cannot before the loop has had its turn.
+                    self._turn_budget = 0
         # Taking may have rung a bell, and whoever answered it may have closed the subscription.
         if self._batch is None or self._is_closed:
             return None

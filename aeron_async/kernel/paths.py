@@ -213,6 +213,13 @@ class Taking:
         self._cell[0] = position
         if position > self._trigger:
             self._doorbell.ring()
+            if not self._doorbell.is_rung:
+                # Answered at once: the driver has said what was to be said, and waits for the next.
+                self.move_trigger()
+
+    def move_trigger(self) -> None:
+        """Ask where the driver wants to hear of progress next."""
+        raise NotImplementedError
 
 
 NOTHING: Final = Batch([], None)

@@ -88,7 +88,8 @@ async def test_the_channel_decides_on_lengths_and_on_where_the_stream_starts(
     assert message.image.join_position == 128 * 1024 + 64
     assert message.image.term_length == 128 * 1024
     assert message.image.mtu_length == 4096
-    assert publication.available_window == 8 * 1024
+    # What was sent alone moves the limit when it is an eighth of the window.
+    assert 7 * 1024 < publication.available_window <= 8 * 1024
 
 
 async def test_without_eos_the_end_of_a_stream_is_not_announced(

@@ -57,7 +57,7 @@ class Stream:
             self.calm_times_ns.append(now_ns)
         return self.is_calm
 
-    try_show = try_send_alone
+    try_show = try_report = try_send_alone
 
     def poll(self, now_ns: int) -> int:
         self.times_ns.append(now_ns)
@@ -247,3 +247,75 @@ async def test_a_receiver_that_is_late_is_woken_and_not_acted_for() -> None:
         receiver.on_reading(False)
         assert len(image.times_ns) == 1
         assert not receiver.may_act(clock.ns)
+
+
+async def test_whom_a_socket_was_about_is_polled_when_it_was_read_and_once() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    other: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        sender.on_activity(stream)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        sender.on_reading(True)
+        for publication in (stream, other, stream):
+            sender.on_activity(publication)
+        assert stream.times_ns == [SECOND]
+        sender.on_reading(False)
+        assert stream.times_ns == [SECOND, SECOND]
+        assert other.times_ns == [SECOND]
+        assert sender.may_act(clock.ns), "and it has slept all the while"
+        sender.on_reading(True)
+        sender.on_reading(False)
+        assert len(stream.times_ns) == 2, "what was for nobody costs nobody a poll"
+        clock.ns += SECOND // 10 + 1
+        sender.on_reading(True)
+        sender.on_activity(stream)
+        sender.on_reading(False)
+        assert len(stream.times_ns) == 2, "late, it has to find out first what it has missed"
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert stream.times_ns[2:] == [clock.ns]
+
+
+async def test_publications_that_have_more_to_send_when_a_socket_was_read_go_on_next_turn() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.sleep_ns = 0
+        sender.on_reading(True)
+        sender.on_activity(stream)
+        sender.on_reading(False)
+        count = len(stream.times_ns)
+        assert 2 <= count <= 10, "a few rounds, and then the others have theirs"
+        stream.sleep_ns = SECOND // 10
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len(stream.times_ns) == count + 1
+
+
+async def test_what_was_read_is_reported_at_once_or_by_a_poll() -> None:
+    clock = SetClock()
+    receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
+    image: Any = Stream(ImageState.ACTIVE)
+    image.is_calm = True
+    async with running(receiver):
+        receiver.on_activity(image)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        receiver.on_consumed(image)
+        assert image.calm_times_ns == [SECOND]
+        assert receiver.may_act(clock.ns), "nobody was woken for it"
+        image.is_calm = False
+        receiver.on_consumed(image)
+        assert not receiver.may_act(clock.ns)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert image.times_ns == [SECOND, SECOND]
+        image.is_calm = True
+        clock.ns += SECOND
+        receiver.on_consumed(image)
+        assert len(image.calm_times_ns) == 1, "late, it has to find out first what it has missed"

@@ -10,7 +10,8 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.send_timestamps import SendTimestamps
 from aeron_async.driver.core.system_counters import SystemCounterId
-from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, nak
+from aeron_async.protocol.status_message import StatusMessage
+from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, nak, position_of
 from tests.driver.rigs import ImageRig, PublicationRig
 from tests.logbuffer.logs import TERM_LENGTH
 
@@ -281,3 +282,77 @@ def test_a_strategy_that_follows_the_rebuild_and_a_reader_that_may_be_left_want_
     rig = ImageRig(subscribers=0)
     rig.image.poll(MS)
     assert not rig.image.try_show(2 * MS), "and nobody at all"
+
+
+def sms(rig: ImageRig) -> list[int]:
+    """Return the positions of the status messages sent since the last look."""
+    return [
+        position_of(sm.consumption_term_id, sm.consumption_term_offset, rig.log)
+        for sm in rig.outbox.take_frames(StatusMessage)
+    ]
+
+
+STEP = TERM_LENGTH // 8
+"""Of the window of an image, which is half a term, a quarter."""
+
+
+def test_what_was_read_is_reported_without_a_poll() -> None:
+    rig = resting()
+    rig.image.doorbell.is_rung = True
+    rig.consume_to(STEP)
+    assert rig.image.try_report(2 * MS)
+    assert sms(rig) == [], "not more than a quarter"
+    rig.consume_to(STEP + 32)
+    assert rig.image.try_report(2 * MS)
+    assert sms(rig) == [STEP + 32]
+    assert not rig.image.doorbell.is_rung
+    assert rig.image.consumption_trigger == 2 * STEP + 32
+    assert rig.image._intake._feedback.overrun_threshold == STEP + 32 + TERM_LENGTH // 2
+    rig.image.poll(201 * MS)
+    assert sms(rig) == [], "two hundred milliseconds after the last one"
+    rig.image.poll(202 * MS)
+    assert sms(rig) == [STEP + 32]
+
+
+def test_what_was_read_is_cleaned_a_term_behind_without_a_poll() -> None:
+    rig = resting(join_position=TERM_LENGTH)
+    rig.image._consumption._clean_position = 0
+    rig.log.terms[0][:] = b"\xff" * TERM_LENGTH
+    rig.consume_to(TERM_LENGTH + STEP + 32)
+    assert rig.image.try_report(2 * MS)
+    assert not any(rig.log.terms[0][: STEP + 32])
+    assert rig.log.terms[0][STEP + 32] == 0xFF
+
+
+def test_the_slowest_of_several_readers_is_what_is_reported() -> None:
+    rig = resting(subscribers=2)
+    rig.consume_to(2 * STEP)
+    assert rig.image.try_report(2 * MS)
+    assert sms(rig) == []
+    rig.consume_to(STEP + 32, 1)
+    assert rig.image.try_report(2 * MS)
+    assert sms(rig) == [STEP + 32]
+
+
+def test_what_was_read_wants_a_poll_where_there_is_more_to_it() -> None:
+    rig = resting()
+    rig.consume_to(2 * STEP)
+    assert not rig.image.try_report(rig.image.poll(2 * MS))
+    rig = resting()
+    rig.image.failure = ValueError("boom")
+    assert not rig.image.try_report(2 * MS)
+    rig = resting(chosen_control="cubic", context=DriverContext())
+    assert not rig.image.try_report(2 * MS)
+    rig = resting()
+    rig.subscribe(is_tether=False)
+    assert not rig.image.try_report(2 * MS), "it may be left behind by who was read from"
+    rig = resting(subscribers=0)
+    assert not rig.image.try_report(2 * MS)
+    rig = resting()
+    rig.image.remove_subscriber(0)
+    assert not rig.image.try_report(2 * MS), "nobody reads"
+    rig = resting()
+    rig.feed(heartbeat(0, EOS), 2 * MS)
+    rig.image.poll(2 * MS)
+    assert not rig.image.try_report(3 * MS)
+    assert rig.outbox.take()

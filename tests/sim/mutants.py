@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aeron_async.client.image import Image
 from aeron_async.driver.core import gaps_ahead, image_gaps, image_intake
 from aeron_async.driver.core.image_intake import ImageIntake
-from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
+from aeron_async.driver.core.status_reports import StatusReports
 from aeron_async.driver.images import Images
 from aeron_async.kernel import placing
 from aeron_async.logbuffer import rebuilder
@@ -93,24 +93,20 @@ MUTANTS = (
         (("now_ns >= actions[0].expiry_ns", "now_ns < 0"),),
     ),
     Mutant(
-        "the limit forgets that term ids wrap",
-        NetworkPublication,
-        "_position_of",
+        "the window of a receiver counts from what was sent, not from what it has consumed",
+        StatusReports,
+        "try_take",
         (
             (
-                "    return compute_position(",
-                (
-                    "    bits = self.log.position_bits\n"
-                    "    return ((term_id - self.log.initial_term_id) << bits) + term_offset\n"
-                    "    return compute_position("
-                ),
+                "edge = min(sent_position, position) + window_length",
+                "edge = sent_position + window_length",
             ),
         ),
     ),
     Mutant(
         "a reader says that it has read more than it has",
         Image,
-        "look_up_trigger",
+        "move_trigger",
         (
             (
                 "    self._trigger = self._port.consumption_trigger\n",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from aeron_async.driver.core.status_reports import PLAIN, REPORT
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import (
     INVALID,
@@ -25,7 +26,7 @@ from aeron_async.protocol.header import TERM_MAX_LENGTH, FrameType
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.protocol.status_message import StatusMessage
+from aeron_async.protocol.status_message import STATUS_MESSAGE_LENGTH, StatusMessage
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.destination_tracker import DestinationTracker
@@ -67,6 +68,7 @@ class ControlPacketDispatcher:
         now_ns: int = 0,
     ) -> None:
         self._counters = system_counters
+        self._sm_received = system_counters[SystemCounterId.STATUS_MESSAGES_RECEIVED]
         self._on_activity = on_activity
         self._on_invalid_datagram = on_invalid_datagram
         self.destinations = destinations
@@ -127,6 +129,8 @@ class ControlPacketDispatcher:
 
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
+        if len(datagram) == STATUS_MESSAGE_LENGTH and self._try_report(datagram, now_ns):
+            return
         kind = frame_type(datagram)
         if kind == INVALID:
             is_valid = False
@@ -137,6 +141,25 @@ class ControlPacketDispatcher:
             self._counters[SystemCounterId.INVALID_PACKETS].increment()
             self._on_invalid_datagram(datagram, source, now_ns)
 
+    def _try_report(self, datagram: memoryview, now_ns: int) -> bool:
+        """Take what may be a plain status message, of which there are thousands a second."""
+        length, kind, session_id, stream_id, term_id, term_offset, window_length, receiver_id = (
+            REPORT.unpack(datagram)
+        )
+        if kind != PLAIN or length != STATUS_MESSAGE_LENGTH or self.destinations is not None:
+            return False
+        publication = self._publications.get((session_id, stream_id))
+        if publication is None or publication.reports is None:
+            return False
+        if not publication.reports.try_take(
+            term_id, term_offset, window_length, receiver_id, now_ns
+        ):
+            return False
+        self._sm_received.increment()
+        self.last_sm_ns = now_ns
+        self._on_activity(publication)
+        return True
+
     # Each returns whether what it was given can be meant.
 
     def _on_status_message(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
@@ -145,7 +168,7 @@ class ControlPacketDispatcher:
         term_length = TERM_MAX_LENGTH if publication is None else publication.log.term_length
         if not check_status_message(sm, term_length):
             return False
-        self._counters[SystemCounterId.STATUS_MESSAGES_RECEIVED].increment()
+        self._sm_received.increment()
         if publication is None:
             # Differs: in Aeron the status message of any stream, also of none that is here, makes
             # its sender a destination. Here only one that is for us does, or that says so.

@@ -21,6 +21,7 @@ from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.rtt_replier import RttReplier
 from aeron_async.driver.core.sender_pace import SenderPace
+from aeron_async.driver.core.status_reports import StatusReports
 from aeron_async.driver.core.stream_sender import StreamSender
 from aeron_async.driver.core.subscribable_publication import SubscribablePublication
 from aeron_async.driver.core.subscriber_positions import release_subscribers
@@ -65,6 +66,7 @@ class NetworkPublication(SubscribablePublication):
 
     Attributes:
         is_end_of_stream: Whether receivers are told that nothing more comes.
+        reports: The short way of plain status messages, if there is one.
     """
 
     def __init__(
@@ -112,7 +114,6 @@ class NetworkPublication(SubscribablePublication):
             timestamps=timestamps,
         )
         self._pace = SenderPace(flow_control, self._sender, counters, system_counters)
-        self._set_up_answers(context, system_counters)
         self._connection = PublicationConnection(
             log,
             channel=channel,
@@ -123,6 +124,7 @@ class NetworkPublication(SubscribablePublication):
             flow_control=flow_control,
             position=self._sender.position,
         )
+        self._set_up_answers(context, system_counters)
         self._has_initial_connection = self._has_unicast_eos = False
         self._is_setup_elicited = self._is_hastened = False
         self._calm_until_ns = self._calm_position = 0
@@ -133,6 +135,10 @@ class NetworkPublication(SubscribablePublication):
         self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm
         self._retransmit_handler = RetransmitHandler.of(
             sender.resend, context, self.params, system_counters, position=sender.position
+        )
+        budget = self._retransmit_handler.budget
+        self.reports = StatusReports.of(
+            self.flow_control, self.log, sender, self._receivers, self._connection, budget
         )
 
     @property
@@ -185,11 +191,13 @@ class NetworkPublication(SubscribablePublication):
                 self._is_setup_elicited = True
                 self.flow_control.on_trigger_send_setup(sm, now_ns=now_ns)
             return True
-        position = self._position_of(sm.consumption_term_id, sm.consumption_term_offset)
+        log, (term_id, offset) = self.log, (sm.consumption_term_id, sm.consumption_term_offset)
+        initial_term_id, bits = log.initial_term_id, log.position_bits
+        position = compute_position(term_id, offset, initial_term_id=initial_term_id, bits=bits)
         # Differs: Aeron measures from the sender position alone. Padding may have carried that past
         # the limit, and then the honest position of a receiver that reads slowly would be refused,
         # and after the connection timeout the receiver forgotten.
-        half_term = self.log.term_length // 2
+        half_term = log.term_length // 2
         lowest = min(self.sender_position, self.sender_limit) - half_term
         if not max(0, lowest) <= position <= self.sender_position + half_term:
             self._rejected_status_messages.increment()
@@ -288,8 +296,7 @@ class NetworkPublication(SubscribablePublication):
         if self._has_initial_connection:
             deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
         self._update_window()
-        deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns))
-        deadline_ns = min(deadline_ns, self._advance(now_ns))
+        deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns), self._advance(now_ns))
         if self._life.is_active and self.is_connected and not len(self.subscribers):
             self._calm_until_ns = deadline_ns
             self._calm_position = self._connection.consumption_trigger
@@ -389,11 +396,3 @@ class NetworkPublication(SubscribablePublication):
         """Follow the connection and the sender with the publisher limit, and tell who waits."""
         if self._life.is_active and self._connection.update(self.sender_position):
             self._listener.on_window_changed(self)
-
-    def _position_of(self, term_id: int, term_offset: int) -> int:
-        return compute_position(
-            term_id,
-            term_offset,
-            initial_term_id=self.log.initial_term_id,
-            bits=self.log.position_bits,
-        )

@@ -17,6 +17,7 @@ from aeron_async.driver.core.congestion_control.base import TrackRebuild
 from aeron_async.driver.core.congestion_control.static import StaticWindowCongestionControl
 from aeron_async.driver.core.held_failure import held
 from aeron_async.driver.core.image_connection import ImageConnections
+from aeron_async.driver.core.image_consumption import ImageConsumption
 from aeron_async.driver.core.image_feedback import ImageFeedback
 from aeron_async.driver.core.image_gaps import ImageGaps
 from aeron_async.driver.core.image_intake import ImageIntake
@@ -28,7 +29,6 @@ from aeron_async.driver.core.reply_limiter import ReplyLimiter
 from aeron_async.driver.core.subscriber_positions import SubscriberPositions
 from aeron_async.driver.core.untethered import UntetheredCheck
 from aeron_async.kernel import Doorbell
-from aeron_async.logbuffer.cleaner import clean_to
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.congestion_control.base import CongestionControl
@@ -128,7 +128,8 @@ class PublicationImage:
         self._gaps = ImageGaps(
             log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
         )
-        self._clean_position, self._calm_until_ns = join_position, 0
+        self._consumption = ImageConsumption(log, self.subscribers, self._feedback, join_position)
+        self._calm_until_ns = 0
         # Called for what arrives: not by way of a method that only passes it on.
         self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
         self.rtt_replies = ReplyLimiter.of(context)
@@ -277,6 +278,19 @@ class PublicationImage:
             self._show(position)
         return position >= 0
 
+    def try_report(self, now_ns: int) -> bool:
+        """Tell the sources what readers have taken, where that is all there is to it.
+
+        Return False where `poll` is to look instead: the image ends, a strategy has a say, or some
+        readers may be left behind by the others.
+        """
+        is_calm = now_ns < self._calm_until_ns and self.failure is None
+        if self.subscribers.untethered or not (is_calm and self._consumption.report(now_ns)):
+            return False
+        self.consumption_trigger = self._feedback.consumption_trigger
+        self.doorbell.is_rung = False
+        return True
+
     def fail(self, now_ns: int) -> None:
         """Drain, since `poll` has raised; or where it did so before, come one step further.
 
@@ -347,12 +361,7 @@ class PublicationImage:
             loss_found=is_loss_found,
         )
         window_length, is_forced = self._congestion_control.on_track_rebuild(track, now_ns=now_ns)
-        if self._feedback.schedule(min_consumed, window_length, is_forced=is_forced):
-            self._clean_position = clean_to(
-                self.log,
-                clean_position=self._clean_position,
-                position=min_consumed - self.log.term_length,
-            )
+        self._consumption.schedule(min_consumed, window_length, is_forced=is_forced)
 
     def _show(self, position: int) -> None:
         self.rebuild_position = self._intake.floor_position = position
@@ -363,7 +372,7 @@ class PublicationImage:
         """Move through the states as far as the time, the source and the readers allow."""
         life = self._life
         if life.state is ImageState.ACTIVE:
-            untethered_ns = self._check_untethered(now_ns)
+            untethered_ns = self._untethered.poll_image(now_ns, self._feedback.window_length)
             deadline_ns = life.end(
                 now_ns,
                 last_packet_ns=self._intake.last_packet_ns,
@@ -380,15 +389,6 @@ class PublicationImage:
             has_readers=self.subscribers.has_working,
             is_drained=self._is_drained,
             position=self.rebuild_position,
-        )
-
-    def _check_untethered(self, now_ns: int) -> int:
-        if not self.subscribers.untethered:
-            return NEVER_NS
-        return self._untethered.poll(
-            now_ns,
-            position=max(self.subscribers.consumed(), default=0),
-            window_length=self._feedback.window_length,
         )
 
     def _is_rebuilt_to_its_end(self) -> bool:

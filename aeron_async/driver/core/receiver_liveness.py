@@ -58,6 +58,16 @@ class ReceiverLiveness:
             del heard_ns[next(iter(heard_ns))]
         heard_ns[receiver_id] = now_ns
 
+    def hear_again(self, receiver_id: int, now_ns: int) -> bool:
+        """Take note of a receiver that is known; False where it is not."""
+        heard_ns = self._last_heard_ns
+        if receiver_id not in heard_ns:
+            return False
+        if len(heard_ns) > 1:
+            del heard_ns[receiver_id]
+        heard_ns[receiver_id] = now_ns
+        return True
+
     def on_goodbye(self, receiver_id: int) -> bool:
         """Forget a receiver that left; False when it was not there.
 

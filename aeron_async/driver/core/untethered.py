@@ -83,6 +83,19 @@ class UntetheredCheck:
             deadline_ns = min(deadline_ns, self._check(subscriber, limit, now_ns))
         return deadline_ns
 
+    def poll_image(self, now_ns: int, window_length: int) -> int:
+        """Do so for an image, whose window is measured back from its furthest reader.
+
+        Args:
+            now_ns: The time now.
+            window_length: See `poll`.
+        """
+        subscribers = self._source.subscribers
+        if not subscribers.untethered:
+            return NEVER_NS
+        position = max(subscribers.consumed(), default=0)
+        return self.poll(now_ns, position=position, window_length=window_length)
+
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Let everyone stay as much longer as this driver was not running: nor were they."""
         for subscriber in self._source.subscribers.untethered:

@@ -49,7 +49,12 @@ class SendSocket(ChannelSocket):
     def __init__(self, endpoint: SendChannelEndpoint, clock: Clock) -> None:
         super().__init__(endpoint)
         self._dispatcher = endpoint.dispatcher
+        self._on_reading = endpoint.on_reading
         self._clock = clock
+
+    def reading(self, *, is_begun: bool) -> None:
+        """Tell the sender that control datagrams come, or that these were all for now."""
+        self._on_reading(is_begun)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Hand a control datagram to its publication."""
@@ -84,6 +89,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         system_counters: The driver's counters.
         dispatcher: Takes what comes back.
         on_writable: Called when sending is possible again.
+        on_reading: Told before and after all that a socket has is read.
 
     Attributes:
         data: The socket that sends.
@@ -98,8 +104,10 @@ class SendChannelEndpoint(ChannelEndpoint):
         system_counters: SystemCounters,
         dispatcher: ControlPacketDispatcher,
         on_writable: Callable[[SendChannelEndpoint], None],
+        on_reading: Callable[[bool], None] = lambda _: None,
     ) -> None:
         super().__init__(channel, system_counters)
+        self.on_reading = on_reading
         self.dispatcher = dispatcher
         self.data = SendSocket(self, clock)
         self.control = SendSocket(self, clock) if channel.is_multicast else None

@@ -27,18 +27,21 @@ class UnicastFlowControl(FlowControl):
 
     Args:
         retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
+
+    Attributes:
+        receiver_id: Of the receiver heard last, if one was.
     """
 
     def __init__(self, *, retransmit_receiver_window_multiple: int) -> None:
         self._multiple = retransmit_receiver_window_multiple
-        self._receiver_id: int | None = None
+        self.receiver_id: int | None = None
 
     def on_status_message(
         self, sm: StatusMessage, *, position: int, sender_limit: int, now_ns: int
     ) -> int:
         """Return the sender limit after a status message whose consumption is at `position`."""
         del now_ns
-        self._receiver_id = sm.receiver_id
+        self.receiver_id = sm.receiver_id
         return max(sender_limit, position + sm.receiver_window)
 
     def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
@@ -52,4 +55,4 @@ class UnicastFlowControl(FlowControl):
 
     def slowest_receiver(self) -> str | None:
         """Return the id of the receiver heard last."""
-        return None if self._receiver_id is None else format_receiver_id(self._receiver_id)
+        return None if self.receiver_id is None else format_receiver_id(self.receiver_id)
