@@ -36,7 +36,7 @@ def place_runs(
 ) -> int:
     """Place runs of datagrams that follow one another in a hole; return how many bytes of them.
 
-    Stops where `place_run` would, at the end of that run or before, and at one of another stream.
+    Stops where `place_run` would, at one of another stream, and at one without a byte.
 
     The twin in C also takes frames of mixed lengths; here they are all left to the long way.
 
@@ -55,13 +55,17 @@ def place_runs(
     ids = bytes(data[start + IDS_OFFSET : start + IDS_OFFSET + IDS.size])
     for each in range(index, len(cuts), 2):
         run = data[start + placed : cuts[each]]
-        if run[IDS_OFFSET : IDS_OFFSET + IDS.size] != ids:
-            break
-        placed_length = place_run(
-            run, cuts[each + 1], term, words, offset + placed, limit=limit - placed
-        )
-        placed += placed_length
-        if placed_length < len(run):
+        placed_length = 0
+        # The last datagram of a run may be shorter, and is then placed by itself.
+        while len(run) and run[IDS_OFFSET : IDS_OFFSET + IDS.size] == ids:
+            segment_length = min(cuts[each + 1], len(run))
+            where = term, words, offset + placed
+            placed_length = place_run(run, segment_length, *where, limit=limit - placed)
+            if not placed_length:
+                break
+            placed += placed_length
+            run = run[placed_length:]
+        if len(run) or not placed_length:
             break
     return placed
 
@@ -115,7 +119,12 @@ def place_run(
 
 
 def _is_uniform(headers: memoryview, length: int, step: int, offset: int) -> bool:
-    """Return whether frames of one length and stream follow one another over all of a run."""
+    """Return whether frames of one length and stream follow one another over all of a run.
+
+    The rest of the first header has been looked at.
+    """
+    if length == step:
+        return headers[2] == offset
     end, stride, count = length >> 2, step >> 2, length // step
     return all(
         headers[column:end:stride].tobytes() == headers[column : column + 1].tobytes() * count

@@ -58,6 +58,24 @@ def test_a_run_of_another_stream_or_place_ends_what_is_placed(twin: Any, word: i
     assert not any(log.terms[0][1_280:])
 
 
+@pytest.mark.parametrize("word", [3, 4, 5])
+def test_another_stream_within_a_run_ends_what_is_placed(twin: Any, word: int) -> None:
+    data = bytearray(DATA)
+    # All of the third datagram is of another stream, and would otherwise follow.
+    for frame in range(1_280, 1_920, 160):
+        data[frame + 4 * word] ^= 0x40
+    log, placed = place(twin, bytes(data), (LENGTH, 640))
+    assert placed == 1_280
+    assert not any(log.terms[0][1_280:])
+
+
+def test_the_last_datagram_of_a_run_may_be_shorter(twin: Any) -> None:
+    data = bytes(filled([5_000] * 2).terms[0][: 2 * 5_152])
+    log, placed = place(twin, data, (5_152, 1_408, 2 * 5_152, 1_408))
+    assert placed == 2 * 5_152
+    assert bytes(log.terms[0][:placed]) == data
+
+
 def test_a_datagram_without_a_byte_ends_what_is_placed(twin: Any) -> None:
     assert place(twin, DATA, (1_280, 640, 1_280, 0, 1_920, 640))[1] == 1_280
     assert place(twin, DATA, (0, 0, 1_280, 640))[1] == 0
