@@ -1,0 +1,173 @@
+"""Simple Binary Encoding, as much of it as archives need: numbers, then texts.
+
+A message is a header of four 16-bit numbers (length of the block, template, schema, version), a
+block of 32-bit and 64-bit numbers without gaps, and then texts or bytes, each with its length in 32
+bits before it; all little endian. The sender's length of the block counts: a newer one is longer,
+and the rest of it is passed over; an older one is shorter, and what it lacks has its default.
+
+Invariant: nothing is allocated by a number that a message contains; what it claims must be there.
+
+Source: the Simple Binary Encoding specification; Aeron `aeron-archive-codecs.xml`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - a class, in spite of its name
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NoReturn, get_type_hints
+
+import attrs
+
+from aeron_async.errors import ConfigurationError, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["HEADER", "Codec", "Data", "Int32", "Int64", "Message", "Text"]
+
+HEADER: Final = Struct("<HHHH")
+LENGTH: Final = Struct("<I")
+TEXT: Final = "text"
+DATA: Final = "data"
+
+Int32 = Annotated[int, "i"]
+Int64 = Annotated[int, "q"]
+Text = Annotated[str, TEXT]
+Data = Annotated[bytes, DATA]
+
+
+class Message:
+    """What a message is: a frozen class whose fields, in order, are those on the wire.
+
+    Attributes:
+        TEMPLATE: Its number in the schema.
+    """
+
+    __slots__ = ()
+
+    TEMPLATE: ClassVar[int]
+
+
+class Layout:
+    """Where the fields of one kind of message lie."""
+
+    def __init__(self, kind: type[Message]) -> None:
+        self.kind = kind
+        hints = get_type_hints(kind, include_extras=True)
+        fields = [(each, hints[each.name].__metadata__[0]) for each in _fields(kind)]
+        numbers = [(each, code) for each, code in fields if code not in {TEXT, DATA}]
+        self.numbers = [each.name for each, _ in numbers]
+        self.texts = [(each.name, code) for each, code in fields if code in {TEXT, DATA}]
+        self.defaults = {
+            each.name: each.default for each, _ in fields if each.default is not attrs.NOTHING
+        }
+        codes = [code for _, code in numbers]
+        self.block = Struct("<" + "".join(codes))
+        # What a sender of an older version has: only the first so many numbers.
+        self.prefixes = [Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)]
+
+    def encode(self, message: Message, *, schema_id: int, version: int) -> bytes:
+        """Return the bytes of a message."""
+        header = HEADER.pack(self.block.size, self.kind.TEMPLATE, schema_id, version)
+        parts = [header, self.block.pack(*(getattr(message, name) for name in self.numbers))]
+        for name, code in self.texts:
+            value = getattr(message, name)
+            # As the official archive: what is no ASCII is a question mark.
+            data = value.encode("ascii", "replace") if code == TEXT else value
+            parts += (LENGTH.pack(len(data)), data)
+        return b"".join(parts)
+
+    def decode(self, data: memoryview, block_length: int) -> Message:
+        """Return the message whose block begins behind the header.
+
+        Raises:
+            ProtocolError: It ends early, or lacks what it must have.
+        """
+        at = HEADER.size + block_length
+        if at > len(data):
+            self.refuse(f"a block of {block_length} bytes in {len(data)}")
+        values: dict[str, Any] = dict(self.defaults)
+        block = max(
+            (each for each in self.prefixes if each.size <= block_length),
+            key=lambda each: each.size,
+        )
+        values.update(zip(self.numbers, block.unpack_from(data, HEADER.size), strict=False))
+        for name, code in self.texts:
+            if at == len(data) and name in self.defaults:
+                break
+            if at + LENGTH.size > len(data):
+                self.refuse(f"{len(data)} bytes end before the length of {name}")
+            (length,) = LENGTH.unpack_from(data, at)
+            at += LENGTH.size
+            if length > len(data) - at:
+                self.refuse(f"{name} of {length} bytes where {len(data) - at} are left")
+            value = bytes(data[at : at + length])
+            values[name] = value.decode("ascii", "replace") if code == TEXT else value
+            at += length
+        missing = [name for name in self.numbers if name not in values]
+        if missing:
+            self.refuse(f"a block of {block_length} bytes lacks {', '.join(missing)}")
+        return self.kind(**values)
+
+    def refuse(self, what: str) -> NoReturn:
+        """Say what is wrong with a message.
+
+        Raises:
+            ProtocolError: Always.
+        """
+        message = f"{self.kind.__name__}, template {self.kind.TEMPLATE}: {what}"
+        raise ProtocolError(message)
+
+
+class Codec:
+    """The messages of one schema.
+
+    Args:
+        schema_id: Of the schema.
+        version: Of the schema, as this side writes it.
+        kinds: All messages.
+    """
+
+    def __init__(self, *, schema_id: int, version: int, kinds: Iterable[type[Message]]) -> None:
+        self.schema_id = schema_id
+        self.version = version
+        self._layouts = {kind.TEMPLATE: Layout(kind) for kind in kinds}
+
+    def encode(self, message: Message) -> bytes:
+        """Return the bytes of a message.
+
+        Raises:
+            ConfigurationError: A number does not fit.
+        """
+        layout = self._layouts[message.TEMPLATE]
+        try:
+            return layout.encode(message, schema_id=self.schema_id, version=self.version)
+        except StructError as error:
+            text = f"{message} has a number that does not fit: {error}"
+            raise ConfigurationError(text) from None
+
+    def decode(self, data: bytes | memoryview) -> Message:
+        """Return the message that some bytes are; bytes behind it are passed over.
+
+        Raises:
+            ProtocolError: They are none of this schema, or end early.
+        """
+        view = memoryview(data)
+        if len(view) < HEADER.size:
+            message = f"a message of {len(view)} bytes, shorter than its header of {HEADER.size}"
+            raise ProtocolError(message)
+        block_length, template, schema_id, _ = HEADER.unpack_from(view)
+        if schema_id != self.schema_id:
+            message = f"expected schemaId={self.schema_id}, actual={schema_id}"
+            raise ProtocolError(message)
+        layout = self._layouts.get(template)
+        if layout is None:
+            message = f"unknown template {template} of schema {schema_id}"
+            raise ProtocolError(message)
+        return layout.decode(view, block_length)
+
+
+def _fields(kind: type[Message]) -> tuple[attrs.Attribute[Any], ...]:
+    # That attrs makes every kind cannot be said in a type.
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(kind)  # type: ignore[arg-type]
+    return fields
