@@ -36,6 +36,11 @@ COMMANDS: Final = (
     ("decode", "Show the Aeron frames of a capture, and how streams fared."),
     ("doctor", "Say whether this machine suits Aeron, and what to change."),
 )
+ARCHIVE_COMMANDS: Final = (
+    ("ls", "catalog", "List the recordings of a directory."),
+    ("describe", "catalog", "Say all that is known of one recording."),
+)
+"""Name, module without its prefix, and purpose."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,6 +85,15 @@ def make_app() -> App:
     )
     for place, (name, purpose) in enumerate(COMMANDS):
         app.command(f"aeron_async.cli.{name}:{name}", name=name, help=purpose, sort_key=place)
+    archive = App(
+        name="archive",
+        help="Record streams, and replay what was recorded.",
+        sort_key=len(COMMANDS),
+    )
+    for place, (name, module, purpose) in enumerate(ARCHIVE_COMMANDS):
+        where = f"aeron_async.cli.archive_{module}:{name}"
+        archive.command(where, name=name, help=purpose, sort_key=place)
+    app.command(archive)
     return app
 
 
