@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.kernel.batch import Batch, open_batch
+from aeron_async.kernel.chains import scan_chain
 from aeron_async.kernel.message import Message
 from aeron_async.kernel.paths import (
     NOTHING,
@@ -55,6 +56,7 @@ __all__ = [
     "open_batch",
     "place_runs",
     "read_whole",
+    "scan_chain",
     "scan_for_send",
     "scan_runs",
     "send_segmented",
@@ -70,7 +72,7 @@ def _why_pure() -> str | None:
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
-        for name in ("_atomics", "_frames", "_batches", "_paths"):
+        for name in ("_atomics", "_frames", "_batches", "_chains", "_paths"):
             import_module(f"aeron_async.kernel.{name}")
     except (ImportError, ValueError) as error:
         # A ValueError where one was built before, and another after, a change.
@@ -90,6 +92,7 @@ send_segmented: SendSegmented | None = None
 
 if WHY_PURE is None:
     from aeron_async.kernel._batches import Batch, open_batch
+    from aeron_async.kernel._chains import scan_chain
     from aeron_async.kernel._frames import (
         FrameWriter,
         Message,

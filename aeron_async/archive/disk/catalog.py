@@ -80,6 +80,7 @@ class Catalog:
         alignment: Of entries, in bytes.
         capacity: Length of the file, in bytes.
         next_recording_id: The id that the next recording gets.
+        sync_level: See above.
         version: Of the format, as three numbers of a byte each.
     """
 
@@ -93,7 +94,7 @@ class Catalog:
     ) -> None:
         self._file = file
         self._checksum = checksum
-        self._sync_level = sync_level
+        self.sync_level = sync_level
         self._is_writable = is_writable
         header = read_header(file)
         self.version = header.version
@@ -356,8 +357,8 @@ class Catalog:
         return self._offsets[place]
 
     def _sync(self) -> None:
-        if self._sync_level:
-            self._file.sync(metadata=self._sync_level > 1)
+        if self.sync_level:
+            self._file.sync(metadata=self.sync_level > 1)
 
 
 def make_catalog(directory: Directory, *, capacity: int, sync_level: int) -> File:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -62,6 +63,10 @@ class File(Protocol):
 
     def sync(self, *, metadata: bool) -> None:
         """Return when what was written is on the disk, and the file's own facts, if asked for."""
+        ...
+
+    def try_lock(self) -> bool | None:
+        """Lock it against others until it is closed; return whether it is, None if none can be."""
         ...
 
     def close(self) -> None:
@@ -191,6 +196,21 @@ class OsFile:
             os.fsync(self._descriptor)
         else:
             os.fdatasync(self._descriptor)
+
+    def try_lock(self) -> bool | None:
+        """Lock it against others until it is closed; return whether it is, None if none can be."""
+        if sys.platform == "win32":
+            return None
+        import fcntl  # noqa: PLC0415 - not there on every system
+
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # A file system that knows no locks.
+            return None
+        return True
 
     def close(self) -> None:
         """Close it; closing twice is closing once."""

@@ -1,0 +1,362 @@
+"""What may be taken from a recording: its end, its beginning, or all of it.
+
+Each change is written to the catalog first, in one place, and the files follow: whoever dies in
+between leaves files that no longer count, and whoever asks for the same again removes them.
+
+No call knows of replays, nor of who records; those who do check first.
+
+Source: Aeron `ArchiveConductor`, `DeleteSegmentsSession`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aeron_async.archive.disk.catalog_file import CATALOG_NAME, read_header, scan_entries
+from aeron_async.archive.disk.descriptor import RecordingState
+from aeron_async.archive.disk.files import read_exactly
+from aeron_async.archive.disk.frame_places import check_position
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
+from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
+from aeron_async.errors import (
+    ArchiveError,
+    ArchiveErrorCode,
+    ArchiveFileError,
+    InvalidPositionError,
+    UnknownRecordingError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aeron_async.archive.disk.catalog import Catalog
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory
+
+__all__ = [
+    "attach_segments",
+    "clear_behind_stop",
+    "delete_detached_segments",
+    "detach_segments",
+    "purge_recording",
+    "purge_segments",
+    "truncate",
+]
+
+
+def truncate(directory: Directory, catalog: Catalog, recording_id: int, position: int) -> int:
+    """Forget what was recorded behind a position; return how many files that removes.
+
+    Differs: Aeron changes the catalog first and finds out then that no frame begins there.
+
+    Args:
+        directory: Of the archive.
+        catalog: Its catalog.
+        recording_id: Of a recording that has stopped, and is not replayed beyond the position.
+        position: Where a frame begins, or the recording ends, in bytes.
+
+    Raises:
+        ArchiveError: It is being recorded.
+        InvalidPositionError: The position is outside, or in the middle of a frame.
+        UnknownRecordingError: No recording has that id.
+        OSError: The disk failed; asking for the same again goes on with it.
+    """
+    descriptor = stopped(catalog, recording_id, "truncate")
+    start, stop = descriptor.start_position, descriptor.stop_position
+    if not start <= position <= stop or position & 31:
+        message = f"invalid position {position}: start={start} stop={stop} alignment=32"
+        raise InvalidPositionError(message, nearest=min(max(position & -32, start), stop))
+    check_position(directory, descriptor, position, end=stop)
+    if position != stop:
+        catalog.update(recording_id, stop_position=position)
+    return clear_behind_stop(directory, catalog, recording_id)
+
+
+def clear_behind_stop(directory: Directory, catalog: Catalog, recording_id: int) -> int:
+    """Let zeros follow the end of a recording, and no file; return how many files that removes.
+
+    To be called before it is extended: what a truncation left when its archive died would else
+    lie behind what is recorded next.
+
+    Raises:
+        ArchiveError: It is being recorded.
+        UnknownRecordingError: No recording has that id.
+        OSError: The disk failed.
+    """
+    descriptor = stopped(catalog, recording_id, "truncate")
+    position = descriptor.stop_position
+    base = base_of(descriptor, position)
+    names = set(directory.names())
+    bases = segment_bases(names, recording_id)
+    if position == descriptor.start_position:
+        # All of them, also those that were detached: so does the official archive.
+        behind = bases
+    else:
+        behind = [each for each in bases if each > base or each == base == position]
+    # The last one first: what is left, if that fails, follows what is recorded.
+    count = remove(directory, recording_id, reversed(behind), is_synced=catalog.sync_level > 0)
+    name = segment_name(recording_id, base)
+    if name in names and base not in behind:
+        cut(directory, descriptor, name, position - base, sync_level=catalog.sync_level)
+    return count
+
+
+def detach_segments(
+    directory: Directory,
+    catalog: Catalog,
+    recording_id: int,
+    new_start_position: int,
+    *,
+    recorded_position: int | None = None,
+) -> None:
+    """Let a recording begin later, and leave the files before that where they are.
+
+    Args:
+        directory: Of the archive.
+        catalog: Its catalog.
+        recording_id: Of the recording.
+        new_start_position: Where a file begins, in bytes, and nothing replays what lies before it.
+        recorded_position: Up to where it has been written, in bytes, while it is recorded.
+
+    Raises:
+        InvalidPositionError: No file begins there that could be the first.
+        UnknownRecordingError: No recording has that id.
+        OSError: The disk failed.
+    """
+    del directory
+    descriptor = catalog.get(recording_id)
+    check_new_start(descriptor, new_start_position, recorded_position)
+    catalog.update(recording_id, start_position=new_start_position)
+
+
+def purge_segments(
+    directory: Directory,
+    catalog: Catalog,
+    recording_id: int,
+    new_start_position: int,
+    *,
+    recorded_position: int | None = None,
+) -> int:
+    """Forget whole files before a position; return how many.
+
+    A position where it begins already removes the files that were detached before that.
+
+    Args:
+        directory: Of the archive.
+        catalog: Its catalog.
+        recording_id: Of the recording.
+        new_start_position: Where a file begins, in bytes, and nothing replays what lies before it.
+        recorded_position: Up to where it has been written, in bytes, while it is recorded.
+
+    Raises:
+        InvalidPositionError: No file begins there that could be the first.
+        UnknownRecordingError: No recording has that id.
+        OSError: The disk failed; asking for the same again goes on with it.
+    """
+    descriptor = catalog.get(recording_id)
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    if new_start_position == descriptor.start_position == first:
+        return delete_detached_segments(directory, catalog, recording_id)
+    check_new_start(descriptor, new_start_position, recorded_position)
+    catalog.update(recording_id, start_position=new_start_position)
+    bases = segment_bases(directory.names(), recording_id)
+    before = [each for each in bases if first <= each < new_start_position]
+    return remove(directory, recording_id, before, is_synced=catalog.sync_level > 0)
+
+
+def delete_detached_segments(directory: Directory, catalog: Catalog, recording_id: int) -> int:
+    """Remove the files before the start of a recording; return how many.
+
+    Raises:
+        UnknownRecordingError: No recording has that id.
+        OSError: The disk failed; asking for the same again goes on with it.
+    """
+    descriptor = catalog.get(recording_id)
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    bases = segment_bases(directory.names(), recording_id)
+    # The first one first: what is left, if that fails, can still be attached.
+    before = [each for each in bases if each < first]
+    return remove(directory, recording_id, before, is_synced=catalog.sync_level > 0)
+
+
+def attach_segments(directory: Directory, catalog: Catalog, recording_id: int) -> int:
+    """Let a recording begin as early as there are files that it follows; return how many.
+
+    Differs: Aeron keeps those that it attached before one that it refuses; here it is all or none.
+
+    Raises:
+        ArchiveFileError: A file has another length, or holds something else; nothing was attached.
+        UnknownRecordingError: No recording has that id.
+        OSError: The disk failed.
+    """
+    descriptor = catalog.get(recording_id)
+    start = descriptor.start_position
+    if start != term_base(start, descriptor.term_length):
+        return 0
+    there = set(segment_bases(directory.names(), recording_id))
+    buffer = ScanBuffer()
+    count, position = 0, start
+    while start == position and position - descriptor.segment_length in there:
+        position -= descriptor.segment_length
+        start = first_frame(directory, descriptor, position, buffer)
+        count += 1
+    if count:
+        catalog.update(recording_id, start_position=start)
+    return count
+
+
+def purge_recording(directory: Directory, catalog: Catalog, recording_id: int) -> int:
+    """Forget a recording and remove its files; return how many. Its id is never used again.
+
+    Args:
+        directory: Of the archive.
+        catalog: Its catalog.
+        recording_id: Of a recording that has stopped, and is not replayed.
+
+    Raises:
+        ArchiveError: It is being recorded.
+        UnknownRecordingError: No recording has that id, nor any file of one that had it.
+        OSError: The disk failed; asking for the same again goes on with it.
+    """
+    if recording_id in catalog:
+        stopped(catalog, recording_id, "purge")
+        catalog.delete(recording_id)
+        bases = segment_bases(directory.names(), recording_id)
+    else:
+        bases = segment_bases(directory.names(), recording_id)
+        if not bases or not was_deleted(directory, recording_id):
+            message = f"unknown recording id: {recording_id}"
+            raise UnknownRecordingError(message)
+    return remove(directory, recording_id, bases, is_synced=catalog.sync_level > 0)
+
+
+def was_deleted(directory: Directory, recording_id: int) -> bool:
+    """Return whether the catalog has a recording that was deleted."""
+    file = directory.open_to_read(CATALOG_NAME)
+    try:
+        return any(
+            entry.recording_id == recording_id and entry.state is RecordingState.DELETED
+            for entry in scan_entries(file, read_header(file))
+        )
+    finally:
+        file.close()
+
+
+def stopped(catalog: Catalog, recording_id: int, what: str) -> RecordingDescriptor:
+    """Return a recording, and refuse one that goes on.
+
+    Raises:
+        ArchiveError: It is being recorded.
+        UnknownRecordingError: No recording has that id.
+    """
+    descriptor = catalog.get(recording_id)
+    if descriptor.is_active:
+        message = f"cannot {what} active recording {recording_id}: stop it first"
+        raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+    return descriptor
+
+
+def check_new_start(
+    descriptor: RecordingDescriptor, position: int, recorded_position: int | None
+) -> None:
+    """Refuse a new start where no file begins that could be the first.
+
+    Raises:
+        InvalidPositionError: None does.
+    """
+    first = base_of(descriptor, descriptor.start_position)
+    lowest = first + descriptor.segment_length
+    end = descriptor.stop_position
+    if descriptor.is_active:
+        end = descriptor.start_position if recorded_position is None else recorded_position
+    highest = base_of(descriptor, end)
+    if position < first or position != base_of(descriptor, position):
+        nearest = first if position < first else base_of(descriptor, position)
+        message = (
+            f"invalid segment start: newStartPosition={position}, and files begin every "
+            f"{descriptor.segment_length} bytes from {first} on"
+        )
+    elif position < lowest:
+        nearest = lowest
+        message = f"invalid detach: newStartPosition={position} lowerBound={lowest}"
+    elif position > highest:
+        nearest = highest
+        message = f"invalid detach: in use, newStartPosition={position} upperBound={highest}"
+    else:
+        return
+    raise InvalidPositionError(message, nearest=nearest)
+
+
+def base_of(descriptor: RecordingDescriptor, position: int) -> int:
+    """Return where the file that holds a position of a recording begins."""
+    return segment_base(
+        position,
+        start_position=descriptor.start_position,
+        term_length=descriptor.term_length,
+        segment_length=descriptor.segment_length,
+    )
+
+
+def remove(
+    directory: Directory, recording_id: int, bases: Iterable[int], *, is_synced: bool
+) -> int:
+    """Remove files of a recording; return how many."""
+    count = 0
+    for base in bases:
+        directory.remove(segment_name(recording_id, base))
+        count += 1
+    if count and is_synced:
+        directory.sync()
+    return count
+
+
+def cut(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    name: str,
+    offset: int,
+    *,
+    sync_level: int,
+) -> None:
+    """Let zeros that take no room be what a segment holds from an offset on."""
+    file = directory.open(name)
+    try:
+        file.set_length(min(file.length(), offset))
+        file.set_length(descriptor.segment_length)
+        if sync_level:
+            file.sync(metadata=True)
+    finally:
+        file.close()
+
+
+def first_frame(
+    directory: Directory, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
+) -> int:
+    """Return the position of the first frame in a file, which is in its first term.
+
+    Raises:
+        ArchiveFileError: The file has another length, or holds something else.
+    """
+    file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+    try:
+        if file.length() != descriptor.segment_length:
+            message = f"{file.length()} bytes, and a segment has {descriptor.segment_length}"
+            raise ArchiveFileError(message, file=file.name, offset=0)
+        offset = 0
+        while offset < descriptor.term_length:
+            wanted = min(len(buffer.bytes), descriptor.term_length - offset)
+            count = read_exactly(file, buffer.bytes[:wanted], offset)
+            data = bytes(buffer.bytes[:count])
+            at = (count - len(data.lstrip(b"\0"))) & -HEADER_LENGTH
+            if at < count:
+                problem, _ = check_frame(
+                    buffer.bytes[at:count], descriptor, position=base + offset + at, checksum=None
+                )
+                if problem is not None:
+                    raise ArchiveFileError(problem, file=file.name, offset=offset + at)
+                return base + offset + at
+            offset += max(count, HEADER_LENGTH)
+    finally:
+        file.close()
+    message = f"no frame in its first term of {descriptor.term_length} bytes"
+    raise ArchiveFileError(message, file=file.name, offset=0)

@@ -1,0 +1,214 @@
+"""Reads what was recorded, in blocks of whole frames, and believes none that does not belong.
+
+Every header is held against its place: version, type, term offset, term id and stream. A frame that
+is not what it must be is named with its file and offset, once all before it has been read; so a
+reader ends or raises, and never stalls.
+
+Source: Aeron `ReplaySession`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from aeron_async.archive.disk.files import read_exactly
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
+from aeron_async.archive.disk.segments import segment_base, segment_name
+from aeron_async.errors import ArchiveFileError, StorageError
+from aeron_async.kernel import scan_chain
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory, File
+
+__all__ = ["RecordedBlock", "RecordingReader"]
+
+
+@final
+@attrs.frozen
+class RecordedBlock:
+    """Whole frames of one term, in the buffer that they were read into.
+
+    Attributes:
+        buffer: Holds them from its beginning on.
+        position: Of the first, in bytes.
+        length: Of all, in bytes; padding counts its header only.
+        padding: Bytes that the last one, if it is padding, goes on for.
+    """
+
+    buffer: ScanBuffer
+    position: int
+    length: int
+    padding: int
+
+    @property
+    def frames(self) -> memoryview:
+        """Return the frames."""
+        return self.buffer.bytes[: self.length]
+
+    @property
+    def end_position(self) -> int:
+        """Return the position behind the frames and their padding."""
+        return self.position + self.length + self.padding
+
+
+@final
+class RecordingReader:
+    """Reads one recording from a position on; every call blocks.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording; where it stops is not looked at.
+        position: Where a frame begins, in bytes; see `frame_places.check_position`.
+        checksum: What data frames have in place of their session, to be checked; None for none.
+
+    Attributes:
+        position: Up to where it has read, in bytes.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        descriptor: RecordingDescriptor,
+        position: int,
+        *,
+        checksum: Checksum | None = None,
+    ) -> None:
+        self._directory = directory
+        self._descriptor = descriptor
+        self._checksum = checksum
+        self._file: File | None = None
+        self._base = -1
+        self.position = position
+
+    def read(
+        self, buffer: ScanBuffer, *, recorded: int, limit: int | None = None
+    ) -> RecordedBlock | None:
+        """Read frames up to the end of the buffer, of their term, or of what there is.
+
+        Args:
+            buffer: To read into; it has room for the longest frame.
+            recorded: Up to where the recording has been written, in bytes: the stop position, or
+                that of who writes it now.
+            limit: Read no frame that goes on beyond this position; `recorded` when not given.
+
+        Returns:
+            A block, whose memory is that of the buffer; None where no frame lies before the limit.
+
+        Raises:
+            ArchiveFileError: The next frame is missing, or not what it must be.
+            StorageError: The disk failed.
+        """
+        limit = recorded if limit is None else min(limit, recorded)
+        if limit <= self.position:
+            return None
+        term_offset = self.position & (self._descriptor.term_length - 1)
+        wanted = min(
+            max(limit - self.position, HEADER_LENGTH),
+            self._descriptor.term_length - term_offset,
+            len(buffer.bytes),
+        )
+        file, offset = self._segment()
+        try:
+            count = read_exactly(file, buffer.bytes[:wanted], offset)
+        except OSError as error:
+            message = f"{file.name}, offset {offset}: could not be read: {error}"
+            raise StorageError(message) from error
+        length, padding = self._scan(buffer, min(count, limit - self.position))
+        if self.position + length + padding > limit:
+            # Padding whose header alone lies before the limit.
+            length, padding = length - HEADER_LENGTH, 0
+        if length == 0:
+            self._check_next(buffer, count, wanted, recorded=recorded, file=file)
+            return None
+        if self._checksum is not None:
+            length, padding = self._checked(buffer, length, padding, file=file)
+        block = RecordedBlock(buffer, self.position, length, padding)
+        self.position = block.end_position
+        return block
+
+    def close(self) -> None:
+        """Close the file; closing twice is closing once."""
+        file, self._file, self._base = self._file, None, -1
+        if file is not None:
+            file.close()
+
+    def _segment(self) -> tuple[File, int]:
+        """Return the file that holds the position, and where in it that is."""
+        descriptor = self._descriptor
+        base = segment_base(
+            self.position,
+            start_position=descriptor.start_position,
+            term_length=descriptor.term_length,
+            segment_length=descriptor.segment_length,
+        )
+        if base != self._base or self._file is None:
+            self.close()
+            name = segment_name(descriptor.recording_id, base)
+            try:
+                self._file = self._directory.open_to_read(name)
+            except FileNotFoundError as error:
+                message = f"the file is not there, and holds position {self.position}"
+                raise ArchiveFileError(message, file=name, offset=self.position - base) from error
+            except OSError as error:
+                message = f"{name} could not be opened: {error}"
+                raise StorageError(message) from error
+            self._base = base
+        return self._file, self.position - base
+
+    def _scan(self, buffer: ScanBuffer, count: int) -> tuple[int, int]:
+        descriptor = self._descriptor
+        term_length = descriptor.term_length
+        term_id = descriptor.initial_term_id + self.position // term_length
+        return scan_chain(
+            buffer.words,
+            count,
+            term_offset=self.position & (term_length - 1),
+            # Term ids wrap at 32 bits.
+            term_id=(term_id + (1 << 31)) % (1 << 32) - (1 << 31),
+            stream_id=descriptor.stream_id,
+            term_length=term_length,
+        )
+
+    def _check_next(
+        self, buffer: ScanBuffer, count: int, wanted: int, *, recorded: int, file: File
+    ) -> None:
+        """Raise what is wrong with the next frame, unless it only goes on beyond the limit."""
+        problem, aligned = None, 0
+        if count >= HEADER_LENGTH:
+            problem, aligned = check_frame(
+                buffer.bytes[:count], self._descriptor, position=self.position, checksum=None
+            )
+        left = recorded - self.position
+        if problem is None and aligned > left:
+            problem = f"a frame of {aligned} bytes, {left} before the end of what is recorded"
+        if problem is None and aligned > len(buffer.bytes):
+            problem = f"a frame of {aligned} bytes, longer than any that is sent"
+        if problem is None and count < wanted:
+            problem = f"the file ends {left - count} bytes before the end of what is recorded"
+        if problem is not None:
+            offset = self.position - self._base
+            raise ArchiveFileError(problem, file=file.name, offset=offset)
+
+    def _checked(
+        self, buffer: ScanBuffer, length: int, padding: int, *, file: File
+    ) -> tuple[int, int]:
+        """Return the frames up to the first whose checksum is wrong; raise if that is the first."""
+        at = 0
+        while at < length:
+            problem, aligned = check_frame(
+                buffer.bytes[at:length],
+                self._descriptor,
+                position=self.position + at,
+                checksum=self._checksum,
+            )
+            if problem is not None:
+                if at == 0:
+                    offset = self.position - self._base
+                    raise ArchiveFileError(problem, file=file.name, offset=offset)
+                return at, 0
+            at += aligned
+        return length, padding

@@ -1,0 +1,1 @@
+from aeron_async.kernel.chains import scan_chain as scan_chain

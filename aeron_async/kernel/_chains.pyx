@@ -1,0 +1,44 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""Headers checked against one another, compiled; twin of `chains`.
+
+What it is given came from a disk and may be anything: it is never followed out of its buffer.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+DEF HEADER = 32
+DEF VERSION_BITS = 0xFF
+DEF DATA = 1
+DEF PADDING = 0
+
+
+def scan_chain(object words, int64_t limit, *, int64_t term_offset, int64_t term_id,
+               int64_t stream_id, int64_t term_length):
+    """Return how many bytes of whole frames there are, and the padding behind them."""
+    cdef Py_buffer view
+    cdef int32_t header[6]
+    cdef int64_t available = 0
+    cdef int64_t aligned
+    PyObject_GetBuffer(words, &view, PyBUF_SIMPLE)
+    try:
+        limit = min(limit, view.len)
+        while available + HEADER <= limit:
+            memcpy(header, <char *>view.buf + available, sizeof(header))
+            if (header[0] < HEADER or header[1] & VERSION_BITS
+                    or header[2] != term_offset + available
+                    or header[4] != stream_id or header[5] != term_id):
+                break
+            aligned = (<int64_t>header[0] + 31) & ~(<int64_t>31)
+            if aligned > term_length - header[2]:
+                break
+            if header[1] >> 16 == PADDING:
+                return available + HEADER, aligned - HEADER
+            if header[1] >> 16 != DATA or aligned > limit - available:
+                break
+            available += aligned
+        return available, 0
+    finally:
+        PyBuffer_Release(&view)
