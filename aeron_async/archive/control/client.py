@@ -1,0 +1,361 @@
+"""An archive that is elsewhere, ours or the official one: asked over its control channel.
+
+Source: Aeron `AeronArchive`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
+from aeron_async.archive.control.connection import (
+    ControlConnection,
+    CredentialsSupplier,
+    FixedCredentials,
+)
+from aeron_async.archive.control.listing import RemoteListing
+from aeron_async.archive.control.remote_replay import RemoteReplay, resolved
+from aeron_async.archive.control.requests import (
+    ArchiveIdRequest,
+    BoundedReplayRequest,
+    ExtendRecordingRequest2,
+    ReplayRequest,
+    Request,
+    StartRecordingRequest2,
+    StopAllReplaysRequest,
+    StopRecordingByIdentityRequest,
+    StopRecordingRequest,
+    StopRecordingSubscriptionRequest,
+    StopReplayRequest,
+)
+from aeron_async.archive.control.signals import SignalHub
+from aeron_async.archive.extending import extending_channel
+from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aeron_async.archive.api import RecordingSignalEvent, Replay
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.client.image import Image
+
+__all__ = ["RemoteArchive"]
+
+CONTROL_TERM_LENGTH: Final = 65_536
+LOCAL_RESPONSES: Final = "aeron:udp?endpoint=localhost:0"
+DEFAULT_TIMEOUT_S: Final = 5.0
+
+
+@final
+class RemoteArchive(RemoteListing, Archive):
+    """A client of an archive: `async with RemoteArchive.connect(aeron, ...) as archive`.
+
+    Any number of tasks may use it at once. Answers are matched to requests; the recording signals
+    that an archive sends are those of what this client has asked it to record.
+
+    Attributes:
+        aeron: Whose publications and subscriptions it uses.
+        archive_id: Of the archive.
+        replay_channel: Where `replay` lets the archive publish.
+        replay_stream_id: Within that channel.
+    """
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        *,
+        control_channel: ChannelUri,
+        control_stream_id: int,
+        response_channel: ChannelUri,
+        response_stream_id: int,
+        replay_channel: ChannelUri,
+        replay_stream_id: int,
+        credentials: CredentialsSupplier,
+        timeout: float,
+    ) -> None:
+        self.aeron = aeron
+        self.archive_id = -1
+        self.replay_channel = str(replay_channel)
+        self.replay_stream_id = replay_stream_id
+        self._control = (control_channel, control_stream_id)
+        self._response = (response_channel, response_stream_id)
+        self._credentials = credentials
+        self._timeout = timeout
+        self._connection: ControlConnection | None = None
+        self._hub = SignalHub()
+        self._replays: dict[RemoteReplay, None] = {}
+        self._is_closed = False
+
+    @classmethod
+    def connect(
+        cls,
+        aeron: Aeron,
+        *,
+        control_channel: str,
+        control_stream_id: int = 10,
+        response_channel: str | None = None,
+        response_stream_id: int = 20,
+        replay_channel: str | None = None,
+        replay_stream_id: int = 21,
+        credentials: bytes | CredentialsSupplier = b"",
+        timeout: float = DEFAULT_TIMEOUT_S,
+    ) -> Self:
+        """Return a client that connects when it is entered with `async with`, or by `start`.
+
+        Args:
+            aeron: Started; it must outlive the archive's client.
+            control_channel: Where the archive hears requests.
+            control_stream_id: Within that channel.
+            response_channel: Where answers are to come, as seen from the archive; with port 0 the
+                system chooses. `aeron:ipc` where requests go over that; else any port of
+                localhost, which must be changed when the archive runs elsewhere.
+            response_stream_id: Within that channel.
+            replay_channel: Where replays are to come, likewise; as answers do when not given, but
+                for the port.
+            replay_stream_id: Within that channel.
+            credentials: For an archive that asks for them.
+            timeout: Seconds to wait for any answer.
+
+        Raises:
+            ChannelUriError: A channel cannot be meant.
+            ConfigurationError: The timeout is not positive.
+        """
+        if not timeout > 0:
+            message = f"timeout is {timeout}, and must be more than 0 seconds"
+            raise ConfigurationError(message)
+        control = ChannelUri.parse(control_channel)
+        if response_channel is None:
+            response_channel = "aeron:ipc" if control.media is Media.IPC else LOCAL_RESPONSES
+        response = ChannelUri.parse(response_channel)
+        return cls(
+            aeron,
+            control_channel=control,
+            control_stream_id=control_stream_id,
+            response_channel=response,
+            response_stream_id=response_stream_id,
+            replay_channel=replays_beside(response)
+            if replay_channel is None
+            else ChannelUri.parse(replay_channel),
+            replay_stream_id=replay_stream_id,
+            credentials=FixedCredentials(credentials)
+            if isinstance(credentials, bytes)
+            else credentials,
+            timeout=timeout,
+        )
+
+    @property
+    def connection(self) -> ControlConnection:
+        """Return the session with the archive.
+
+        Raises:
+            ClosedError: There is none.
+        """
+        if self._connection is None:
+            message = (
+                "the client of the archive is closed: connect another"
+                if self._is_closed
+                else "the client of the archive was not started: enter it with `async with` first"
+            )
+            raise ClosedError(message)
+        return self._connection
+
+    async def start(self) -> None:
+        """Open a session with the archive.
+
+        Raises:
+            AeronTimeoutError: Nobody answers.
+            ArchiveError: The archive refuses.
+        """
+        response_channel, response_stream_id = self._response
+        opened: list[ControlConnection] = []
+
+        def on_unavailable_image(image: Image) -> None:
+            for each in opened:
+                each.on_unavailable_image(image)
+
+        subscription = await self.aeron.add_subscription(
+            response_channel,
+            response_stream_id,
+            on_unavailable_image=on_unavailable_image,
+        )
+        try:
+            publication = await self._add_publication(subscription.registration_id)
+        except BaseException:
+            await subscription.aclose()
+            raise
+        connection = ControlConnection(
+            publication,
+            subscription,
+            timeout=self._timeout,
+            first_correlation_id=self.aeron.clock.now_ns() + subscription.registration_id,
+        )
+        opened.append(connection)
+        connection.on_signal = self._hub.on_signal
+        connection.on_lost = self._hub.close
+        try:
+            await connection.open(
+                response_channel=str(resolved(response_channel, subscription)),
+                response_stream_id=response_stream_id,
+                credentials=self._credentials,
+            )
+            # An archive repeats that the session is open until the first request.
+            self.archive_id = await connection.ask(ArchiveIdRequest)
+        except BaseException:
+            await connection.aclose()
+            raise
+        self._connection = connection
+
+    async def _add_publication(self, response_subscription_id: int) -> ExclusivePublication:
+        channel, stream_id = self._control
+        if self._response[0].control_mode is ControlMode.RESPONSE:
+            channel = channel.replace(response_correlation_id=response_subscription_id)
+        if channel.term_length is None:
+            channel = channel.replace(term_length=CONTROL_TERM_LENGTH)
+        return await self.aeron.add_exclusive_publication(
+            channel, stream_id, on_disconnected="raise"
+        )
+
+    async def _ask(self, kind: type[Request], **fields: Any) -> int:
+        return await self.connection.ask(kind, **fields)
+
+    # Recording.
+
+    async def start_recording(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        source_location: SourceLocation = SourceLocation.LOCAL,
+        auto_stop: bool = False,
+    ) -> int:
+        """Record a stream from now on; see `Archive.start_recording`."""
+        return await self._ask(
+            StartRecordingRequest2,
+            channel=channel,
+            stream_id=stream_id,
+            source_location=source_location,
+            auto_stop=auto_stop,
+        )
+
+    async def extend_recording(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        source_location: SourceLocation = SourceLocation.LOCAL,
+        auto_stop: bool = False,
+    ) -> int:
+        """Go on with a recording; see `Archive.extend_recording`."""
+        return await self._ask(
+            ExtendRecordingRequest2,
+            recording_id=recording_id,
+            channel=channel,
+            stream_id=stream_id,
+            source_location=source_location,
+            auto_stop=auto_stop,
+        )
+
+    async def extending_publication(
+        self, recording_id: int, channel: str, stream_id: int
+    ) -> ExclusivePublication:
+        """Return a publication to extend with; see `Archive.extending_publication`."""
+        uri = extending_channel(await self.describe(recording_id), channel)
+        return await self.aeron.add_exclusive_publication(uri, stream_id)
+
+    async def stop_recording(self, channel: str, stream_id: int) -> None:
+        """Record a stream no more; see `Archive.stop_recording`."""
+        await self._ask(StopRecordingRequest, channel=channel, stream_id=stream_id)
+
+    async def stop_recording_subscription(self, subscription_id: int) -> None:
+        """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
+        await self._ask(StopRecordingSubscriptionRequest, subscription_id=subscription_id)
+
+    async def stop_recording_by_identity(self, recording_id: int) -> bool:
+        """Stop one recording, and return whether it was going on."""
+        return await self._ask(StopRecordingByIdentityRequest, recording_id=recording_id) != 0
+
+    # Replaying.
+
+    def replay(
+        self,
+        recording_id: int,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        follow: bool = False,
+    ) -> Replay:
+        """Return an iterator over the messages of a recording; see `Archive.replay`.
+
+        Differs: one that follows goes on after the recording has stopped, when it is extended; that
+        is asked for four times a second.
+        """
+        replay = RemoteReplay(self, recording_id, from_position, to_position, follow=follow)
+        self._replays[replay] = None
+        return replay
+
+    def forget_replay(self, replay: RemoteReplay) -> None:
+        """Close a replay no more when this is closed: it is closed already."""
+        self._replays.pop(replay, None)
+
+    async def start_replay(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        position: int = -1,
+        length: int = ALL_AND_FOLLOW,
+        limit_counter_id: int | None = None,
+    ) -> int:
+        """Publish a recording anew; see `Archive.start_replay`."""
+        limit = {} if limit_counter_id is None else {"limit_counter_id": limit_counter_id}
+        return await self._ask(
+            BoundedReplayRequest if limit else ReplayRequest,
+            recording_id=recording_id,
+            position=position,
+            length=length,
+            replay_stream_id=stream_id,
+            replay_channel=channel,
+            **limit,
+        )
+
+    async def stop_replay(self, replay_session_id: int) -> None:
+        """Stop a replay; one that has ended is none any more."""
+        await self._ask(StopReplayRequest, replay_session_id=replay_session_id)
+
+    async def stop_all_replays(self, recording_id: int | None = None) -> None:
+        """Stop all replays, or all of one recording."""
+        await self._ask(
+            StopAllReplaysRequest, recording_id=-1 if recording_id is None else recording_id
+        )
+
+    # What happens.
+
+    def signals(self) -> AsyncIterator[RecordingSignalEvent]:
+        """Iterate over what becomes of what this client lets the archive record, from now on."""
+        return self._hub.signals()
+
+    async def aclose(self) -> None:
+        """End the session, and close; closing twice is closing once."""
+        self._is_closed = True
+        for replay in list(self._replays):
+            await replay.aclose()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+
+def replays_beside(response: ChannelUri) -> ChannelUri:
+    """Return where replays come when only the channel of answers is known."""
+    endpoint = response.endpoint
+    if endpoint is None or response.control_mode is ControlMode.RESPONSE:
+        return response
+    port_chosen = type(endpoint).of(endpoint.host, 0)
+    return response.replace(endpoint=port_chosen, session_id=None, term_length=None)

@@ -1,0 +1,350 @@
+"""One session with an archive that is elsewhere: requests go out, and their answers come back.
+
+Any number of requests may be on their way; each has a correlation id, by which its answer finds who
+waits for it. Listings are the exception: an archive has one of a session at a time.
+
+Source: Aeron `AeronArchive`, `ControlResponsePoller`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aeron_async.archive.control.messages import (
+    CODEC,
+    PROTOCOL_VERSION,
+    Challenge,
+    ControlResponse,
+    RecordingDescriptorMessage,
+    RecordingSignalMessage,
+    RecordingSubscriptionDescriptor,
+    ResponseCode,
+)
+from aeron_async.archive.control.refusals import archive_error, unknown_recording
+from aeron_async.archive.control.requests import (
+    AuthConnectRequest,
+    ChallengeResponse,
+    CloseSessionRequest,
+    Request,
+)
+from aeron_async.errors import (
+    AeronError,
+    AeronTimeoutError,
+    ArchiveError,
+    ClosedError,
+    ProtocolError,
+)
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.archive.control.sbe import Message
+    from aeron_async.client.image import Image
+    from aeron_async.client.publication import Publication
+    from aeron_async.client.subscription import Subscription
+
+__all__ = ["ControlConnection", "CredentialsSupplier"]
+
+LOG: Final = get_logger(__name__)
+
+
+class CredentialsSupplier(Protocol):
+    """Says who we are, and answers when the archive wants to know more."""
+
+    def encoded_credentials(self) -> bytes:
+        """Return what the first request carries."""
+
+    def on_challenge(self, challenge: bytes) -> bytes:
+        """Return the answer to a challenge."""
+
+
+class FixedCredentials:
+    """Always the same credentials, whatever the challenge."""
+
+    def __init__(self, credentials: bytes) -> None:
+        self._credentials = credentials
+
+    def encoded_credentials(self) -> bytes:
+        """Return them."""
+        return self._credentials
+
+    def on_challenge(self, challenge: bytes) -> bytes:
+        """Return them again."""
+        del challenge
+        return self._credentials
+
+
+class Pending:
+    """A request that waits: for one answer, or for the pieces of a listing before it."""
+
+    def __init__(self, *, piece_count: int = 0) -> None:
+        self.answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self.pieces: list[Message] = []
+        self._piece_count = piece_count
+
+    def put(self, message: Message) -> None:
+        """Take what came; a listing that is full has no other end."""
+        if self.answered.done():
+            return
+        if isinstance(message, RecordingDescriptorMessage | RecordingSubscriptionDescriptor):
+            self.pieces.append(message)
+            if len(self.pieces) < self._piece_count:
+                return
+        self.answered.set_result(message)
+
+    def fail(self, error: AeronError) -> None:
+        """Let whoever waits know that no answer comes."""
+        if not self.answered.done():
+            self.answered.set_exception(error)
+            # Who has given up waiting has not seen it, and that is no mistake.
+            self.answered.exception()
+
+
+class ControlConnection:
+    """A session with an archive; made by `open`.
+
+    Args:
+        publication: For requests.
+        subscription: For answers; this connection consumes it.
+        timeout: Seconds to wait for any answer.
+        first_correlation_id: Where to begin counting: others may share the channel of answers.
+
+    Attributes:
+        control_session_id: As the archive knows it.
+        on_signal: Called with each recording signal.
+        on_lost: Called once when no answer can come any more.
+    """
+
+    def __init__(
+        self,
+        publication: Publication,
+        subscription: Subscription,
+        *,
+        timeout: float,
+        first_correlation_id: int,
+    ) -> None:
+        self.publication = publication
+        self.control_session_id = -1
+        self.on_signal: Callable[[RecordingSignalMessage], object] = lambda _: None
+        self.on_lost: Callable[[AeronError], object] = lambda _: None
+        self.timeout = timeout
+        self._subscription = subscription
+        self._correlation_id = first_correlation_id
+        self._pending: dict[int, Pending] = {}
+        self._late: dict[int, Callable[[ArchiveError], object]] = {}
+        self._listing = asyncio.Lock()
+        self._image: Image | None = None
+        self._lost: AeronError | None = None
+        self._reading = asyncio.create_task(self._read(), name="aeron-archive-responses")
+
+    # Opening.
+
+    async def open(
+        self, *, response_channel: str, response_stream_id: int, credentials: CredentialsSupplier
+    ) -> None:
+        """Make the session.
+
+        Raises:
+            AeronTimeoutError: The archive does not answer.
+            ArchiveError: It refuses.
+        """
+        try:
+            await self.publication.wait_connected(timeout=self.timeout)
+        except AeronTimeoutError as error:
+            text = f"no archive: {error}"
+            raise AeronTimeoutError(text) from None
+        correlation_id = self.next_correlation_id()
+        message = await self._exchange(
+            AuthConnectRequest(
+                correlation_id=correlation_id,
+                response_stream_id=response_stream_id,
+                version=PROTOCOL_VERSION,
+                response_channel=response_channel,
+                encoded_credentials=credentials.encoded_credentials(),
+                client_info="name=aeron_async",
+            ),
+            correlation_id,
+        )
+        if isinstance(message, Challenge):
+            correlation_id = self.next_correlation_id()
+            answer = credentials.on_challenge(message.encoded_challenge)
+            message = await self._exchange(
+                ChallengeResponse(
+                    control_session_id=message.control_session_id,
+                    correlation_id=correlation_id,
+                    encoded_credentials=answer,
+                ),
+                correlation_id,
+            )
+        assert isinstance(message, ControlResponse), "nothing else is put into a request"
+        if message.code != ResponseCode.OK:
+            raise archive_error(message.relevant_id, message.error_message)
+        self.control_session_id = message.control_session_id
+
+    def next_correlation_id(self) -> int:
+        """Return a number that no request of this session has had."""
+        self._correlation_id += 1
+        return self._correlation_id
+
+    # Asking.
+
+    async def ask(
+        self,
+        kind: type[Request],
+        *,
+        on_late_error: Callable[[ArchiveError], object] | None = None,
+        through: Publication | None = None,
+        **fields: Any,
+    ) -> int:
+        """Send a request and return the number that its answer carries.
+
+        Args:
+            kind: Of the request.
+            on_late_error: Called with what goes wrong after the answer; see `forget`.
+            through: Sent on another publication than that of the session.
+            fields: Of the request.
+
+        Raises:
+            ArchiveError: The archive refuses, or is gone.
+            AeronTimeoutError: It does not answer.
+            ClosedError: The session was closed, before or meanwhile.
+        """
+        correlation_id = self.next_correlation_id()
+        request = kind(
+            control_session_id=self.control_session_id, correlation_id=correlation_id, **fields
+        )
+        if on_late_error is not None:
+            self._late[correlation_id] = on_late_error
+        message = await self._exchange(request, correlation_id, through=through)
+        assert isinstance(message, ControlResponse), "only listings have other answers"
+        if message.code == ResponseCode.RECORDING_UNKNOWN:
+            raise unknown_recording(message.relevant_id)
+        if message.code != ResponseCode.OK:
+            raise archive_error(message.relevant_id, message.error_message)
+        return message.relevant_id
+
+    async def list_pieces(
+        self, kind: type[Request], *, count: int, **fields: Any
+    ) -> tuple[list[Message], ControlResponse | None]:
+        """Send a request for a listing; return its pieces, and the answer if they are too few.
+
+        Raises:
+            ArchiveError: As `ask`; likewise the others.
+        """
+        async with self._listing:
+            correlation_id = self.next_correlation_id()
+            request = kind(
+                control_session_id=self.control_session_id, correlation_id=correlation_id, **fields
+            )
+            pending = Pending(piece_count=count)
+            last = await self._exchange(request, correlation_id, pending)
+        if not isinstance(last, ControlResponse):
+            return pending.pieces, None
+        if last.code == ResponseCode.ERROR:
+            raise archive_error(last.relevant_id, last.error_message)
+        return pending.pieces, last
+
+    async def tell(self, message: Message) -> None:
+        """Send what has no answer.
+
+        Raises:
+            ClosedError: The session was closed.
+            OfferTimeoutError: The archive takes nothing.
+        """
+        self._check_open()
+        await self.publication.offer(CODEC.encode(message), timeout=self.timeout)
+
+    async def _exchange(
+        self,
+        request: Message,
+        correlation_id: int,
+        pending: Pending | None = None,
+        *,
+        through: Publication | None = None,
+    ) -> Message:
+        self._check_open()
+        waiting = Pending() if pending is None else pending
+        self._pending[correlation_id] = waiting
+        publication = self.publication if through is None else through
+        try:
+            async with asyncio.timeout(self.timeout):
+                await publication.offer(CODEC.encode(request))
+                return await waiting.answered
+        except TimeoutError:
+            message = (
+                f"the archive on {publication.channel} stream {publication.stream_id} did not "
+                f"answer a {type(request).__name__} within {self.timeout} s: raise timeout"
+            )
+            raise AeronTimeoutError(message) from None
+        finally:
+            del self._pending[correlation_id]
+
+    def forget(self, on_late_error: Callable[[ArchiveError], object]) -> None:
+        """Call that no more; see `ask`."""
+        self._late = {key: each for key, each in self._late.items() if each != on_late_error}
+
+    # Listening.
+
+    async def _read(self) -> None:
+        """Hand every answer to whoever waits for it, until there are no more."""
+        async for each in self._subscription:
+            try:
+                message = CODEC.decode(each.data)
+            except ProtocolError as error:
+                LOG.warning("archive_response_malformed", error=str(error))
+                continue
+            self._take(message, each.image)
+        self.lose(ClosedError("the session with the archive is closed"))
+
+    def _take(self, message: Message, image: Image) -> None:
+        session_id = getattr(message, "control_session_id", -1)
+        if self.control_session_id not in {-1, session_id}:
+            # Of another client that has the same channel for its answers.
+            return
+        if isinstance(message, RecordingSignalMessage):
+            self.on_signal(message)
+            return
+        if not isinstance(message, Request):
+            return
+        pending = self._pending.get(message.correlation_id)
+        if pending is not None:
+            self._image = image
+            pending.put(message)
+        elif isinstance(message, ControlResponse) and message.code == ResponseCode.ERROR:
+            late = self._late.get(message.correlation_id)
+            if late is not None:
+                late(archive_error(message.relevant_id, message.error_message))
+
+    def on_unavailable_image(self, image: Image) -> None:
+        """Notice that the archive has gone, or has ended the session."""
+        if image is self._image:
+            self.lose(ArchiveError("the archive has ended the session, or is gone: connect again"))
+
+    def lose(self, error: AeronError) -> None:
+        """Let everybody who waits know that nothing comes any more."""
+        if self._lost is None:
+            self._lost = error
+            for pending in self._pending.values():
+                pending.fail(error)
+            self.on_lost(error)
+
+    def _check_open(self) -> None:
+        if self._lost is not None:
+            raise type(self._lost)(str(self._lost))
+
+    # Closing.
+
+    async def aclose(self) -> None:
+        """Say goodbye if somebody listens, and close; closing twice is closing once."""
+        if self._lost is None and self.control_session_id != -1:
+            goodbye = CloseSessionRequest(control_session_id=self.control_session_id)
+            with suppress(AeronError):
+                self.publication.try_offer(CODEC.encode(goodbye))
+        self.lose(ClosedError("the session with the archive is closed"))
+        await self.publication.aclose()
+        await self._subscription.aclose()
+        self._reading.cancel()
+        await asyncio.wait((self._reading,))

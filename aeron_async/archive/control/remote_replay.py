@@ -1,0 +1,268 @@
+"""A replay that comes over the network: a subscription of its own, to a stream made for it.
+
+Invariant: it ends where the recording was to be replayed up to, or raises; a replay that the
+archive breaks off is never taken for a whole one.
+
+Source: Aeron `AeronArchive.replay`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.archive.api import ALL_AND_FOLLOW, Replay
+from aeron_async.archive.control.requests import ReplayRequest, ReplayTokenRequest
+from aeron_async.errors import (
+    AeronError,
+    AeronTimeoutError,
+    ArchiveError,
+    ClosedError,
+    InvalidPositionError,
+)
+from aeron_async.protocol.address import Address
+from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
+from aeron_async.protocol.header import FRAME_ALIGNMENT
+
+if TYPE_CHECKING:
+    from aeron_async.archive.control.client import RemoteArchive
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.client.image import Image
+    from aeron_async.client.publication import Publication
+    from aeron_async.client.subscription import Subscription
+    from aeron_async.kernel import Message
+
+__all__ = ["RemoteReplay", "resolved", "session_of"]
+
+LOOK_AGAIN_S: Final = 0.25
+"""Between two questions whether a recording that has stopped was extended."""
+
+
+class RemoteReplay(Replay):
+    """The messages of a recording of an archive that is elsewhere; see `Archive.replay`."""
+
+    def __init__(
+        self,
+        archive: RemoteArchive,
+        recording_id: int,
+        from_position: int | None,
+        to_position: int | None,
+        *,
+        follow: bool,
+    ) -> None:
+        self.recording_id = recording_id
+        self._archive = archive
+        self._from = from_position
+        self._to = to_position
+        self._is_following = follow
+        self._position = -1 if from_position is None else from_position
+        self._image: Image | None = None
+        self._subscription: Subscription | None = None
+        self._requests: Publication | None = None
+        self._replay_session_id: int | None = None
+        self._is_over = False
+        self._late_error: ArchiveError | None = None
+        self._tolerance = 0
+
+    @property
+    def position(self) -> int:
+        """Return where the message ends that was handed out last, in bytes."""
+        return self._position
+
+    async def __anext__(self) -> Message:
+        """Return the next message; the iteration ends where the replay does."""
+        while not self._is_over:
+            if self._image is None:
+                await self._begin()
+                continue
+            try:
+                message = await self._image.__anext__()
+            except StopAsyncIteration:
+                await self._end_of_image(self._image)
+            else:
+                self._position = message.position
+                return message
+        raise StopAsyncIteration
+
+    async def _begin(self) -> None:
+        """Ask for what is to come next, waiting for it where it is followed."""
+        descriptor = await self._archive.describe(self.recording_id)
+        begin = await self._check(descriptor)
+        recorded = await self._archive.max_recorded_position(self.recording_id)
+        end = self._to
+        if end is None and not (self._is_following and descriptor.is_active):
+            end = recorded
+        self._tolerance = descriptor.mtu_length if self._to is not None else 0
+        if begin == recorded and not descriptor.is_active:
+            if not self._is_following or begin == self._to:
+                self._is_over = True
+            else:
+                await asyncio.sleep(LOOK_AGAIN_S)
+            return
+        if end is not None and end <= begin:
+            self._is_over = True
+            return
+        self._end = end
+        length = ALL_AND_FOLLOW if end is None else end - begin
+        try:
+            await self._subscribe(begin, length)
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def _check(self, descriptor: RecordingDescriptor) -> int:
+        """Return where to begin.
+
+        Raises:
+            InvalidPositionError: That, or where to end, is outside of the recording.
+        """
+        start = descriptor.start_position
+        begin = start if self._from is None else self._from
+        last = None if descriptor.is_active else descriptor.stop_position
+        for name, position in (("from", begin), ("to", self._to)):
+            if position is None:
+                continue
+            nearest = max(start, position - position % FRAME_ALIGNMENT)
+            if last is not None and not self._is_following:
+                nearest = min(nearest, last)
+            if position != nearest:
+                message = (
+                    f"{name}_position {position} is outside of recording {self.recording_id}, "
+                    f"which is from {start} to {'now' if last is None else last}, or no "
+                    f"multiple of {FRAME_ALIGNMENT}: {nearest} is the nearest"
+                )
+                raise InvalidPositionError(message, nearest=nearest)
+        return begin
+
+    async def _subscribe(self, begin: int, length: int) -> None:
+        """Start the replay, and wait for its first sign."""
+        archive = self._archive
+        channel = ChannelUri.parse(archive.replay_channel)
+        stream_id = archive.replay_stream_id
+        endpoint = channel.endpoint
+        if channel.control_mode is ControlMode.RESPONSE:
+            self._subscription = await archive.aeron.add_subscription(channel, stream_id)
+            self._replay_session_id = await self._ask_for_response(begin, length, channel)
+        elif channel.media is Media.UDP and endpoint is not None and endpoint.port == 0:
+            self._subscription = await archive.aeron.add_subscription(channel, stream_id)
+            to = resolved(channel, self._subscription)
+            self._replay_session_id = await self._ask(begin, length, to)
+        else:
+            # A stream that others have too: only the session tells it apart, known afterwards.
+            self._replay_session_id = await self._ask(begin, length, channel)
+            mine = channel.replace(session_id=session_of(self._replay_session_id))
+            self._subscription = await archive.aeron.add_subscription(mine, stream_id)
+        try:
+            await self._subscription.wait_connected(timeout=archive.connection.timeout)
+        except AeronTimeoutError:
+            if self._late_error is not None:
+                raise self._late_error from None
+            raise
+        self._image = self._subscription.images[0]
+
+    async def _ask(
+        self,
+        begin: int,
+        length: int,
+        channel: ChannelUri,
+        *,
+        token: int = -1,
+        through: Publication | None = None,
+    ) -> int:
+        return await self._archive.connection.ask(
+            ReplayRequest,
+            on_late_error=self._on_late_error,
+            through=through,
+            recording_id=self.recording_id,
+            position=begin,
+            length=length,
+            replay_stream_id=self._archive.replay_stream_id,
+            replay_channel=str(channel),
+            replay_token=token,
+        )
+
+    async def _ask_for_response(self, begin: int, length: int, channel: ChannelUri) -> int:
+        """Ask on a publication that names the subscription: the replay answers that one."""
+        archive = self._archive
+        assert self._subscription is not None, "it is what the request names"
+        token = await archive.connection.ask(ReplayTokenRequest, recording_id=self.recording_id)
+        requests = ChannelUri.parse(archive.connection.publication.channel).replace(
+            response_correlation_id=self._subscription.registration_id, session_id=None
+        )
+        self._requests = await archive.aeron.add_exclusive_publication(
+            requests, archive.connection.publication.stream_id
+        )
+        await self._requests.wait_connected(timeout=archive.connection.timeout)
+        return await self._ask(begin, length, channel, token=token, through=self._requests)
+
+    def _on_late_error(self, error: ArchiveError) -> None:
+        self._late_error = error
+
+    async def _end_of_image(self, image: Image) -> None:
+        """See whether everything came, and go on where that is wanted.
+
+        Raises:
+            ArchiveError: It did not.
+            ClosedError: The replay was closed here.
+        """
+        position = image.position
+        end = image.end_of_stream_position
+        if self._subscription is None or self._subscription.is_closed:
+            self._is_over = True
+            message = "the client was closed while it replayed"
+            raise ClosedError(message)
+        is_whole = end is not None and position >= end and not image.is_publication_revoked
+        self._replay_session_id = None
+        await self._stop()
+        wanted = self._end
+        if wanted is not None and position < wanted - self._tolerance:
+            is_whole = False
+        if not is_whole:
+            self._is_over = True
+            if self._late_error is not None:
+                raise self._late_error
+            where = "what is recorded" if wanted is None else str(wanted)
+            message = (
+                f"the replay of recording {self.recording_id} ended at position {position}, before "
+                f"{where}: the archive has stopped it, or is gone"
+            )
+            raise ArchiveError(message)
+        self._from = position
+        if not self._is_following or (self._to is not None and position >= self._to):
+            self._is_over = True
+
+    async def _stop(self) -> None:
+        """Let go of everything; the archive is told if it still replays."""
+        self._archive.connection.forget(self._on_late_error)
+        self._image = None
+        session_id, self._replay_session_id = self._replay_session_id, None
+        subscription, self._subscription = self._subscription, None
+        requests, self._requests = self._requests, None
+        if subscription is not None:
+            await subscription.aclose()
+        if session_id is not None:
+            with suppress(AeronError):
+                await self._archive.stop_replay(session_id)
+        if requests is not None:
+            await requests.aclose()
+
+    async def aclose(self) -> None:
+        """Read no more; closing twice is closing once."""
+        self._is_over = True
+        await self._stop()
+        self._archive.forget_replay(self)
+
+
+def resolved(channel: ChannelUri, subscription: Subscription) -> ChannelUri:
+    """Return a channel with the port that the system chose for its subscription."""
+    endpoint = channel.endpoint
+    if endpoint is None or endpoint.port != 0:
+        return channel
+    port = Address.parse(subscription.local_address).port
+    return channel.replace(endpoint=Address.of(endpoint.host, port))
+
+
+def session_of(replay_session_id: int) -> int:
+    """Return the session of a replay's publication: the low half of its id, signed."""
+    return (replay_session_id + (1 << 31)) % (1 << 32) - (1 << 31)
