@@ -41,6 +41,8 @@ A poll may send some hundred full datagrams, and as many polls as there may be t
 """
 QUIET_NS: Final = 50_000
 """After so long without a poll an offer counts as one that comes alone."""
+AFTER_BURST_NS: Final = 1_000_000
+"""Likewise where the last poll sent more than one datagram: that took a while itself."""
 
 
 class Sender(Agent):
@@ -105,7 +107,8 @@ class Sender(Agent):
         one another each should not cost a call to the system.
         """
         now_ns = self._clock.now_ns()
-        is_quiet = now_ns >= publication.polled_ns + QUIET_NS
+        quiet_ns = AFTER_BURST_NS if publication.has_sent_burst else QUIET_NS
+        is_quiet = now_ns >= publication.polled_ns + quiet_ns
         if not (is_quiet and self.may_act(now_ns)) or self._is_polling:
             self.on_activity(publication)
             return

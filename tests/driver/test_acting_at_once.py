@@ -13,7 +13,7 @@ from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.receiver import Receiver
-from aeron_async.driver.sender import QUIET_NS, Sender
+from aeron_async.driver.sender import AFTER_BURST_NS, QUIET_NS, Sender
 from tests.driver.fakes import CONTEXT, Counts
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Stream:
         self.state = state
         self.sleep_ns = sleep_ns
         self.polled_ns = 0
+        self.has_sent_burst = False
         self.times_ns: list[int] = []
         self.on_poll: Any = None
         self.is_calm = False
@@ -111,6 +112,24 @@ async def test_a_lone_offer_is_sent_before_it_returns_and_those_that_follow_toge
         await asyncio.sleep(0)
         assert stream.times_ns[2:] == [SECOND + 2 * QUIET_NS - 1]
         assert done == []
+
+
+async def test_after_a_burst_an_offer_is_alone_only_after_a_longer_quiet() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.has_sent_burst = True
+        sender.on_offer(stream)
+        assert len(stream.times_ns) == 1
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(stream.times_ns) == 2
+        await asyncio.sleep(0)
+        clock.ns += AFTER_BURST_NS
+        sender.on_offer(stream)
+        assert len(stream.times_ns) == 3
 
 
 async def test_a_sender_that_is_late_or_polls_or_is_awake_anyhow_is_left_to_itself() -> None:

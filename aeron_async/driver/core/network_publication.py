@@ -284,6 +284,7 @@ class NetworkPublication(SubscribablePublication):
         before = sender.position
         deadline_ns = min(deadline_ns, sender.send_data(now_ns))
         is_idle = sender.position == before
+        self.has_sent_burst = sender.position - before > self.log.mtu_length
         if is_idle:
             if self._has_initial_connection and now_ns >= sender.heartbeat_deadline_ns:
                 sender.send_heartbeat(now_ns, is_end_of_stream=self.is_end_of_stream)

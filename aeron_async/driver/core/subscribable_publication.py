@@ -57,6 +57,7 @@ class SubscribablePublication(ABC):
         failure: Why it has failed, or will when it is polled next.
         doorbell: Rung by its publishers and readers, and silent again once it is polled.
         polled_ns: When it was polled last.
+        has_sent_burst: Whether that sent more than one datagram.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class SubscribablePublication(ABC):
         self.subscribers = SubscriberPositions()
         self.doorbell = Doorbell()
         self.polled_ns = 0
+        self.has_sent_burst = False
         self.consumption_trigger = position
         self.failure: Exception | None = None
         self._strategy: object = None
