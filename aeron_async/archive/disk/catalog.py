@@ -4,8 +4,8 @@ Entries are only ever appended; what changes in one changes in place. In memory 
 and offsets of those that count, and nothing else: the descriptor of a recording is read when it is
 asked for.
 
-Invariant: an entry is whole on the disk before the header says that its id is used, and ids are
-never used again.
+Invariant: the header knows of an id before an entry has it, and an entry is whole on the disk
+before its length says that there is one; ids are never used again.
 
 Source: Aeron `Catalog`, `CatalogIndex`.
 """
@@ -232,11 +232,16 @@ class Catalog:
         entry = self._sealed(encode_entry(descriptor, alignment=self.alignment))
         offset = self._end
         self._grow_to(offset + len(entry))
-        # The length comes last: until it is there the entry is none.
-        write_all(self._file, [entry[4:]], offset + 4)
-        write_all(self._file, [entry[:4]], offset)
+        # An id that was skipped does no harm: one that the header does not know of does.
         self._write_next_id(descriptor.recording_id + 1)
+        # Behind it there may be what is left of one that was never finished.
+        end = bytes(min(4, self.capacity - offset - len(entry)))
+        # The length comes last: until it is there the entry is none.
+        write_all(self._file, [entry[4:], end], offset + 4)
         self._sync()
+        write_all(self._file, [entry[:4]], offset)
+        self._sync()
+        self.next_recording_id = descriptor.recording_id + 1
         self._ids.append(descriptor.recording_id)
         self._offsets.append(offset)
         self._end = offset + len(entry)
@@ -331,7 +336,6 @@ class Catalog:
 
     def _write_next_id(self, recording_id: int) -> None:
         write_all(self._file, [recording_id.to_bytes(EIGHT_BYTES, "little")], NEXT_ID_OFFSET)
-        self.next_recording_id = recording_id
 
     def _read_body(self, offset: int) -> memoryview:
         header = bytearray(ENTRY_HEADER_LENGTH)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, final
 
+import attrs
+
 from aeron_async.archive.disk.files import (
     OsDirectory,
     close_quietly,
@@ -131,8 +133,9 @@ class MarkFile:
                 is_last = refuse_linked(directory, now_ms=now_ms)
             # Another mark file was used last: what this one says is old.
             mark.ends_are_whole = is_last and is_whole(previous, boot_id)
-            # Signed only if what it says stays true: recovery may fail, and be tried again.
-            mark._write_header(header, is_signed=mark.ends_are_whole)
+            # What was found stays true until recovery is over: it may fail, and be tried again.
+            unready = signature if mark.ends_are_whole else attrs.evolve(signature, sync_level=-1)
+            mark._write_header(header, unready)
         except BaseException:
             close_quietly(file)
             if link is not None:
@@ -178,11 +181,10 @@ class MarkFile:
             raise ArchiveBusyError(message)
         return self._file
 
-    def _write_header(self, header: bytearray, *, is_signed: bool) -> None:
+    def _write_header(self, header: bytearray, signature: Signature) -> None:
         file = self._opened()
-        if is_signed:
-            signature = self._signature.encode()
-            header[SIGNATURE_AT : SIGNATURE_AT + len(signature)] = signature
+        data = signature.encode()
+        header[SIGNATURE_AT : SIGNATURE_AT + len(data)] = data
         old = self.previous
         length = HEADER_LENGTH + MarkIdentity.error_buffer_length
         if old is None or old.header_length != HEADER_LENGTH or file.length() != length:
@@ -361,7 +363,8 @@ def is_whole(header: MarkFileHeader | None, boot_id: int) -> bool:
     """Return whether no frame can be torn of what the archive of a mark file recorded."""
     if header is None or header.signature is None or not header.is_ours:
         return False
-    return header.signature.sync_level > 0 or boot_id == header.signature.boot_id != 0
+    level = header.signature.sync_level
+    return level > 0 or (level == 0 and boot_id == header.signature.boot_id != 0)
 
 
 def current_boot() -> int:

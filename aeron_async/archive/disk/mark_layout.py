@@ -5,7 +5,7 @@ version 2), a block of 128 bytes of numbers, four strings, each with its length 
 it, and zeros up to 8192, where a log of errors begins. Files of before Aeron 1.47 begin with the
 block.
 
-The last 32 of the 8192 bytes, which the official archive leaves alone, hold a signature of ours:
+The last 32 bytes of the block, which the official archive leaves alone, hold a signature of ours:
 with the start of the archive that wrote them, so that one by another that started since is told.
 
 Source: Aeron `aeron-archive-mark-codecs.xml`, `ArchiveMarkFile`.
@@ -58,7 +58,8 @@ CLOSED: Final = -1
 STARTING: Final = (1 << 63) - 1
 """Activity while an official archive takes a file that was there."""
 SIGNATURE: Final = Struct("<8sqqq")
-SIGNATURE_AT: Final = HEADER_LENGTH - SIGNATURE.size
+# In one sector with what it signs: both are written, or neither.
+SIGNATURE_AT: Final = SBE_LENGTH + BLOCK_LENGTH - SIGNATURE.size
 MAGIC: Final = b"aeron_as"
 STRING_LENGTH: Final = Struct("<I")
 
@@ -95,12 +96,12 @@ class MarkIdentity:
 @final
 @attrs.frozen
 class Signature:
-    """What an archive of ours says of itself in the end of the header.
+    """What an archive of ours says of itself at the end of the block.
 
     Attributes:
         start_timestamp_ms: When it started, as the header says it.
         boot_id: Which run of the system it was in; 0 where that is not known.
-        sync_level: At which it recorded.
+        sync_level: At which it recorded; -1 while what others left is still to be looked at.
     """
 
     start_timestamp_ms: int
@@ -177,10 +178,10 @@ def encode_header(
     ):
         data = text.encode("ascii", "replace")
         header += STRING_LENGTH.pack(len(data)) + data
-    if len(header) > SIGNATURE_AT:
+    if len(header) > HEADER_LENGTH:
         message = (
             f"the channels of the archive and the Aeron directory take {len(header)} bytes of its "
-            f"mark file, which has room for {SIGNATURE_AT}: shorten them"
+            f"mark file, which has room for {HEADER_LENGTH}: shorten them"
         )
         raise ConfigurationError(message)
     header += bytes(HEADER_LENGTH - len(header))
@@ -215,7 +216,7 @@ def decode_header(data: Buffer, *, file: str) -> MarkFileHeader:
     ) = BLOCK.unpack_from(view, offset)
     texts = decode_strings(view, offset + block_length, file=file)
     magic, signed_ms, boot_id, sync_level = (
-        SIGNATURE.unpack_from(view, SIGNATURE_AT) if len(view) >= HEADER_LENGTH else (b"", 0, 0, 0)
+        SIGNATURE.unpack_from(view, SIGNATURE_AT) if offset else (b"", 0, 0, 0)
     )
     return MarkFileHeader(
         version=version,

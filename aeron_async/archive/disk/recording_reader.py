@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from aeron_async.archive.disk.files import read_exactly
-from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame, scan
 from aeron_async.archive.disk.segments import segment_base, segment_name
 from aeron_async.errors import ArchiveFileError, StorageError
-from aeron_async.kernel import scan_chain
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.checksums import Checksum
@@ -117,7 +116,9 @@ class RecordingReader:
         except OSError as error:
             message = f"{file.name}, offset {offset}: could not be read: {error}"
             raise StorageError(message) from error
-        length, padding = self._scan(buffer, min(count, limit - self.position))
+        length, padding = scan(
+            buffer, min(count, limit - self.position), self._descriptor, self.position
+        )
         if self.position + length + padding > limit:
             # Padding whose header alone lies before the limit.
             length, padding = length - HEADER_LENGTH, 0
@@ -158,20 +159,6 @@ class RecordingReader:
                 raise StorageError(message) from error
             self._base = base
         return self._file, self.position - base
-
-    def _scan(self, buffer: ScanBuffer, count: int) -> tuple[int, int]:
-        descriptor = self._descriptor
-        term_length = descriptor.term_length
-        term_id = descriptor.initial_term_id + self.position // term_length
-        return scan_chain(
-            buffer.words,
-            count,
-            term_offset=self.position & (term_length - 1),
-            # Term ids wrap at 32 bits.
-            term_id=(term_id + (1 << 31)) % (1 << 32) - (1 << 31),
-            stream_id=descriptor.stream_id,
-            term_length=term_length,
-        )
 
     def _check_next(
         self, buffer: ScanBuffer, count: int, wanted: int, *, recorded: int, file: File

@@ -5,20 +5,24 @@ Source: Aeron `Catalog.refreshCatalog`, `Catalog.computeStopPosition`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
+from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
+from aeron_async.archive.disk.torn_frames import find_torn
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.catalog import Catalog
+    from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
 
 __all__ = ["Recovered", "end_on_disk", "recover"]
+
+REPAIR: Final = "`aeron-async archive repair` ends recordings before such"
 
 
 @attrs.frozen
@@ -36,7 +40,14 @@ class Recovered:
     discarded: int
 
 
-def recover(directory: Directory, catalog: Catalog, *, now_ms: int) -> list[Recovered]:
+def recover(
+    directory: Directory,
+    catalog: Catalog,
+    *,
+    now_ms: int,
+    ends_are_whole: bool = False,
+    checksum: Checksum | None = None,
+) -> list[Recovered]:
     """Give every recording that has no end the one that its files say, and return them.
 
     What lies behind it, and is no frame, is cut off: it would lie behind what is recorded next.
@@ -45,9 +56,13 @@ def recover(directory: Directory, catalog: Catalog, *, now_ms: int) -> list[Reco
         directory: Of the archive.
         catalog: Its catalog, open to write.
         now_ms: The time, in milliseconds since 1970; when they stopped, as far as anybody knows.
+        ends_are_whole: No frame can be torn; see `MarkFile.ends_are_whole`.
+        checksum: What data frames have in place of their session; they end before the first of the
+            last file in which it is wrong. None for none.
 
     Raises:
-        ArchiveFileError: An entry is damaged, or a file contradicts it.
+        ArchiveFileError: An entry is damaged, a file contradicts it, or its last frame may be torn;
+            `aeron-async archive repair` ends the recording there.
         OSError: The disk failed.
     """
     active = [each for each in map(catalog.get, catalog.ids()) if each.is_active]
@@ -57,8 +72,15 @@ def recover(directory: Directory, catalog: Catalog, *, now_ms: int) -> list[Reco
     buffer = ScanBuffer()
     found = []
     for descriptor in active:
-        each = end_on_disk(directory, descriptor, bases.get(descriptor.recording_id, []), buffer)
-        cut_behind(directory, descriptor, each)
+        each = end_on_disk(
+            directory,
+            descriptor,
+            bases.get(descriptor.recording_id, []),
+            buffer,
+            ends_are_whole=ends_are_whole,
+            checksum=checksum,
+        )
+        cut_behind(directory, descriptor, each, sync_level=catalog.sync_level)
         catalog.update(
             descriptor.recording_id, stop_position=each.stop_position, stop_timestamp_ms=now_ms
         )
@@ -81,6 +103,9 @@ def end_on_disk(
     descriptor: RecordingDescriptor,
     bases: list[int],
     buffer: ScanBuffer,
+    *,
+    ends_are_whole: bool,
+    checksum: Checksum | None,
 ) -> Recovered:
     """Return where the files of a recording end.
 
@@ -89,9 +114,11 @@ def end_on_disk(
         descriptor: Of the recording.
         bases: Where its files begin.
         buffer: To read into.
+        ends_are_whole: No frame can be torn.
+        checksum: What data frames have in place of their session; None for none.
 
     Raises:
-        ArchiveFileError: A file begins where none can.
+        ArchiveFileError: A file begins where none can, or its last frame may be torn.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
     recording_id = descriptor.recording_id
@@ -111,10 +138,83 @@ def end_on_disk(
     try:
         start = descriptor.start_position - base if base == first else 0
         end = find_end(file, start, buffer)
+        if checksum is not None:
+            end = find_bad(file, descriptor, base, start, end, checksum, buffer)
+        elif not ends_are_whole:
+            check_end(file, descriptor, base, start, end, buffer)
         discarded = behind_length(file, end, buffer)
     finally:
         file.close()
     return Recovered(recording_id, max(base + end, descriptor.start_position), discarded)
+
+
+def find_bad(
+    file: File,
+    descriptor: RecordingDescriptor,
+    base: int,
+    start: int,
+    end: int,
+    checksum: Checksum,
+    buffer: ScanBuffer,
+) -> int:
+    """Return the offset of the first frame whose checksum or header is wrong, or the end.
+
+    Raises:
+        ArchiveFileError: It is the first of all, which tells of frames without checksums.
+    """
+    walk = check_frames(
+        file,
+        descriptor,
+        base=base,
+        start=base + start,
+        end=base + end,
+        checksum=checksum,
+        buffer=buffer,
+    )
+    for each in walk:
+        if isinstance(each, Problem):
+            if each.offset == start:
+                message = f"{each.what}: was it recorded without? Change record_checksum, {REPAIR}"
+                raise ArchiveFileError(message, file=file.name, offset=each.offset)
+            return each.offset
+    return end
+
+
+def check_end(
+    file: File,
+    descriptor: RecordingDescriptor,
+    base: int,
+    start: int,
+    end: int,
+    buffer: ScanBuffer,
+) -> None:
+    """Refuse frames that do not follow one another, and a last one that may be torn.
+
+    The disk takes pages of 4096 bytes in any order: of a frame that lies in several, the first may
+    be there and others not. One is believed when there is something in each of them.
+
+    Raises:
+        ArchiveFileError: The frames are not what they must be.
+    """
+    walk = check_frames(
+        file,
+        descriptor,
+        base=base,
+        start=base + start,
+        end=base + end,
+        checksum=None,
+        buffer=buffer,
+    )
+    for each in walk:
+        if isinstance(each, Problem):
+            message = f"{each.what}; {REPAIR}"
+            raise ArchiveFileError(message, file=file.name, offset=each.offset)
+    # A term begins with a frame.
+    last_term = term_base(max(base + end - 1, base + start), descriptor.term_length) - base
+    torn = find_torn(file, max(start, last_term), end, buffer)
+    if torn is not None:
+        message = f"the last frame, up to {end}, may be torn: a page of it is all zeros; {REPAIR}"
+        raise ArchiveFileError(message, file=file.name, offset=torn)
 
 
 def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
@@ -132,7 +232,9 @@ def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
     return last - end
 
 
-def cut_behind(directory: Directory, descriptor: RecordingDescriptor, found: Recovered) -> None:
+def cut_behind(
+    directory: Directory, descriptor: RecordingDescriptor, found: Recovered, *, sync_level: int
+) -> None:
     """Let zeros be what follows the end of a recording, in a file of the whole length."""
     first = term_base(descriptor.start_position, descriptor.term_length)
     position = found.stop_position
@@ -146,5 +248,9 @@ def cut_behind(directory: Directory, descriptor: RecordingDescriptor, found: Rec
             file.set_length(position - base)
         if file.length() != descriptor.segment_length:
             file.set_length(descriptor.segment_length)
+        if sync_level:
+            # Read it was, but from memory perhaps: its archive died before it had waited.
+            file.sync(metadata=True)
+            directory.sync()
     finally:
         file.close()

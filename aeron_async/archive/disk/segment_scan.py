@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.archive.disk.files import read_exactly
-from aeron_async.kernel import skip_whole
+from aeron_async.kernel import scan_chain, skip_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import File
 
-__all__ = ["Problem", "ScanBuffer", "check_frames", "find_end"]
+__all__ = ["Problem", "ScanBuffer", "check_frame", "check_frames", "find_end", "scan"]
 
 CHUNK_LENGTH: Final = 1 << 20
 HEADER_LENGTH: Final = 32
@@ -117,26 +117,84 @@ def check_frames(
     """
     offset, stop = start - base, end - base
     while offset < stop:
-        count = buffer.fill(file, offset, stop)
-        at = 0
-        while at + HEADER_LENGTH <= count:
-            problem, aligned = check_frame(
-                buffer.bytes[at:count], descriptor, position=base + offset + at, checksum=checksum
+        # A chain ends with its term.
+        term_left = descriptor.term_length - ((base + offset) & (descriptor.term_length - 1))
+        count = buffer.fill(file, offset, min(stop, offset + term_left))
+        position = base + offset
+        if checksum is None:
+            at = sum(scan(buffer, count, descriptor, position))
+        else:
+            at = check_each(buffer, count, descriptor, position, checksum)
+        if at == 0 or offset + at > stop:
+            yield Problem(
+                file.name,
+                offset,
+                problem_at(buffer, count, descriptor, base, offset, stop, checksum),
             )
-            if problem is None and offset + at + aligned > stop:
-                problem = f"a frame of {aligned} bytes goes on beyond the end of what is recorded"
-            if problem is not None:
-                yield Problem(file.name, offset + at, problem)
-                return
-            if at + aligned > count and at > 0 and checksum is not None:
-                # Its payload goes on in the next piece.
-                break
-            at += aligned
-        if at == 0:
-            yield Problem(file.name, offset, f"the file ends {stop - offset} bytes too early")
             return
         offset += at
         yield offset
+
+
+def scan(
+    buffer: ScanBuffer, count: int, descriptor: RecordingDescriptor, position: int
+) -> tuple[int, int]:
+    """Return how many bytes of frames that belong there a buffer holds, and the padding behind."""
+    term_length = descriptor.term_length
+    term_id = descriptor.initial_term_id + position // term_length
+    return scan_chain(
+        buffer.words,
+        count,
+        term_offset=position & (term_length - 1),
+        # Term ids wrap at 32 bits.
+        term_id=(term_id + (1 << 31)) % (1 << 32) - (1 << 31),
+        stream_id=descriptor.stream_id,
+        term_length=term_length,
+    )
+
+
+def check_each(
+    buffer: ScanBuffer,
+    count: int,
+    descriptor: RecordingDescriptor,
+    position: int,
+    checksum: Checksum,
+) -> int:
+    """Return how many bytes of frames with the right checksums there are, padding included."""
+    length, padding = scan(buffer, count, descriptor, position)
+    at = 0
+    while at < length:
+        problem, aligned = check_frame(
+            buffer.bytes[at:count], descriptor, position=position + at, checksum=checksum
+        )
+        if problem is not None:
+            return at
+        at += aligned
+    return length + padding
+
+
+def problem_at(
+    buffer: ScanBuffer,
+    count: int,
+    descriptor: RecordingDescriptor,
+    base: int,
+    offset: int,
+    stop: int,
+    checksum: Checksum | None,
+) -> str:
+    """Return what is wrong with the first frame of a buffer."""
+    problem, aligned = None, 0
+    if count >= HEADER_LENGTH:
+        problem, aligned = check_frame(
+            buffer.bytes[:count], descriptor, position=base + offset, checksum=checksum
+        )
+    if problem is not None:
+        return problem
+    if offset + aligned > stop:
+        return f"a frame of {aligned} bytes goes on beyond the end of what is recorded"
+    if aligned > len(buffer.bytes):
+        return f"a frame of {aligned} bytes, longer than any that is sent"
+    return f"the file ends {stop - offset - count} bytes too early"
 
 
 def check_frame(
