@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Self, final
 
 from aeron_async.client.message import FragmentHeader, Message
-from aeron_async.kernel import Batch, Taking
+from aeron_async.kernel import Batch, Taking, scan_for_send
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
+from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ TELLING_SHIFT: Final = 6
 
 READ_AHEAD_LENGTH: Final = 256 * 1024
 """Bytes that are read at once, but for a message that is longer: copying holds the loop up."""
+
+
+NO_BLOCK: Final = memoryview(b"")
 
 
 class ImageClosedByHandlerError(Exception):
@@ -182,6 +186,33 @@ class Image(Taking):
             elif not is_at_next_term:
                 return None
         return Batch(found, self)
+
+    def peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
+        """Return whole frames as they lie in the log, and how far padding behind them goes.
+
+        Nothing is taken: `take` moves the position, when the block is needed no more. A padding
+        frame is there with its header, ends the block, and the rest of its length is the second
+        value.
+
+        Args:
+            position: Where to begin: at the image's own position, or behind another block.
+            limit: Most bytes; a block never leaves its term.
+
+        Source: Aeron `Image.blockPoll`, `Image.rawPoll`.
+        """
+        if self._is_closed:
+            return NO_BLOCK, 0
+        self.look_up_trigger()
+        log = self._log
+        index = (position >> log.position_bits) % PARTITION_COUNT
+        offset = position & self._term_mask
+        available, padding = scan_for_send(
+            log.terms[index],
+            log.term_words[index],
+            offset,
+            limit=min(limit, self._port.rebuild_position - position),
+        )
+        return log.terms[index][offset : offset + available], padding
 
     def look_up_trigger(self) -> None:
         """Ask where the driver wants to hear of progress, and tell it if that is here already."""

@@ -92,6 +92,11 @@ class SubscriptionBase(Reading, ABC):
         return bool(self._images)
 
     @property
+    def progress(self) -> Signal:
+        """Return what rings when there may be more to read, or an image has come or gone."""
+        return self._progress
+
+    @property
     def is_closed(self) -> bool:
         """Return whether the subscription is closed, by whomever."""
         return self._is_closed

@@ -1,0 +1,56 @@
+"""The catalog, for tasks: one piece of work after the other, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.archive.disk.catalog import Catalog
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk_threads import Disk
+
+__all__ = ["CatalogDesk"]
+
+Result = TypeVar("Result")
+
+
+@final
+class CatalogDesk:
+    """Lets one task at a time work on a catalog.
+
+    Args:
+        catalog: Open to write.
+        disk: Where the work is done.
+    """
+
+    def __init__(self, catalog: Catalog, disk: Disk) -> None:
+        self.catalog = catalog
+        self._disk = disk
+        self._lock = asyncio.Lock()
+
+    def __contains__(self, recording_id: object) -> bool:
+        return recording_id in self.catalog
+
+    async def call(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
+        """Call a function that works on the catalog while nobody else does."""
+        async with self._lock:
+            return await self._disk.run(function, *args, **keywords)
+
+    async def get(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording; see `Catalog.get`."""
+        return await self.call(self.catalog.get, recording_id)
+
+    async def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
+        """Add a recording; see `Catalog.add`."""
+        return await self.call(self.catalog.add, descriptor)
+
+    async def update(self, recording_id: int, **changes: Any) -> RecordingDescriptor:
+        """Change what is known of a recording; see `Catalog.update`."""
+        return await self.call(self.catalog.update, recording_id, **changes)
+
+    def following(self, recording_id: int) -> int | None:
+        """Return the first id from one on, or None; it is looked up in memory."""
+        return next(self.catalog.ids(recording_id), None)

@@ -1,0 +1,61 @@
+"""What of a channel tells streams apart, and what of it is only how a stream was made.
+
+Source: Aeron `ArchiveConductor.strippedChannelBuilder`, `ArchiveConductor.makeKey`,
+`ChannelUriStringBuilder.build`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["recording_key", "stripped_channel"]
+
+KEPT: Final = (
+    # In the order in which the official archive prints them.
+    "tags",
+    "endpoint",
+    "interface",
+    "control",
+    "control-mode",
+    "session-id",
+    "ttl",
+    "alias",
+    "cc",
+    "fc",
+    "gtag",
+    "tether",
+    "group",
+    "rejoin",
+    "so-sndbuf",
+    "so-rcvbuf",
+    "rcv-wnd",
+    "media-rcv-ts-offset",
+    "channel-rcv-ts-offset",
+    "channel-snd-ts-offset",
+    "response-endpoint",
+    "response-correlation-id",
+    "stream-id",
+)
+IDENTIFYING: Final = ("endpoint", "interface", "control", "session-id", "tags")
+
+
+def stripped_channel(uri: ChannelUri) -> str:
+    """Return a channel with only what a subscriber needs to find the stream again."""
+    return only(uri, KEPT)
+
+
+def recording_key(uri: ChannelUri, stream_id: int) -> str:
+    """Return what two requests to record have in common if they mean the same stream."""
+    return f"{stream_id}:{only(uri, IDENTIFYING)}"
+
+
+def only(uri: ChannelUri, keys: Iterable[str]) -> str:
+    """Return a channel with some of its parameters, in a given order."""
+    given = uri.parameters
+    query = "|".join(f"{key}={given[key]}" for key in keys if key in given)
+    return f"aeron:{uri.media}{'?' if query else ''}{query}"

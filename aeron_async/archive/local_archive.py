@@ -1,0 +1,385 @@
+"""An archive in this event loop: records streams into a directory, and replays them.
+
+Source: Aeron `Archive`, `ArchiveConductor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Self, final
+from weakref import WeakSet
+
+from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
+from aeron_async.archive.catalog_desk import CatalogDesk
+from aeron_async.archive.disk_threads import DiskThreads
+from aeron_async.archive.making_room import MakingRoom
+from aeron_async.archive.opening import OpenFiles, close_files, open_files
+from aeron_async.archive.recordings import Recordings
+from aeron_async.archive.replay import LocalReplay
+from aeron_async.archive.replay_range import ReplayRange
+from aeron_async.archive.replays import Replays
+from aeron_async.archive.resources import ArchiveResources
+from aeron_async.archive.signal_hub import SignalHub
+from aeron_async.archive.tasks import Tasks
+from aeron_async.client.arguments import check_stream_id, parse_channel
+from aeron_async.client.signal import Signal
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, ClosedError
+from aeron_async.logs import get_logger
+from aeron_async.protocol.header import wrap_int32
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from aeron_async.archive.api import RecordingSignalEvent, Replay
+    from aeron_async.archive.context import ArchiveContext
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk_threads import Disk
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.exclusive_publication import ExclusivePublication
+
+__all__ = ["LocalArchive"]
+
+ALIVE_SECONDS: Final = 1.0
+
+log = get_logger(__name__)
+
+
+@final
+class LocalArchive(Archive):
+    """Records and replays here; made by `open`, and closed before its client is."""
+
+    def __init__(
+        self, resources: ArchiveResources, files: OpenFiles, *, is_disk_owned: bool
+    ) -> None:
+        self._resources = resources
+        self._files = files
+        self._is_disk_owned = is_disk_owned
+        self._recordings = Recordings(resources)
+        self._replays = Replays(resources, self._recordings)
+        self._room = MakingRoom(resources, self._recordings, self._replayed)
+        self._iterators: WeakSet[LocalReplay] = WeakSet()
+        resources.tasks.start(self._stay_alive(), "aeron-archive-mark-file")
+        self._is_closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        aeron: Aeron,
+        context: ArchiveContext,
+        *,
+        directory: Directory | None = None,
+        disk: Disk | None = None,
+    ) -> Self:
+        """Open the archive of a directory, and make it if there is none.
+
+        Recordings that were going on when another process died end where their files do.
+
+        Args:
+            aeron: A client that has been started; it stays the caller's.
+            context: The settings.
+            directory: In place of the one that the settings name.
+            disk: Where blocking work is done; threads of its own when not given.
+
+        Raises:
+            ArchiveBusyError: Another archive holds the directory.
+            ArchiveFileError: What is there cannot be read.
+            OSError: The disk failed.
+        """
+        is_disk_owned = disk is None
+        disk = DiskThreads() if disk is None else disk
+        try:
+            files = await disk.run(open_files, context, directory, aeron.clock.epoch_ms())
+        except BaseException:
+            if is_disk_owned:
+                await disk.aclose()
+            raise
+        resources = ArchiveResources(
+            aeron=aeron,
+            context=context,
+            directory=files.directory,
+            desk=CatalogDesk(files.catalog, disk),
+            disk=disk,
+            signals=SignalHub(),
+            tasks=Tasks(),
+            changed=Signal(),
+        )
+        return cls(resources, files, is_disk_owned=is_disk_owned)
+
+    # Recording.
+
+    async def start_recording(
+        self,
+        channel: str,
+        stream_id: int,
+        *,
+        source_location: SourceLocation = SourceLocation.LOCAL,
+        auto_stop: bool = False,
+        correlation_id: int = -1,
+    ) -> int:
+        """Record a stream from now on; see `Archive.start_recording`."""
+        self._check_open()
+        return await self._recordings.start(
+            channel,
+            stream_id,
+            source_location=source_location,
+            auto_stop=auto_stop,
+            correlation_id=correlation_id,
+        )
+
+    async def extend_recording(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        source_location: SourceLocation = SourceLocation.LOCAL,
+        auto_stop: bool = False,
+        correlation_id: int = -1,
+        control_session_id: int = 0,
+    ) -> int:
+        """Go on with a recording that has stopped; see `Archive.extend_recording`."""
+        self._check_open()
+        return await self._recordings.start(
+            channel,
+            stream_id,
+            source_location=source_location,
+            auto_stop=auto_stop,
+            recording_id=recording_id,
+            correlation_id=correlation_id,
+            control_session_id=control_session_id,
+        )
+
+    async def extending_publication(
+        self, recording_id: int, channel: str, stream_id: int
+    ) -> ExclusivePublication:
+        """Return a publication that begins where a recording has stopped."""
+        uri = parse_channel(channel)
+        descriptor = await self.describe(recording_id)
+        if descriptor.is_active or recording_id in self._recordings.sessions:
+            message = f"cannot extend active recording {recording_id}: stop it first"
+            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+        stop, length = descriptor.stop_position, descriptor.term_length
+        return await self._resources.aeron.add_exclusive_publication(
+            uri.replace(
+                initial_term_id=descriptor.initial_term_id,
+                term_id=wrap_int32(descriptor.initial_term_id + stop // length),
+                term_offset=stop % length,
+                term_length=length,
+                mtu_length=descriptor.mtu_length,
+            ),
+            check_stream_id(stream_id),
+        )
+
+    async def stop_recording(self, channel: str, stream_id: int) -> None:
+        """Record a stream no more; see `Archive.stop_recording`."""
+        self._check_open()
+        await self._recordings.stop_channel(channel, stream_id)
+
+    async def stop_recording_subscription(self, subscription_id: int) -> None:
+        """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
+        self._check_open()
+        await self._recordings.stop_subscription(subscription_id)
+
+    async def stop_recording_by_identity(self, recording_id: int) -> bool:
+        """Stop one recording; see `Archive.stop_recording_by_identity`."""
+        self._check_open()
+        return await self._recordings.stop_identity(recording_id)
+
+    # Replaying.
+
+    def replay(
+        self,
+        recording_id: int,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        follow: bool = False,
+    ) -> Replay:
+        """Return an iterator over the messages of a recording; see `Archive.replay`.
+
+        One that follows never ends by itself but at `to_position`: when the recording stops it
+        waits for an extension.
+        """
+        self._check_open()
+        extent = ReplayRange(
+            self._resources,
+            self._recordings,
+            recording_id,
+            from_position=from_position,
+            to_position=to_position,
+            follow=follow,
+        )
+        replay = LocalReplay(self._resources, extent)
+        self._iterators.add(replay)
+        return replay
+
+    async def start_replay(
+        self,
+        recording_id: int,
+        channel: str,
+        stream_id: int,
+        *,
+        position: int = -1,
+        length: int = ALL_AND_FOLLOW,
+        limit_counter_id: int | None = None,
+        file_io_max_length: int = -1,
+    ) -> int:
+        """Publish a recording anew; see `Archive.start_replay`."""
+        self._check_open()
+        return await self._replays.start(
+            recording_id,
+            channel,
+            stream_id,
+            position=position,
+            length=length,
+            limit_counter_id=limit_counter_id,
+            file_io_max_length=file_io_max_length,
+        )
+
+    async def stop_replay(self, replay_session_id: int) -> None:
+        """Stop a replay; see `Archive.stop_replay`."""
+        self._check_open()
+        await self._replays.stop(replay_session_id)
+
+    async def stop_all_replays(self, recording_id: int | None = None) -> None:
+        """Stop all replays, or all of one recording."""
+        self._check_open()
+        await self._replays.stop_all(recording_id)
+
+    # What is there.
+
+    async def recordings(
+        self,
+        from_recording_id: int = 0,
+        *,
+        channel: str = "",
+        stream_id: int | None = None,
+    ) -> AsyncIterator[RecordingDescriptor]:
+        """Iterate over recordings, in the order of their ids; see `Archive.recordings`."""
+        self._check_open()
+        desk = self._resources.desk
+        recording_id = desk.following(from_recording_id)
+        while recording_id is not None:
+            descriptor = await desk.get(recording_id)
+            if channel in descriptor.original_channel and stream_id in (None, descriptor.stream_id):
+                yield descriptor
+            recording_id = desk.following(recording_id + 1)
+
+    async def describe(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording; see `Archive.describe`."""
+        self._check_open()
+        return await self._resources.desk.get(recording_id)
+
+    async def find_last(
+        self, *, channel: str, stream_id: int, session_id: int, min_recording_id: int = 0
+    ) -> int | None:
+        """Return the id of the last recording that matches, or None."""
+        found = None
+        async for each in self.recordings(min_recording_id, channel=channel, stream_id=stream_id):
+            if each.session_id == session_id:
+                found = each.recording_id
+        return found
+
+    async def start_position(self, recording_id: int) -> int:
+        """Return where a recording begins, in bytes."""
+        return (await self.describe(recording_id)).start_position
+
+    async def stop_position(self, recording_id: int) -> int | None:
+        """Return where a recording has stopped, in bytes; None while it goes on."""
+        descriptor = await self.describe(recording_id)
+        return None if descriptor.is_active else descriptor.stop_position
+
+    async def recording_position(self, recording_id: int) -> int | None:
+        """Return up to where a recording has been written, in bytes; None when it has stopped."""
+        descriptor = await self.describe(recording_id)
+        session = self._recordings.sessions.get(recording_id)
+        if session is None and not descriptor.is_active:
+            return None
+        return self._recordings.recorded_position(descriptor)
+
+    async def max_recorded_position(self, recording_id: int) -> int:
+        """Return up to where a recording can be replayed, in bytes, whether it goes on or not."""
+        return self._recordings.recorded_position(await self.describe(recording_id))
+
+    # Making room.
+
+    async def truncate(self, recording_id: int, position: int, *, correlation_id: int = -1) -> int:
+        """Forget what was recorded behind a position; see `Archive.truncate`."""
+        self._check_open()
+        return await self._room.truncate(recording_id, position, correlation_id)
+
+    async def purge_segments(
+        self, recording_id: int, new_start_position: int, *, correlation_id: int = -1
+    ) -> int:
+        """Forget whole files before a position; see `Archive.purge_segments`."""
+        self._check_open()
+        return await self._room.purge_segments(recording_id, new_start_position, correlation_id)
+
+    async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
+        """Let a recording begin later; see `Archive.detach_segments`."""
+        self._check_open()
+        await self._room.detach_segments(recording_id, new_start_position)
+
+    async def attach_segments(self, recording_id: int) -> int:
+        """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
+        self._check_open()
+        return await self._room.attach_segments(recording_id)
+
+    async def delete_detached_segments(self, recording_id: int, *, correlation_id: int = -1) -> int:
+        """Remove the files before the start of a recording; return how many."""
+        self._check_open()
+        return await self._room.delete_detached_segments(recording_id, correlation_id)
+
+    async def purge_recording(self, recording_id: int, *, correlation_id: int = -1) -> int:
+        """Forget a recording and remove its files; see `Archive.purge_recording`."""
+        self._check_open()
+        return await self._room.purge_recording(recording_id, correlation_id)
+
+    # What happens.
+
+    def signals(self) -> AsyncIterator[RecordingSignalEvent]:
+        """Iterate over what becomes of recordings, from now on."""
+        self._check_open()
+        return self._resources.signals.stream()
+
+    async def aclose(self) -> None:
+        """Stop all recordings and replays, and close the files; closing twice is closing once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        resources = self._resources
+        for replay in list(self._iterators):
+            replay.end()
+        await self._recordings.aclose()
+        await self._replays.stop_all()
+        await resources.tasks.aclose()
+        for replay in list(self._iterators):
+            await replay.aclose()
+        resources.signals.close()
+        await resources.desk.call(close_files, self._files)
+        if self._is_disk_owned:
+            await resources.disk.aclose()
+
+    def _replayed(self, recording_id: int) -> Iterator[tuple[int, int | None]]:
+        """Return for each replay of a recording where it is, and where it ends, in bytes."""
+        yield from self._replays.of(recording_id)
+        for replay in list(self._iterators):
+            if replay.recording_id == recording_id and replay.is_under_way:
+                yield replay.position, replay.end_position
+
+    async def _stay_alive(self) -> None:
+        """Say every second that the directory is held."""
+        resources = self._resources
+        while True:
+            await asyncio.sleep(ALIVE_SECONDS)
+            try:
+                now_ms = resources.aeron.clock.epoch_ms()
+                await resources.disk.run(self._files.mark.refresh, now_ms)
+            except OSError as error:
+                log.warning("mark_file_not_written", exc_info=error)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            message = f"the archive of {self._resources.directory.path} is closed"
+            raise ClosedError(message)

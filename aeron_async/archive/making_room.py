@@ -1,0 +1,141 @@
+"""Forgets what was recorded, where nobody records or replays it.
+
+Source: Aeron `ArchiveConductor`, `DeleteSegmentsSession`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, final
+
+from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
+from aeron_async.archive.disk import changes
+from aeron_async.archive.disk.segments import segment_base
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, InvalidPositionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aeron_async.archive.recordings import Recordings
+    from aeron_async.archive.resources import ArchiveResources
+
+__all__ = ["MakingRoom"]
+
+Result = TypeVar("Result")
+
+
+@final
+class MakingRoom:
+    """Changes recordings; one change at a time.
+
+    Args:
+        resources: Of the archive.
+        recordings: What is being recorded.
+        replayed: Returns the positions that replays of a recording have come to, in bytes, and
+            those up to which they go.
+    """
+
+    def __init__(
+        self,
+        resources: ArchiveResources,
+        recordings: Recordings,
+        replayed: Callable[[int], Iterable[tuple[int, int | None]]],
+    ) -> None:
+        self._resources = resources
+        self._recordings = recordings
+        self._replayed = replayed
+
+    async def truncate(self, recording_id: int, position: int, correlation_id: int) -> int:
+        """Forget what lies behind a position; see `Archive.truncate`."""
+        self._check_stopped(recording_id, "truncate")
+        for _, end in self._replayed(recording_id):
+            if end is None or end > position:
+                message = f"cannot truncate recording {recording_id} with active replay"
+                raise ArchiveError(message)
+        count = await self._change(changes.truncate, recording_id, position)
+        self._deleted(recording_id, position, correlation_id)
+        return count
+
+    async def purge_segments(self, recording_id: int, position: int, correlation_id: int) -> int:
+        """Forget whole files before a position; see `Archive.purge_segments`."""
+        await self._check_not_replayed(recording_id, position)
+        recorded = self._recorded(recording_id)
+        count = await self._change(
+            changes.purge_segments, recording_id, position, recorded_position=recorded
+        )
+        self._deleted(recording_id, position, correlation_id)
+        return count
+
+    async def detach_segments(self, recording_id: int, position: int) -> None:
+        """Let a recording begin later; see `Archive.detach_segments`."""
+        await self._check_not_replayed(recording_id, position)
+        recorded = self._recorded(recording_id)
+        await self._change(
+            changes.detach_segments, recording_id, position, recorded_position=recorded
+        )
+
+    async def attach_segments(self, recording_id: int) -> int:
+        """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
+        return await self._change(changes.attach_segments, recording_id)
+
+    async def delete_detached_segments(self, recording_id: int, correlation_id: int) -> int:
+        """Remove the files before the start; see `Archive.delete_detached_segments`."""
+        count = await self._change(changes.delete_detached_segments, recording_id)
+        start = (await self._resources.desk.get(recording_id)).start_position
+        self._deleted(recording_id, start, correlation_id)
+        return count
+
+    async def purge_recording(self, recording_id: int, correlation_id: int) -> int:
+        """Forget a recording; see `Archive.purge_recording`."""
+        self._check_stopped(recording_id, "purge")
+        if any(True for _ in self._replayed(recording_id)):
+            message = f"cannot purge recording {recording_id} with active replay"
+            raise ArchiveError(message)
+        count = await self._change(changes.purge_recording, recording_id)
+        self._deleted(recording_id, -1, correlation_id)
+        return count
+
+    async def _change(
+        self, function: Callable[..., Result], *args: object, **keywords: object
+    ) -> Result:
+        desk = self._resources.desk
+        result = await desk.call(
+            function, self._resources.directory, desk.catalog, *args, **keywords
+        )
+        self._recordings.on_changed()
+        return result
+
+    def _recorded(self, recording_id: int) -> int | None:
+        session = self._recordings.sessions.get(recording_id)
+        return None if session is None else session.position
+
+    def _check_stopped(self, recording_id: int, what: str) -> None:
+        if recording_id in self._recordings.sessions:
+            message = f"cannot {what} active recording {recording_id}: stop it first"
+            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+
+    async def _check_not_replayed(self, recording_id: int, position: int) -> None:
+        descriptor = await self._resources.desk.get(recording_id)
+        for replayed, _ in self._replayed(recording_id):
+            base = segment_base(
+                replayed,
+                start_position=descriptor.start_position,
+                term_length=descriptor.term_length,
+                segment_length=descriptor.segment_length,
+            )
+            if position > base:
+                message = (
+                    f"invalid detach: newStartPosition={position} is beyond the file from {base} "
+                    f"on, which is being replayed"
+                )
+                raise InvalidPositionError(message, nearest=base)
+
+    def _deleted(self, recording_id: int, position: int, correlation_id: int) -> None:
+        self._resources.signals.tell(
+            RecordingSignalEvent(
+                recording_id=recording_id,
+                subscription_id=-1,
+                position=position,
+                signal=RecordingSignal.DELETE,
+                correlation_id=correlation_id,
+            )
+        )

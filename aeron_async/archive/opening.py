@@ -1,0 +1,90 @@
+"""Opens what an archive has on its disk, and closes it: all that blocks, in two calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.mark_file import MarkFile
+from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.recovery import recover
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from aeron_async.archive.context import ArchiveContext
+    from aeron_async.archive.disk.files import Directory
+
+__all__ = ["OpenFiles", "close_files", "open_files"]
+
+log = get_logger(__name__)
+
+
+@attrs.frozen
+class OpenFiles:
+    """What an archive holds open for as long as it lives."""
+
+    directory: Directory
+    mark: MarkFile
+    catalog: Catalog
+
+
+def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int) -> OpenFiles:
+    """Take the directory, and let recordings end that were going on when its archive died.
+
+    Raises:
+        ArchiveBusyError: Another archive holds the directory.
+        ArchiveFileError: What is there cannot be read.
+        OSError: The disk failed.
+    """
+    directory = OsDirectory(context.directory) if directory is None else directory
+    mark_directory = None if context.mark_file_dir is None else OsDirectory(context.mark_file_dir)
+    mark = MarkFile.open(
+        directory,
+        MarkIdentity(
+            archive_id=context.archive_id,
+            control_stream_id=context.control_stream_id,
+            local_control_stream_id=context.local_control_stream_id,
+            events_stream_id=context.recording_events_stream_id,
+            control_channel=context.control_channel or "",
+            local_control_channel=context.local_control_channel,
+            events_channel=context.recording_events_channel or "",
+        ),
+        now_ms=now_ms,
+        mark_directory=mark_directory,
+        sync_level=context.file_sync_level,
+    )
+    try:
+        catalog = Catalog.open(
+            directory,
+            capacity=context.catalog_capacity,
+            checksum=checksum_named(context.record_checksum),
+            sync_level=context.catalog_file_sync_level,
+        )
+        try:
+            for each in recover(directory, catalog, now_ms=now_ms):
+                log.warning(
+                    "recording_recovered",
+                    recording_id=each.recording_id,
+                    stop_position=each.stop_position,
+                    discarded=each.discarded,
+                )
+            mark.signal_ready(now_ms)
+        except BaseException:
+            catalog.close()
+            raise
+    except BaseException:
+        mark.abandon()
+        raise
+    return OpenFiles(directory, mark, catalog)
+
+
+def close_files(files: OpenFiles) -> None:
+    """Say that the archive has ended in order, and let go of the directory."""
+    try:
+        files.catalog.close()
+    finally:
+        files.mark.close()

@@ -1,0 +1,146 @@
+"""One stream being recorded: out of an image, into files.
+
+Invariant: the image's position moves when what lies before it has been written, and not earlier;
+so the publisher is held back by the disk, and what a reader of the recording sees is on it.
+
+Source: Aeron `RecordingSession`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.client.signal import Signal
+from aeron_async.errors import ArchiveError, StorageError
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.recording_writer import Block, RecordingWriter
+    from aeron_async.archive.disk_threads import Disk
+    from aeron_async.client.image import Image
+    from aeron_async.client.subscription import Subscription
+    from aeron_async.counters import Counter
+
+__all__ = ["RecordingSession"]
+
+BLOCKS_PER_WRITE: Final = 16
+"""Blocks that are written one after the other before the position moves."""
+
+log = get_logger(__name__)
+
+
+@final
+class RecordingSession:
+    """Records one image until it ends, it is stopped, or the disk fails.
+
+    Args:
+        descriptor: Of the recording, in the catalog already.
+        image: To be recorded.
+        subscription: That the image is of.
+        writer: Open where the image begins; closed in the end.
+        counter: Shows the position; closed in the end.
+        disk: Where is written.
+        block_length: Longest block, in bytes.
+
+    Attributes:
+        recording_id: Of the recording.
+        start_position: Where this session began, in bytes; not where the recording did.
+        position: Up to where everything has been written, in bytes.
+        progress: Rings when the position has moved, and when the session has ended.
+        error: Why it ended, if it should not have.
+        is_over: Whether nothing more will be written.
+    """
+
+    def __init__(
+        self,
+        *,
+        descriptor: RecordingDescriptor,
+        image: Image,
+        subscription: Subscription,
+        writer: RecordingWriter,
+        counter: Counter,
+        disk: Disk,
+        block_length: int,
+    ) -> None:
+        self.descriptor = descriptor
+        self.recording_id = descriptor.recording_id
+        self.image = image
+        self.subscription = subscription
+        self.start_position = self.position = writer.position
+        self.counter_id = counter.id
+        self.progress = Signal()
+        self.error: ArchiveError | None = None
+        self.is_over = False
+        self._writer = writer
+        self._counter = counter
+        self._disk = disk
+        self._block_length = min(block_length, image.term_length)
+        self._is_stopping = False
+        counter.set(self.position)
+
+    def stop(self) -> None:
+        """Record what is there by now, and then no more."""
+        self._is_stopping = True
+        self.subscription.progress.ring()
+
+    def mark_stopped(self) -> None:
+        """Say that the catalog knows the end."""
+        self._counter.close()
+        self.progress.ring()
+
+    async def run(self) -> None:
+        """Record until there is no more; never raises but for cancellation."""
+        try:
+            await self._record()
+        except StorageError as error:
+            # What the writer says has been written is all that there is.
+            self.error = error
+            self.position = self._writer.position
+            self._report(error)
+        finally:
+            self.is_over = True
+            try:
+                await self._disk.run(self._writer.close)
+            except OSError as error:
+                log.warning("closing_failed", recording_id=self.recording_id, exc_info=error)
+            self.progress.ring()
+
+    async def _record(self) -> None:
+        image, writer = self.image, self._writer
+        progress = self.subscription.progress
+        end: int | None = None
+        while end is None or self.position < end:
+            was_stopping, was_closed = self._is_stopping, image.is_closed
+            blocks = self._gather()
+            if blocks:
+                self._on_written(await self._disk.run(writer.write, blocks))
+            elif was_stopping or was_closed or image.is_end_of_stream:
+                return
+            else:
+                await progress.wait()
+            if was_stopping and end is None:
+                # Whoever goes on publishing would keep it going for ever.
+                end = self.position + image.term_length
+
+    def _gather(self) -> list[Block]:
+        """Return what there is to be written, up to a bound."""
+        blocks: list[Block] = []
+        position = self.position
+        while len(blocks) < BLOCKS_PER_WRITE:
+            block, padding = self.image.peek_block(position, self._block_length)
+            if not len(block):
+                break
+            blocks.append((block, padding))
+            position += len(block) + padding
+        return blocks
+
+    def _report(self, error: StorageError) -> None:
+        fields = {"recording_id": self.recording_id, "position": self.position}
+        log.error("recording_failed", exc_info=error, **fields)
+
+    def _on_written(self, position: int) -> None:
+        self.position = position
+        self._counter.set(position)
+        self.image.take(position)
+        self.progress.ring()

@@ -1,0 +1,366 @@
+"""What is being recorded: the subscriptions that record, and a session for each of their images.
+
+Source: Aeron `ArchiveConductor`, its part of recordings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
+from aeron_async.archive.channel_stripping import recording_key, stripped_channel
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.recording_writer import RecordingWriter
+from aeron_async.archive.recording_counter import recording_counter
+from aeron_async.archive.recording_request import (
+    RecordingRequest,
+    check_extension,
+    new_recording,
+)
+from aeron_async.archive.recording_session import RecordingSession
+from aeron_async.client.arguments import check_stream_id, subscription_uri
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
+from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import ChannelUri, Media
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.resources import ArchiveResources
+    from aeron_async.client.image import Image
+
+__all__ = ["Recordings"]
+
+log = get_logger(__name__)
+
+
+@final
+class Recordings:
+    """All that is being recorded by one archive.
+
+    Attributes:
+        sessions: By the ids of their recordings.
+        generation: How often anything has begun or ended.
+    """
+
+    def __init__(self, resources: ArchiveResources) -> None:
+        self._resources = resources
+        self._requests: dict[str, RecordingRequest] = {}
+        self.generation = 0
+        self.sessions: dict[int, RecordingSession] = {}
+        self._extending: dict[int, int] = {}
+
+    def recorded_position(self, descriptor: RecordingDescriptor) -> int:
+        """Return up to where a recording has been written, whether it goes on or not."""
+        session = self.sessions.get(descriptor.recording_id)
+        if session is not None:
+            return session.position
+        if not descriptor.is_active:
+            return descriptor.stop_position
+        # It is in the catalog, and its session just about to be.
+        return self._extending.get(descriptor.recording_id, descriptor.start_position)
+
+    def on_changed(self) -> None:
+        """Let whoever follows a recording look at it again."""
+        self.generation += 1
+        self._resources.changed.ring()
+
+    # Asking for a recording.
+
+    async def start(
+        self,
+        channel: str | ChannelUri,
+        stream_id: int,
+        *,
+        source_location: SourceLocation,
+        auto_stop: bool,
+        recording_id: int | None = None,
+        correlation_id: int = -1,
+        control_session_id: int = 0,
+    ) -> int:
+        """Record a stream, and return the id of the subscription; see `Archive`."""
+        uri = subscription_uri(channel, check_stream_id(stream_id))
+        await self._check_may_start(recording_id, stream_id)
+        key = recording_key(uri, stream_id)
+        if key in self._requests:
+            message = (
+                f"recording exists for streamId={stream_id} channel={channel}: stop it first, or "
+                "let one request record all its sources"
+            )
+            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_SUBSCRIPTION)
+        request = self._requests[key] = RecordingRequest(
+            key=key,
+            stream_id=stream_id,
+            original_channel=str(channel),
+            stripped_channel=stripped_channel(uri),
+            recording_id=recording_id,
+            auto_stop=auto_stop,
+            correlation_id=correlation_id,
+            control_session_id=control_session_id,
+        )
+        try:
+            await self._subscribe(request, source_location, uri)
+        except BaseException:
+            self._requests.pop(key, None)
+            raise
+        return request.subscription_id
+
+    async def _subscribe(
+        self, request: RecordingRequest, source_location: SourceLocation, uri: ChannelUri
+    ) -> None:
+        is_spy = source_location is SourceLocation.LOCAL and uri.media is Media.UDP
+        wanted = ChannelUri.parse(request.stripped_channel).replace(is_spy=is_spy)
+        early: list[Image] = []
+
+        def on_image(image: Image) -> None:
+            # Those that are there already come before the subscription is known.
+            if request.subscription is None:
+                early.append(image)
+            else:
+                self._on_image(request, image)
+
+        request.subscription = await self._resources.aeron.add_subscription(
+            wanted, request.stream_id, on_available_image=on_image
+        )
+        for image in early:
+            self._on_image(request, image)
+
+    async def _check_may_start(self, recording_id: int | None, stream_id: int) -> None:
+        limit = self._resources.context.max_concurrent_recordings
+        if len(self.sessions) >= limit:
+            message = (
+                f"max concurrent recordings reached {limit}: raise max_concurrent_recordings, "
+                "or stop some"
+            )
+            raise ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
+        if recording_id is None:
+            return
+        descriptor = await self._resources.desk.get(recording_id)
+        if descriptor.stream_id != stream_id:
+            message = (
+                f"cannot extend recording {recording_id} with streamId={stream_id} for existing "
+                f"streamId={descriptor.stream_id}"
+            )
+            raise ArchiveError(message, code=ArchiveErrorCode.INVALID_EXTENSION)
+        if recording_id in self.sessions:
+            message = f"cannot extend active recording {recording_id} streamId={stream_id}"
+            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+
+    # Ending one.
+
+    async def stop_channel(self, channel: str | ChannelUri, stream_id: int) -> None:
+        """Stop what a request with that channel and stream began."""
+        uri = subscription_uri(channel, check_stream_id(stream_id))
+        request = self._requests.get(recording_key(uri, stream_id))
+        if request is None or request.subscription is None:
+            message = f"no recording found for streamId={stream_id} channel={channel}"
+            raise ArchiveError(message, code=ArchiveErrorCode.UNKNOWN_SUBSCRIPTION)
+        await self._stop(request)
+
+    async def stop_subscription(self, subscription_id: int) -> None:
+        """Stop what records with a subscription."""
+        for request in self._requests.values():
+            if request.subscription_id == subscription_id:
+                await self._stop(request)
+                return
+        message = f"no recording subscription found for {subscription_id}"
+        raise ArchiveError(message, code=ArchiveErrorCode.UNKNOWN_SUBSCRIPTION)
+
+    async def stop_identity(self, recording_id: int) -> bool:
+        """Stop the subscription that records one recording; return whether there was one."""
+        if recording_id not in self._resources.desk:
+            message = f"unknown recording id: {recording_id}"
+            raise UnknownRecordingError(message)
+        session = self.sessions.get(recording_id)
+        if session is None:
+            return False
+        await self.stop_subscription(session.subscription.registration_id)
+        return True
+
+    async def _stop(self, request: RecordingRequest) -> None:
+        """End a request: what is there by now is recorded, and then the subscription is closed."""
+        self._requests.pop(request.key, None)
+        # An image that the driver has joined is announced in the next turn of the loop.
+        await asyncio.sleep(0)
+        request.is_stopping = True
+        for session in self._sessions_of(request):
+            session.stop()
+        if request.tasks:
+            await asyncio.wait(request.tasks)
+        self._close_subscription(request)
+        if request.error is not None:
+            raise request.error
+
+    async def aclose(self) -> None:
+        """Stop everything."""
+        for request in list(self._requests.values()):
+            try:
+                await self._stop(request)
+            except ArchiveError as error:
+                log.warning("recording_failed", exc_info=error)
+
+    def requests(self) -> list[RecordingRequest]:
+        """Return what was asked for and has not ended."""
+        return [each for each in self._requests.values() if each.subscription is not None]
+
+    def _sessions_of(self, request: RecordingRequest) -> list[RecordingSession]:
+        return [
+            each for each in self.sessions.values() if each.subscription is request.subscription
+        ]
+
+    def _close_subscription(self, request: RecordingRequest) -> None:
+        self._requests.pop(request.key, None)
+        if request.subscription is not None:
+            request.subscription.close()
+
+    # Each image.
+
+    def _on_image(self, request: RecordingRequest, image: Image) -> None:
+        if request.is_stopping or (request.auto_stop and request.tasks):
+            return
+        name = f"aeron-archive-recording-{image.session_id}"
+        task = self._resources.tasks.start(self._record(request, image), name)
+        request.tasks.append(task)
+        if not request.auto_stop:
+            task.add_done_callback(request.tasks.remove)
+
+    async def _record(self, request: RecordingRequest, image: Image) -> None:
+        """Record one image from beginning to end."""
+        try:
+            session = await self._begin(request, image)
+        except (ArchiveError, OSError) as error:
+            known = error if isinstance(error, ArchiveError) else ArchiveError(str(error))
+            request.error = known
+            report("recording_not_begun", error, stream_id=image.stream_id)
+            # Nobody takes what it brings, and its publisher would be held up for ever.
+            self._close_subscription(request)
+            return
+        try:
+            await session.run()
+        finally:
+            await self._end(request, session)
+
+    async def _begin(self, request: RecordingRequest, image: Image) -> RecordingSession:
+        resources = self._resources
+        context = resources.context
+        subscription = request.subscription
+        assert subscription is not None, "an image is of a subscription that is there"
+        descriptor = await self._descriptor(request, image)
+        checksum = checksum_named(context.record_checksum)
+        writer = await resources.disk.run(
+            partial(
+                RecordingWriter,
+                resources.directory,
+                descriptor,
+                position=image.join_position,
+                checksum=checksum,
+                sync_level=context.file_sync_level,
+            )
+        )
+        counter = recording_counter(
+            resources.aeron.counters,
+            descriptor,
+            session_id=image.session_id,
+            source_identity=image.source_identity,
+            archive_id=context.archive_id,
+            owner_id=resources.aeron.client_id,
+        )
+        session = RecordingSession(
+            descriptor=descriptor,
+            image=image,
+            subscription=subscription,
+            writer=writer,
+            counter=counter,
+            disk=resources.disk,
+            block_length=context.file_io_max_length,
+        )
+        self.sessions[descriptor.recording_id] = session
+        self._extending.pop(descriptor.recording_id, None)
+        if request.is_stopping:
+            session.stop()
+        is_new = request.recording_id is None
+        self._tell(
+            request,
+            descriptor.recording_id,
+            image.join_position,
+            RecordingSignal.START if is_new else RecordingSignal.EXTEND,
+        )
+        return session
+
+    async def _descriptor(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
+        """Return the entry of the recording, which is new unless one is extended."""
+        resources = self._resources
+        if request.recording_id is not None:
+            return await self._extended(request, request.recording_id, image)
+        return await resources.desk.add(
+            new_recording(
+                request,
+                image,
+                segment_length=resources.context.segment_length,
+                now_ms=resources.aeron.clock.epoch_ms(),
+            )
+        )
+
+    async def _extended(
+        self, request: RecordingRequest, recording_id: int, image: Image
+    ) -> RecordingDescriptor:
+        desk = self._resources.desk
+        descriptor = await desk.get(recording_id)
+        if recording_id in self.sessions:
+            message = f"cannot extend active recording {recording_id}"
+            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+        check_extension(descriptor, image)
+        self._extending[recording_id] = image.join_position
+        return await desk.update(
+            recording_id,
+            control_session_id=request.control_session_id,
+            correlation_id=max(request.correlation_id, 0),
+            stop_timestamp_ms=-1,
+            session_id=image.session_id,
+            stop_position=-1,
+        )
+
+    async def _end(self, request: RecordingRequest, session: RecordingSession) -> None:
+        """Write where a session has ended, and close its subscription with the last of them."""
+        resources = self._resources
+        request.error = request.error or session.error
+        recording_id = session.recording_id
+        try:
+            await resources.desk.update(
+                recording_id,
+                stop_position=session.position,
+                stop_timestamp_ms=resources.aeron.clock.epoch_ms(),
+            )
+        except (ArchiveError, OSError) as error:
+            # Found out again by recovery, from the files, when the archive opens the next time.
+            report("stop_not_written", error, recording_id=recording_id)
+            request.error = request.error or ArchiveError(str(error))
+        self.sessions.pop(recording_id, None)
+        self._tell(request, recording_id, session.position, RecordingSignal.STOP)
+        session.mark_stopped()
+        if request.auto_stop or session.error is not None:
+            self._close_subscription(request)
+
+    def _tell(
+        self,
+        request: RecordingRequest,
+        recording_id: int,
+        position: int,
+        signal: RecordingSignal,
+    ) -> None:
+        self.on_changed()
+        self._resources.signals.tell(
+            RecordingSignalEvent(
+                recording_id=recording_id,
+                subscription_id=request.subscription_id,
+                position=position,
+                signal=signal,
+                correlation_id=request.correlation_id,
+            )
+        )
+
+
+def report(event: str, error: Exception, **fields: object) -> None:
+    """Log a failure that whoever asked may never hear of."""
+    log.error(event, exc_info=error, **fields)

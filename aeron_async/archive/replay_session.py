@@ -1,0 +1,201 @@
+"""A recording published anew, for whoever subscribes: one task for each replay.
+
+Frames go out as they were recorded, but for session and stream, and at the same positions; padding
+is made anew. The pace is that of the subscribers.
+
+Source: Aeron `ReplaySession`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.archive.disk.segment_scan import ScanBuffer
+from aeron_async.errors import AeronError, AeronTimeoutError, ArchiveError
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.recording_reader import RecordedBlock, RecordingReader
+    from aeron_async.archive.disk_threads import Disk
+    from aeron_async.archive.replay_limit import ReplayLimit
+    from aeron_async.client.exclusive_publication import ExclusivePublication
+
+__all__ = ["ReplaySession", "address_frames"]
+
+HEADER_LENGTH: Final = 32
+FRAME_MASK: Final = 31
+SESSION_WORD: Final = 3
+STREAM_WORD: Final = 4
+TYPE_SHIFT: Final = 16
+NS_PER_SECOND: Final = 1_000_000_000
+
+log = get_logger(__name__)
+
+
+def address_frames(words: memoryview, length: int, *, session_id: int, stream_id: int) -> None:
+    """Give frames the session and stream of the publication that they go to.
+
+    Args:
+        words: The frames as 32-bit words.
+        length: Of all of them, in bytes.
+        session_id: Of the publication.
+        stream_id: Of the publication.
+    """
+    at, end = 0, length >> 2
+    while at < end:
+        words[at + SESSION_WORD] = session_id
+        words[at + STREAM_WORD] = stream_id
+        at += ((words[at] + FRAME_MASK) & ~FRAME_MASK) >> 2
+
+
+@final
+class ReplaySession:
+    """Publishes one recording, or a part of it.
+
+    Args:
+        replay_id: Of the replay; its low half is the session of the publication.
+        recording_id: Of the recording.
+        publication: Its own; closed in the end.
+        reader: Stands where the replay begins; closed in the end.
+        limit: Up to where it may go now, and in the end.
+        disk: Where is read.
+        block_length: Longest block, in bytes.
+        connect_timeout_ns: How long to wait for somebody who subscribes.
+
+    Attributes:
+        error: Why it ended, if it should not have.
+    """
+
+    def __init__(
+        self,
+        *,
+        replay_id: int,
+        recording_id: int,
+        publication: ExclusivePublication,
+        reader: RecordingReader,
+        limit: ReplayLimit,
+        disk: Disk,
+        block_length: int,
+        connect_timeout_ns: int,
+    ) -> None:
+        self.replay_id = replay_id
+        self.recording_id = recording_id
+        self.publication = publication
+        self.error: AeronError | None = None
+        self._reader = reader
+        self._limit = limit
+        self._disk = disk
+        self._buffer = ScanBuffer(block_length)
+        self._connect_timeout_ns = connect_timeout_ns
+
+    @property
+    def position(self) -> int:
+        """Return up to where the recording has been read, in bytes."""
+        return self._reader.position
+
+    @property
+    def end_position(self) -> int | None:
+        """Return where the replay ends, in bytes; None if it goes on as the recording does."""
+        return self._limit.end
+
+    async def run(self) -> None:
+        """Publish until the end, and close; never raises but for cancellation."""
+        is_whole = False
+        try:
+            await self._connect()
+            await self._replay()
+            is_whole = True
+        except AeronError as error:
+            self.error = error
+            log.warning(
+                "replay_failed",
+                replay_id=self.replay_id,
+                recording_id=self.recording_id,
+                position=self.position,
+                exc_info=error,
+            )
+        finally:
+            if not self.publication.is_closed:
+                # What is cut short must not look as if it had ended.
+                await self.publication.aclose(revoke=not is_whole)
+            await self._disk.run(self._reader.close)
+
+    async def _connect(self) -> None:
+        publication = self.publication
+        try:
+            await publication.wait_connected(self._connect_timeout_ns / NS_PER_SECOND)
+        except AeronTimeoutError as error:
+            message = (
+                f"no connection established for replayChannel={publication.channel}, "
+                f"replayStreamId={publication.stream_id}"
+            )
+            raise ArchiveError(message) from error
+
+    async def _replay(self) -> None:
+        while (limit := await self._limit.following(self.position)) is not None:
+            recorded, up_to = limit
+            block = await self._disk.run(self._read, recorded, up_to)
+            if block is not None:
+                await self._publish(block)
+
+    def _read(self, recorded: int, limit: int) -> RecordedBlock | None:
+        """Read a block, and make its frames those of the publication."""
+        reader, buffer = self._reader, self._buffer
+        begin = reader.position
+        block = reader.read(buffer, recorded=recorded, limit=limit)
+        if block is None and limit < recorded:
+            # As the official archive: a frame that straddles the end goes out whole.
+            block = reader.read(buffer, recorded=recorded)
+            if block is not None:
+                block = first_frame(block)
+                reader.position = block.end_position
+        if block is not None:
+            assert block.position == begin, "blocks follow one another"
+            address_frames(
+                buffer.words,
+                block.length,
+                session_id=self.publication.session_id,
+                stream_id=self.publication.stream_id,
+            )
+        return block
+
+    async def _publish(self, block: RecordedBlock) -> None:
+        words, frames = block.buffer.words, block.frames
+        at = 0
+        while at < block.length:
+            is_padding = words[(at >> 2) + 1] >> TYPE_SHIFT == 0
+            end = self._data_end(block, at)
+            if is_padding:
+                left = words[at >> 2] - HEADER_LENGTH
+                await self._pad((left + FRAME_MASK) & ~FRAME_MASK)
+                at += HEADER_LENGTH
+            else:
+                await self.publication.offer_block(frames[at:end])
+                at = end
+
+    def _data_end(self, block: RecordedBlock, at: int) -> int:
+        """Return where the data frames end that begin at an offset: padding is the last frame."""
+        words, end = block.buffer.words, block.length
+        last = end - HEADER_LENGTH
+        is_padded = block.padding or (
+            words[last >> 2] == HEADER_LENGTH and words[(last >> 2) + 1] >> TYPE_SHIFT == 0
+        )
+        return last if is_padded and last > at else end
+
+    async def _pad(self, length: int) -> None:
+        """Append as much padding as there was, in one frame where that can be."""
+        publication = self.publication
+        longest = publication.max_message_length & ~FRAME_MASK
+        while length > longest:
+            await publication.append_padding(longest - HEADER_LENGTH)
+            length -= longest
+        await publication.append_padding(length)
+
+
+def first_frame(block: RecordedBlock) -> RecordedBlock:
+    """Return a block of the first frame only."""
+    words = block.buffer.words
+    length = (words[0] + FRAME_MASK) & ~FRAME_MASK
+    if length >= block.length:
+        return block
+    return type(block)(block.buffer, block.position, length, 0)
