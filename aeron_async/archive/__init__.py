@@ -1,1 +1,52 @@
-"""Recording and replaying streams, in Aeron Archive's own format."""
+"""Recording and replaying streams, in Aeron Archive's own format.
+
+Names are imported when they are asked for: who only reads files needs no client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aeron_async.archive.api import (
+        ALL_AND_FOLLOW,
+        ALL_AND_STOP,
+        Archive,
+        RecordingSignal,
+        RecordingSignalEvent,
+        Replay,
+        SourceLocation,
+    )
+    from aeron_async.archive.context import ArchiveContext
+    from aeron_async.archive.control.client import RemoteArchive
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.local_archive import LocalArchive
+
+__all__ = [
+    "ALL_AND_FOLLOW",
+    "ALL_AND_STOP",
+    "Archive",
+    "ArchiveContext",
+    "LocalArchive",
+    "RecordingDescriptor",
+    "RecordingSignal",
+    "RecordingSignalEvent",
+    "RemoteArchive",
+    "Replay",
+    "SourceLocation",
+]
+
+MODULES: Final = {
+    "ArchiveContext": "context",
+    "LocalArchive": "local_archive",
+    "RecordingDescriptor": "disk.descriptor",
+    "RemoteArchive": "control.client",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{MODULES.get(name, 'api')}"), name)

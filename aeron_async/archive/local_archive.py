@@ -12,6 +12,7 @@ from weakref import WeakSet
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
 from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk_threads import DiskThreads
+from aeron_async.archive.extending import extending_channel
 from aeron_async.archive.making_room import MakingRoom
 from aeron_async.archive.opening import OpenFiles, close_files, open_files
 from aeron_async.archive.recordings import Recordings
@@ -21,11 +22,9 @@ from aeron_async.archive.replays import Replays
 from aeron_async.archive.resources import ArchiveResources
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.tasks import Tasks
-from aeron_async.client.arguments import check_stream_id, parse_channel
 from aeron_async.client.signal import Signal
-from aeron_async.errors import ArchiveError, ArchiveErrorCode, ClosedError
+from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
-from aeron_async.protocol.header import wrap_int32
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -154,21 +153,9 @@ class LocalArchive(Archive):
         self, recording_id: int, channel: str, stream_id: int
     ) -> ExclusivePublication:
         """Return a publication that begins where a recording has stopped."""
-        uri = parse_channel(channel)
         descriptor = await self.describe(recording_id)
-        if descriptor.is_active or recording_id in self._recordings.sessions:
-            message = f"cannot extend active recording {recording_id}: stop it first"
-            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
-        stop, length = descriptor.stop_position, descriptor.term_length
         return await self._resources.aeron.add_exclusive_publication(
-            uri.replace(
-                initial_term_id=descriptor.initial_term_id,
-                term_id=wrap_int32(descriptor.initial_term_id + stop // length),
-                term_offset=stop % length,
-                term_length=length,
-                mtu_length=descriptor.mtu_length,
-            ),
-            check_stream_id(stream_id),
+            extending_channel(descriptor, channel), stream_id
         )
 
     async def stop_recording(self, channel: str, stream_id: int) -> None:

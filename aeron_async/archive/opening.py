@@ -40,6 +40,7 @@ def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int
         ArchiveFileError: What is there cannot be read.
         OSError: The disk failed.
     """
+    checksum = checksum_named(context.record_checksum)
     directory = OsDirectory(context.directory) if directory is None else directory
     mark_directory = None if context.mark_file_dir is None else OsDirectory(context.mark_file_dir)
     mark = MarkFile.open(
@@ -61,11 +62,17 @@ def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int
         catalog = Catalog.open(
             directory,
             capacity=context.catalog_capacity,
-            checksum=checksum_named(context.record_checksum),
+            checksum=checksum,
             sync_level=context.catalog_file_sync_level,
         )
         try:
-            for each in recover(directory, catalog, now_ms=now_ms):
+            for each in recover(
+                directory,
+                catalog,
+                now_ms=now_ms,
+                ends_are_whole=mark.ends_are_whole,
+                checksum=checksum,
+            ):
                 log.warning(
                     "recording_recovered",
                     recording_id=each.recording_id,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
+from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.recording_counter import recording_counter
@@ -311,6 +312,8 @@ class Recordings:
             message = f"cannot extend active recording {recording_id}"
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
         check_extension(descriptor, image)
+        # What a truncation left when its archive died would lie behind what is recorded now.
+        await desk.call(clear_behind_stop, self._resources.directory, desk.catalog, recording_id)
         self._extending[recording_id] = image.join_position
         return await desk.update(
             recording_id,
