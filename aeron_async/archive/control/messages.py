@@ -17,6 +17,7 @@ from aeron_async.archive.control.sbe import Codec, Data, Int32, Int64, Message, 
 __all__ = [
     "CODEC",
     "PROTOCOL_VERSION",
+    "SCHEMA_ID",
     "SCHEMA_VERSION",
     "Challenge",
     "ControlResponse",

@@ -1,0 +1,379 @@
+"""One client of a served archive: it is let in, its requests are carried out, and it is answered.
+
+Requests are carried out one after the other, in order; a listing goes on beside them. Whatever is
+said goes through one queue, so that a slow client holds up nobody but itself, and not for long.
+
+Source: Aeron `ControlSession`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from aeron_async.archive.control.authentication import AskAgain, Verdict
+from aeron_async.archive.control.listings import LISTINGS, listing
+from aeron_async.archive.control.messages import (
+    CODEC,
+    PROTOCOL_VERSION,
+    Challenge,
+    ControlResponse,
+    Ping,
+    ResponseCode,
+    major_of,
+    version_text,
+)
+from aeron_async.archive.control.refusals import unknown_recording
+from aeron_async.archive.control.requests import (
+    ChallengeResponse,
+    KeepAliveRequest,
+    ReplayTokenRequest,
+)
+from aeron_async.archive.control.served import DELETIONS, HANDLERS, STARTS
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import (
+    AeronError,
+    ArchiveError,
+    ArchiveErrorCode,
+    NotConnectedError,
+    OfferTimeoutError,
+    UnknownRecordingError,
+)
+from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
+
+if TYPE_CHECKING:
+    from aeron_async.archive.control.requests import AuthConnectRequest, Request
+    from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.control.server import ControlServer
+    from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.client.image import Image
+
+__all__ = ["ControlSession"]
+
+LOG: Final = get_logger(__name__)
+
+
+class SessionEndedError(ArchiveError):
+    """Ends the tasks of a session; never leaves this module."""
+
+
+class ControlSession:
+    """One client; `run` is its task.
+
+    Args:
+        server: That it is a client of.
+        session_id: By which the client names itself.
+        connect: Its first request.
+        image: That the requests come from: others may not speak for it.
+    """
+
+    def __init__(
+        self, server: ControlServer, *, session_id: int, connect: AuthConnectRequest, image: Image
+    ) -> None:
+        self.session_id = session_id
+        self.image = image
+        self._server = server
+        self._settings = server.settings
+        self._connect = connect
+        self._requests: asyncio.Queue[Request] = asyncio.Queue(self._settings.max_pending_requests)
+        self._responses: asyncio.Queue[bytes] = asyncio.Queue(self._settings.max_pending_responses)
+        self._challenge_response: asyncio.Future[ChallengeResponse] | None = None
+        self._is_accepted = False
+        self._is_active = asyncio.Event()
+        self._listing: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timeout = self._settings.connect_timeout_ns / NS_PER_SECOND
+
+    # What the server says.
+
+    def start(self) -> asyncio.Task[None]:
+        """Start the task of the session."""
+        self._task = asyncio.create_task(
+            self.run(), name=f"aeron-archive-control-session-{self.session_id}"
+        )
+        return self._task
+
+    def put(self, request: Request) -> None:
+        """Carry a request out when its turn comes; one that comes before it may is dropped."""
+        if isinstance(request, ChallengeResponse):
+            waiting = self._challenge_response
+            if waiting is not None and not waiting.done():
+                waiting.set_result(request)
+        elif self._is_accepted:
+            self._is_active.set()
+            if isinstance(request, KeepAliveRequest):
+                return
+            try:
+                self._requests.put_nowait(request)
+            except asyncio.QueueFull:
+                self.end(
+                    f"{self._settings.max_pending_requests} requests wait to be carried out: "
+                    "max_pending_requests"
+                )
+
+    def say(self, message: Message) -> None:
+        """Send a message when its turn comes."""
+        self._say(CODEC.encode(message))
+
+    def end(self, reason: str) -> None:
+        """Let the session end."""
+        LOG.info("archive_control_session_ended", session_id=self.session_id, reason=reason)
+        if self._task is not None:
+            self._task.cancel()
+
+    # Its life.
+
+    async def run(self) -> None:
+        """Let the client in, carry out its requests, and say goodbye to nobody."""
+        publication: ExclusivePublication | None = None
+        try:
+            publication = await self._server.aeron.add_exclusive_publication(
+                self._response_channel(),
+                self._connect.response_stream_id,
+                on_disconnected="raise",
+            )
+            await publication.wait_connected(timeout=self._timeout)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send_all(publication))
+                await self._let_in()
+                group.create_task(self._ping_on(publication))
+                await self._serve(group)
+        except* (SessionEndedError, AeronError) as errors:
+            reason = "; ".join(str(each) for each in leaves(errors))
+            LOG.info("archive_control_session_ended", session_id=self.session_id, reason=reason)
+        finally:
+            self._server.forget(self)
+            if publication is not None:
+                publication.revoke()
+
+    def _response_channel(self) -> ChannelUri:
+        """Return where to answer: the client's channel, with terms of a size that suits answers."""
+        uri = ChannelUri.parse(self._connect.response_channel)
+        settings = self._settings
+        is_response = uri.control_mode is ControlMode.RESPONSE
+        return uri.replace(
+            term_length=uri.term_length or settings.control_term_length,
+            mtu_length=uri.mtu_length or settings.control_mtu_length,
+            is_sparse=settings.is_control_term_sparse if uri.is_sparse is None else uri.is_sparse,
+            response_correlation_id=self.image.correlation_id if is_response else None,
+        )
+
+    async def _let_in(self) -> None:
+        """Judge the client, and repeat that it is in until it asks for something.
+
+        Raises:
+            SessionEndedError: It is not let in.
+        """
+        connect = self._connect
+        if major_of(connect.version) != major_of(PROTOCOL_VERSION):
+            text = (
+                f"invalid client version {version_text(connect.version)}, archive is "
+                f"{version_text(PROTOCOL_VERSION)}"
+            )
+            await self._refuse(connect.correlation_id, self.session_id, text)
+        authenticator = self._settings.authenticator_supplier()
+        correlation_id = connect.correlation_id
+        verdict = authenticator.on_connect(connect.encoded_credentials)
+        while isinstance(verdict, AskAgain):
+            answer = await self._ask_again(verdict, correlation_id)
+            correlation_id = answer.correlation_id
+            verdict = authenticator.on_challenge_response(answer.encoded_credentials)
+        if verdict is Verdict.REJECT:
+            code = ArchiveErrorCode.AUTHENTICATION_REJECTED
+            await self._refuse(correlation_id, code, "authentication rejected")
+        self._is_accepted = True
+        while not self._is_active.is_set():
+            self._answer(correlation_id, self.session_id)
+            await self._pause(self._is_active.wait())
+
+    async def _ask_again(self, verdict: AskAgain, correlation_id: int) -> ChallengeResponse:
+        """Send a challenge until it is answered.
+
+        Raises:
+            SessionEndedError: It is not.
+        """
+        answer: asyncio.Future[ChallengeResponse] = asyncio.get_running_loop().create_future()
+        self._challenge_response = answer
+        challenge = Challenge(
+            control_session_id=self.session_id,
+            correlation_id=correlation_id,
+            version=PROTOCOL_VERSION,
+            encoded_challenge=verdict.challenge,
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                while not answer.done():
+                    self.say(challenge)
+                    await self._pause(asyncio.wait((answer,)))
+        except TimeoutError:
+            message = "a challenge was not answered"
+            raise SessionEndedError(message) from None
+        return answer.result()
+
+    async def _refuse(self, correlation_id: int, relevant_id: int, text: str) -> None:
+        """Say that the client may not come in, several times: it may not hear at once.
+
+        Raises:
+            SessionEndedError: It was said often enough.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                while True:
+                    self._answer(correlation_id, relevant_id, ResponseCode.ERROR, text)
+                    await self._pause(self._is_active.wait())
+        except TimeoutError:
+            raise SessionEndedError(text) from None
+
+    async def _pause(self, until: Any) -> None:
+        try:
+            async with asyncio.timeout(self._settings.resend_interval_ns / NS_PER_SECOND):
+                await until
+        except TimeoutError:
+            pass
+
+    async def _ping_on(self, publication: ExclusivePublication) -> None:
+        """Look now and then whether the client is there.
+
+        Raises:
+            SessionEndedError: It is not.
+        """
+        while True:
+            await asyncio.sleep(self._settings.liveness_interval_ns / NS_PER_SECOND)
+            if not publication.is_connected:
+                message = "control response publication is not connected"
+                raise SessionEndedError(message)
+            if self._responses.empty():
+                self.say(Ping(control_session_id=self.session_id))
+
+    async def _send_all(self, publication: ExclusivePublication) -> None:
+        """Send what is to be said, one after the other.
+
+        Raises:
+            SessionEndedError: The client takes nothing.
+        """
+        while True:
+            data = await self._responses.get()
+            try:
+                await publication.offer(data, timeout=self._timeout)
+            except NotConnectedError:
+                message = "control response publication is not connected"
+                raise SessionEndedError(message) from None
+            except OfferTimeoutError:
+                timeout_ms = self._settings.connect_timeout_ns // 1_000_000
+                message = f"failed to send response for more than connectTimeoutMs={timeout_ms}"
+                raise SessionEndedError(message) from None
+
+    # Requests.
+
+    async def _serve(self, group: asyncio.TaskGroup) -> None:
+        """Carry out requests, one after the other."""
+        while True:
+            request = await self._requests.get()
+            if isinstance(request, LISTINGS):
+                if self._listing is not None and not self._listing.done():
+                    error = ArchiveError(
+                        "active listing already in progress", code=ArchiveErrorCode.ACTIVE_LISTING
+                    )
+                    self._answer_error(request, error)
+                else:
+                    self._listing = group.create_task(self._list(request))
+            elif isinstance(request, ReplayTokenRequest):
+                token = self._server.tokens.add(self, request.recording_id)
+                self._answer(request.correlation_id, token)
+            else:
+                await self._carry_out(request)
+
+    async def _carry_out(self, request: Request) -> None:
+        """Do what is asked, and answer."""
+        handler = HANDLERS.get(type(request))
+        if handler is None:
+            message = f"{type(request).__name__} is none of a client's requests"
+            self._answer_error(request, ArchiveError(message))
+            return
+        router = self._server.router
+        is_start = isinstance(request, STARTS)
+        if is_start:
+            router.hold()
+        try:
+            relevant_id = await handler(self._server.archive, request)
+        except Exception as error:  # noqa: BLE001 - whatever one client asks, the others go on
+            self._answer_error(request, refusal_of(request, error))
+        else:
+            self._answer(request.correlation_id, relevant_id)
+            if is_start:
+                router.own(relevant_id, self, request.correlation_id)
+            elif isinstance(request, DELETIONS):
+                router.tell_of_deletion(self, request)
+        finally:
+            if is_start:
+                router.release()
+
+    async def _list(self, request: Request) -> None:
+        """Answer a listing, as fast as the client takes it."""
+        try:
+            async for data in listing(self._server.archive, request):
+                await self._responses.put(data)
+        except ArchiveError as error:
+            self._answer_error(request, error)
+
+    # Answers.
+
+    def _answer(
+        self,
+        correlation_id: int,
+        relevant_id: int,
+        code: ResponseCode = ResponseCode.OK,
+        text: str = "",
+    ) -> None:
+        self.say(
+            ControlResponse(
+                control_session_id=self.session_id,
+                correlation_id=correlation_id,
+                relevant_id=relevant_id,
+                code=code,
+                version=PROTOCOL_VERSION,
+                error_message=text,
+            )
+        )
+
+    def _answer_error(self, request: Request, error: ArchiveError) -> None:
+        self._answer(request.correlation_id, error.code, ResponseCode.ERROR, str(error))
+
+    def _say(self, data: bytes) -> None:
+        try:
+            self._responses.put_nowait(data)
+        except asyncio.QueueFull:
+            self.end(
+                f"{self._settings.max_pending_responses} responses wait to be sent: "
+                "max_pending_responses"
+            )
+
+
+def leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
+    """Return the exceptions of a group, and of the groups in it."""
+    found: list[BaseException] = []
+    for each in errors.exceptions:
+        found += leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
+    return found
+
+
+def refusal_of(request: Request, error: Exception) -> ArchiveError:
+    """Return what a client hears of an error."""
+    if isinstance(error, UnknownRecordingError):
+        recording_id = getattr(request, "recording_id", None)
+        return error if recording_id is None else unknown_recording(recording_id)
+    if isinstance(error, ArchiveError):
+        return error
+    if not isinstance(error, AeronError):
+        LOG.error("archive_request_failed", request=str(request), exc_info=error)
+    return ArchiveError(str(error))
+
+
+def replaced_channel(request: Any, image: Image) -> Any:
+    """Return a request to replay that names whom it answers."""
+    uri = ChannelUri.parse(request.replay_channel)
+    channel = str(uri.replace(response_correlation_id=image.correlation_id))
+    return attrs.evolve(request, replay_channel=channel)

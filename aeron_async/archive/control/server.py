@@ -1,0 +1,205 @@
+"""Serves an archive: hears requests on its control channels, and keeps a session for each client.
+
+What comes from outside is bounded, and what is malformed or foreign is counted, logged and dropped.
+
+Source: Aeron `ControlSessionAdapter`, `ArchiveConductor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from aeron_async.archive.control.control_session import ControlSession, replaced_channel
+from aeron_async.archive.control.messages import CODEC
+from aeron_async.archive.control.replay_tokens import ReplayTokens
+from aeron_async.archive.control.requests import (
+    AuthConnectRequest,
+    BoundedReplayRequest,
+    CloseSessionRequest,
+    ReplayRequest,
+    Request,
+)
+from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.archive.control.signal_router import SignalRouter
+from aeron_async.errors import ArchiveError, ChannelUriError, ProtocolError
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.image import Image
+    from aeron_async.client.subscription import Subscription
+
+__all__ = ["ControlServer"]
+
+LOG: Final = get_logger(__name__)
+NO_TOKEN: Final = -1
+
+
+@final
+class ControlServer:
+    """Serves an archive for as long as it is open: `async with ControlServer(...)`.
+
+    Args:
+        aeron: Whose subscriptions and publications it uses; started.
+        archive: An `Archive` that is a `ServedArchive` too; it stays open.
+        settings: Where and how.
+
+    Attributes:
+        dropped_requests: Requests that were malformed, or of nobody's session, or from elsewhere.
+        refused_sessions: Clients that were one too many.
+    """
+
+    def __init__(self, aeron: Aeron, archive: Any, settings: ControlSettings | None = None) -> None:
+        self.aeron = aeron
+        self.archive = archive
+        self.settings = ControlSettings() if settings is None else settings
+        self.router = SignalRouter()
+        self.tokens = ReplayTokens(aeron.clock, timeout_ns=self.settings.connect_timeout_ns)
+        self.dropped_requests = 0
+        self.refused_sessions = 0
+        self._sessions: dict[int, ControlSession] = {}
+        self._next_session_id = secrets.randbits(31)
+        self._subscriptions: list[Subscription] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def session_count(self) -> int:
+        """Return how many clients there are."""
+        return len(self._sessions)
+
+    async def start(self) -> None:
+        """Begin to hear requests.
+
+        Raises:
+            RegistrationError: The driver cannot have a channel.
+        """
+        settings = self.settings
+        self._keep(asyncio.create_task(self._route(), name="aeron-archive-signals"))
+        for channel, stream_id in (
+            (settings.control_channel, settings.control_stream_id),
+            (settings.local_control_channel, settings.local_control_stream_id),
+        ):
+            if channel is None:
+                continue
+            subscription = await self.aeron.add_subscription(
+                channel, stream_id, on_unavailable_image=self._on_unavailable_image
+            )
+            self._subscriptions.append(subscription)
+            self._keep(asyncio.create_task(self._hear(subscription), name="aeron-archive-control"))
+
+    async def aclose(self) -> None:
+        """End all sessions, and hear nothing more; closing twice is closing once."""
+        for subscription in self._subscriptions:
+            await subscription.aclose()
+        while tasks := [each for each in self._tasks if not each.done()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def forget(self, session: ControlSession) -> None:
+        """Know nothing more of a session that has ended."""
+        self._sessions.pop(session.session_id, None)
+        self.router.forget(session)
+        self.tokens.forget(session)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            LOG.error("archive_control_task_failed", task=task.get_name(), exc_info=error)
+
+    async def _route(self) -> None:
+        """Hand on what becomes of recordings."""
+        while True:
+            try:
+                async for event in self.archive.signals():
+                    self.router.on_signal(event)
+            except ArchiveError as error:
+                # So many came at once that some were lost; those that come now are not.
+                LOG.warning("archive_signals_lost", error=str(error))
+                await asyncio.sleep(0)
+            else:
+                return
+
+    async def _hear(self, subscription: Subscription) -> None:
+        """Take requests, until the subscription is closed."""
+        async for each in subscription:
+            self.on_request(each.data, each.image)
+
+    def on_request(self, data: bytes | memoryview, image: Image) -> None:
+        """Take one request; nothing that is wrong with it raises."""
+        limit = self.settings.max_request_length
+        if len(data) > limit:
+            self._drop(image, f"{len(data)} bytes, more than max_request_length of {limit}")
+            return
+        try:
+            self._take(CODEC.decode(data), image)
+        except (ProtocolError, ChannelUriError) as error:
+            self._drop(image, str(error))
+
+    def _take(self, request: object, image: Image) -> None:
+        if isinstance(request, AuthConnectRequest):
+            self._open(request, image)
+            return
+        if isinstance(request, ReplayRequest | BoundedReplayRequest) and (
+            request.replay_token != NO_TOKEN
+        ):
+            session = self.tokens.session_of(request.replay_token, request.recording_id)
+            if session is not None:
+                session.put(replaced_channel(request, image))
+            else:
+                self._drop(
+                    image, f"unknown session or token timeout, replayToken={request.replay_token}"
+                )
+            return
+        if not isinstance(request, Request | CloseSessionRequest):
+            self._drop(image, f"{type(request).__name__} is none of a client's requests")
+            return
+        session = self._sessions.get(request.control_session_id)
+        if session is None or session.image is not image:
+            # From another image it may be anybody.
+            self._drop(image, f"no session {request.control_session_id} of that source")
+        elif isinstance(request, CloseSessionRequest):
+            session.end("session closed")
+        else:
+            session.put(request)
+
+    def _open(self, request: AuthConnectRequest, image: Image) -> None:
+        if len(self._sessions) >= self.settings.max_sessions:
+            self.refused_sessions += 1
+            self._drop(image, f"there are {self.settings.max_sessions} sessions: max_sessions")
+            return
+        session_id = self._next_session_id
+        self._next_session_id += 1
+        session = ControlSession(self, session_id=session_id, connect=request, image=image)
+        self._sessions[session_id] = session
+        self._keep(session.start())
+
+    def _drop(self, image: Image, reason: str) -> None:
+        self.dropped_requests += 1
+        LOG.warning("archive_request_dropped", source=image.source_identity, reason=reason)
+
+    def _on_unavailable_image(self, image: Image) -> None:
+        for session in list(self._sessions.values()):
+            if session.image is image:
+                session.end("request publication image unavailable")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,70 @@
+"""What can be set about serving an archive, checked once and never changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aeron_async.archive.control.authentication import AcceptAll, AuthenticatorSupplier
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = ["ControlSettings"]
+
+
+def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    if value <= 0:
+        message = f"{attribute.name} is {value}, and must be more than 0"
+        raise ConfigurationError(message)
+
+
+def _check_channel(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    if value is not None:
+        try:
+            ChannelUri.parse(value).check_subscription()
+        except ConfigurationError as error:
+            message = f"{attribute.name}: {error}"
+            raise ConfigurationError(message) from None
+
+
+@attrs.frozen(kw_only=True)
+class ControlSettings:
+    """How an archive is asked, and what a client may ask of it.
+
+    Attributes:
+        control_channel: Where clients elsewhere are heard; None lets none in.
+        control_stream_id: Within that channel.
+        local_control_channel: Where clients of the same driver are heard; None lets none in.
+        local_control_stream_id: Within that channel.
+        control_term_length: Of answers, unless the client's channel says so, in bytes.
+        control_mtu_length: Likewise, in bytes.
+        is_control_term_sparse: Whether the terms of answers take memory only as they are used.
+        connect_timeout_ns: How long a client may be silent, or take no answer.
+        liveness_interval_ns: Between two looks whether a client is there.
+        resend_interval_ns: Between two tellings that a session is open, until the first request.
+        max_sessions: Clients at once.
+        max_pending_requests: Of one client, that are not carried out yet.
+        max_pending_responses: Of one client, that were not sent yet.
+        max_request_length: In bytes.
+        authenticator_supplier: Makes what judges each client.
+    """
+
+    control_channel: str | None = attrs.field(default=None, validator=_check_channel)
+    control_stream_id: int = 10
+    local_control_channel: str | None = attrs.field(
+        default="aeron:ipc?term-length=64k", validator=_check_channel
+    )
+    local_control_stream_id: int = 10
+    control_term_length: int = attrs.field(default=65_536, validator=_check_positive)
+    control_mtu_length: int = attrs.field(default=1_408, validator=_check_positive)
+    is_control_term_sparse: bool = True
+    connect_timeout_ns: int = attrs.field(default=5 * NS_PER_SECOND, validator=_check_positive)
+    liveness_interval_ns: int = attrs.field(default=NS_PER_SECOND, validator=_check_positive)
+    resend_interval_ns: int = attrs.field(default=NS_PER_SECOND // 5, validator=_check_positive)
+    max_sessions: int = attrs.field(default=256, validator=_check_positive)
+    max_pending_requests: int = attrs.field(default=1_024, validator=_check_positive)
+    max_pending_responses: int = attrs.field(default=4_096, validator=_check_positive)
+    max_request_length: int = attrs.field(default=65_536, validator=_check_positive)
+    authenticator_supplier: AuthenticatorSupplier = AcceptAll

@@ -1,0 +1,424 @@
+"""A served archive answers its clients: what, when, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+from aeron_async.archive.api import RecordingSignal, SourceLocation
+from aeron_async.archive.control.catalog_requests import (
+    ListRecordingsForUriRequest,
+    ListRecordingsRequest,
+    ListRecordingSubscriptionsRequest,
+    MigrateSegmentsRequest,
+    ReplicateRequest2,
+    StopReplicationRequest,
+    UpdateChannelRequest,
+)
+from aeron_async.archive.control.client import RemoteArchive
+from aeron_async.archive.control.requests import ReplayRequest, ReplayTokenRequest
+from aeron_async.archive.control.served import RecordingSubscription
+from aeron_async.errors import (
+    AeronTimeoutError,
+    ArchiveError,
+    ArchiveErrorCode,
+    InvalidPositionError,
+    StorageError,
+    UnknownRecordingError,
+)
+
+if TYPE_CHECKING:
+    import aeron_async as aa
+    from aeron_async.archive.control.server import ControlServer
+    from tests.archive.control.fake_archive import FakeArchive
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_a_client_hears_the_id_of_the_archive(
+    remote: RemoteArchive, server: ControlServer
+) -> None:
+    assert remote.archive_id == 77
+    assert server.session_count == 1
+
+
+@pytest.mark.parametrize("response_channel", [None, "aeron:ipc?control-mode=response"])
+async def test_a_client_of_the_same_driver_needs_no_network(
+    aeron: aa.Aeron, server: ControlServer, response_channel: str | None
+) -> None:
+    async with RemoteArchive.connect(
+        aeron, control_channel="aeron:ipc", response_channel=response_channel
+    ) as remote:
+        assert remote.archive_id == 77
+        assert [each.recording_id async for each in remote.recordings()] == [0, 1, 2]
+
+
+async def test_a_client_may_be_answered_on_a_response_channel(
+    aeron: aa.Aeron, server: ControlServer, channel: str, unused_udp_port_factory: Any
+) -> None:
+    control = f"aeron:udp?control-mode=response|control=localhost:{unused_udp_port_factory()}"
+    async with RemoteArchive.connect(
+        aeron, control_channel=channel, response_channel=control
+    ) as remote:
+        assert remote.archive_id == 77
+
+
+async def test_every_request_reaches_the_archive(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    archive.answers |= {"start_recording": 5, "extend_recording": 6, "start_replay": 1 << 33}
+    assert await remote.start_recording("aeron:ipc", 3, auto_stop=True) == 5
+    remote_location = SourceLocation.REMOTE
+    assert await remote.extend_recording(2, "aeron:ipc", 3, source_location=remote_location) == 6
+    assert await remote.start_replay(1, "aeron:ipc", 4, position=32, length=64) == 1 << 33
+    await remote.start_replay(1, "aeron:ipc", 4, limit_counter_id=9)
+    await remote.stop_recording("aeron:ipc", 3)
+    await remote.stop_recording_subscription(5)
+    await remote.stop_replay(8)
+    await remote.stop_all_replays()
+    await remote.stop_all_replays(1)
+    await remote.detach_segments(1, 65_536)
+    named = {"source_location": SourceLocation.LOCAL, "auto_stop": True}
+    other = {"source_location": SourceLocation.REMOTE, "auto_stop": False}
+    replay = {"position": 32, "length": 64, "limit_counter_id": None}
+    bounded = {"position": -1, "length": -1, "limit_counter_id": 9}
+    assert archive.asked == [
+        ("start_recording", "aeron:ipc", 3, *named.items()),
+        ("extend_recording", 2, "aeron:ipc", 3, *other.items()),
+        ("start_replay", 1, "aeron:ipc", 4, *replay.items()),
+        ("start_replay", 1, "aeron:ipc", 4, *bounded.items()),
+        ("stop_recording", "aeron:ipc", 3),
+        ("stop_recording_subscription", 5),
+        ("stop_replay", 8),
+        ("stop_all_replays", None),
+        ("stop_all_replays", 1),
+        ("detach_segments", 1, 65_536),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "answer", "heard"),
+    [
+        ("stop_recording_by_identity", (1,), True, True),
+        ("stop_recording_by_identity", (1,), False, False),
+        ("start_position", (1,), 32, 32),
+        ("stop_position", (1,), None, None),
+        ("stop_position", (1,), 64, 64),
+        ("recording_position", (1,), None, None),
+        ("recording_position", (1,), 96, 96),
+        ("max_recorded_position", (1,), 1 << 40, 1 << 40),
+        ("truncate", (1, 32), 3, 3),
+        ("purge_segments", (1, 65_536), 2, 2),
+        ("purge_recording", (1,), 4, 4),
+        ("attach_segments", (1,), 5, 5),
+        ("delete_detached_segments", (1,), 6, 6),
+    ],
+)
+async def test_what_the_archive_answers_reaches_the_client(
+    remote: RemoteArchive,
+    archive: FakeArchive,
+    name: str,
+    arguments: tuple[int, ...],
+    answer: int | None,
+    heard: int | None,
+) -> None:
+    archive.answers[name] = answer
+    assert await getattr(remote, name)(*arguments) == heard
+    assert archive.asked == [(name, *arguments)]
+
+
+@pytest.mark.parametrize(("answer", "heard"), [(None, None), (7, 7)])
+async def test_the_last_recording_that_matches_is_found_or_none(
+    remote: RemoteArchive, archive: FakeArchive, answer: int | None, heard: int | None
+) -> None:
+    archive.answers["find_last"] = answer
+    assert await remote.find_last(channel="x", stream_id=1, session_id=2) == heard
+    with pytest.raises(UnknownRecordingError, match="minRecordingId=-1 < 0"):
+        await remote.find_last(channel="x", stream_id=1, session_id=2, min_recording_id=-1)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        (UnknownRecordingError("gone"), UnknownRecordingError, "unknown recording id: 9"),
+        (InvalidPositionError("between frames"), InvalidPositionError, "between frames"),
+        (StorageError("disk full"), StorageError, "disk full"),
+        (ArchiveError("busy", code=ArchiveErrorCode.MAX_REPLAYS), ArchiveError, "busy"),
+        (AeronTimeoutError("too late"), ArchiveError, "too late"),
+        (ZeroDivisionError("a mistake"), ArchiveError, "a mistake"),
+    ],
+)
+async def test_errors_of_the_archive_are_the_clients_errors(
+    remote: RemoteArchive, archive: FakeArchive, error: Exception, kind: type, text: str
+) -> None:
+    archive.answers["start_position"] = error
+    with pytest.raises(ArchiveError, match=text) as caught:
+        await remote.start_position(9)
+    assert type(caught.value) is kind
+    assert caught.value.code == getattr(error, "code", ArchiveErrorCode.GENERIC)
+    assert await remote.stop_position(9) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "text", "code"),
+    [
+        (MigrateSegmentsRequest, {"src_recording_id": 1, "dst_recording_id": 2}, "support", 0),
+        (UpdateChannelRequest, {"recording_id": 1, "channel": "x"}, "support", 0),
+        (
+            ReplicateRequest2,
+            {
+                "src_recording_id": 1,
+                "dst_recording_id": -1,
+                "stop_position": -1,
+                "channel_tag_id": -1,
+                "subscription_tag_id": -1,
+                "src_control_stream_id": 10,
+                "src_control_channel": "x",
+                "live_destination": "",
+                "replication_channel": "",
+            },
+            "does not support ReplicateRequest2",
+            0,
+        ),
+        (StopReplicationRequest, {"replication_id": 3}, "unknown replication id 3", 12),
+    ],
+)
+async def test_what_is_not_supported_is_refused(
+    remote: RemoteArchive, kind: Any, fields: dict[str, Any], text: str, code: int
+) -> None:
+    with pytest.raises(ArchiveError, match=text) as caught:
+        await remote.connection.ask(kind, **fields)
+    assert caught.value.code == code
+
+
+async def test_a_source_location_that_nobody_knows_is_refused(remote: RemoteArchive) -> None:
+    location: Any = 9
+    with pytest.raises(ArchiveError, match="unknown source location 9"):
+        await remote.start_recording("aeron:ipc", 3, source_location=location)
+
+
+async def test_a_block_shorter_than_a_frame_is_refused(remote: RemoteArchive) -> None:
+    replay: dict[str, Any] = {
+        "position": -1,
+        "length": -1,
+        "replay_stream_id": 1,
+        "replay_channel": "aeron:ipc",
+    }
+    with pytest.raises(ArchiveError, match="fileIoMaxLength=100 < mtuLength=1408"):
+        await remote.connection.ask(ReplayRequest, recording_id=1, file_io_max_length=100, **replay)
+    await remote.connection.ask(ReplayRequest, recording_id=1, file_io_max_length=1_408, **replay)
+
+
+# Listings.
+
+
+@pytest.mark.parametrize(("count", "ids", "end"), [(2, [0, 1], None), (3, [0, 1, 2], None)])
+async def test_a_listing_that_is_full_has_no_end(
+    remote: RemoteArchive, count: int, ids: list[int], end: None
+) -> None:
+    pieces, last = await remote.connection.list_pieces(
+        ListRecordingsRequest, count=count, from_recording_id=0, record_count=count
+    )
+    assert [piece.recording_id for piece in pieces] == ids  # type: ignore[attr-defined]
+    assert last is end
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "ids", "end"),
+    [
+        (0, 4, [0, 1, 2], 3),
+        (2, 9, [2], 3),
+        (5, 1, [], 5),
+        (0, 0, [], 0),
+    ],
+)
+async def test_a_listing_that_is_not_full_ends_with_the_next_id(
+    remote: RemoteArchive, first: int, count: int, ids: list[int], end: int
+) -> None:
+    pieces, last = await remote.connection.list_pieces(
+        ListRecordingsRequest, count=count, from_recording_id=first, record_count=count
+    )
+    assert [piece.recording_id for piece in pieces] == ids  # type: ignore[attr-defined]
+    assert last is not None
+    assert (last.code, last.relevant_id) == (2, end)
+
+
+async def test_recordings_are_listed_by_stream_and_channel(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    archive.all[1] = attrs.evolve(archive.all[1], original_channel="aeron:ipc")
+    assert [each async for each in remote.recordings()] == list(archive.all.values())
+    assert [each.recording_id async for each in remote.recordings(stream_id=1001)] == [0, 2]
+    assert [each.recording_id async for each in remote.recordings(1, stream_id=1001)] == [2]
+    assert [each.recording_id async for each in remote.recordings(channel="ipc")] == [1]
+    pieces, last = await remote.connection.list_pieces(
+        ListRecordingsForUriRequest,
+        count=1,
+        from_recording_id=0,
+        record_count=1,
+        stream_id=1002,
+        channel="ipc",
+    )
+    assert len(pieces) == 1
+    assert last is None
+
+
+async def test_more_recordings_than_are_asked_for_at_once_are_all_listed(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    archive.all |= {
+        number: attrs.evolve(archive.all[0], recording_id=number) for number in range(200)
+    }
+    assert [each.recording_id async for each in remote.recordings()] == list(range(200))
+
+
+async def test_one_recording_is_described_or_unknown(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    assert await remote.describe(2) == archive.all[2]
+    with pytest.raises(UnknownRecordingError, match="unknown recording id: 9"):
+        await remote.describe(9)
+
+
+async def test_a_second_listing_at_once_is_refused(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    archive.held.clear()
+    first = asyncio.create_task(remote.describe(1))
+    await until(remote.connection._listing.locked)
+    # Our client would wait; what it does is done here by hand.
+    remote.connection._listing = asyncio.Lock()
+    with pytest.raises(ArchiveError, match="active listing already in progress") as caught:
+        await remote.describe(2)
+    assert caught.value.code is ArchiveErrorCode.ACTIVE_LISTING
+    archive.held.set()
+    assert (await first).recording_id == 1
+
+
+@pytest.mark.parametrize(
+    ("index", "count", "is_applied", "fragment", "ids", "has_end"),
+    [
+        (0, 2, 0, "", [1, 2], False),
+        (0, 9, 0, "", [1, 2], True),
+        (1, 9, 0, "", [2], True),
+        (0, 9, 1, "", [2], True),
+        (0, 9, 0, "first", [1], True),
+        (-1, 9, 0, "", [], True),
+        (5, 9, 0, "", [], True),
+        (0, 0, 0, "", [], True),
+    ],
+)
+async def test_what_records_is_listed(
+    remote: RemoteArchive,
+    archive: FakeArchive,
+    index: int,
+    count: int,
+    is_applied: int,
+    fragment: str,
+    ids: list[int],
+    *,
+    has_end: bool,
+) -> None:
+    archive.subscriptions = [
+        RecordingSubscription(1, 10, "aeron:ipc?alias=first"),
+        RecordingSubscription(2, 20, "aeron:ipc"),
+    ]
+    pieces, last = await remote.connection.list_pieces(
+        ListRecordingSubscriptionsRequest,
+        count=count,
+        pseudo_index=index,
+        subscription_count=count,
+        apply_stream_id=is_applied,
+        stream_id=20,
+        channel=fragment,
+    )
+    assert [piece.subscription_id for piece in pieces] == ids  # type: ignore[attr-defined]
+    assert (last is not None and (last.code, last.relevant_id) == (3, 0)) is has_end
+
+
+# Signals.
+
+
+async def test_whoever_has_asked_to_record_hears_what_becomes_of_it(
+    remote: RemoteArchive, archive: FakeArchive, aeron: aa.Aeron, channel: str
+) -> None:
+    async with RemoteArchive.connect(aeron, control_channel=channel) as other:
+        signals, others = remote.signals(), other.signals()
+        archive.answers["start_recording"] = 5
+        await remote.start_recording("aeron:ipc", 3)
+        archive.tell(RecordingSignal.START, subscription_id=5)
+        archive.tell(RecordingSignal.START, subscription_id=6)
+        archive.tell(RecordingSignal.STOP, subscription_id=5)
+        assert [(await anext(signals)).signal for _ in range(2)] == [
+            RecordingSignal.START,
+            RecordingSignal.STOP,
+        ]
+        await other.purge_recording(0)
+        deleted = await anext(others)
+        assert deleted.signal is RecordingSignal.DELETE
+        assert (deleted.subscription_id, deleted.position) == (-1, -1)
+
+
+async def test_a_recording_may_begin_before_its_request_is_answered(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    async def start() -> int:
+        archive.tell(RecordingSignal.START, subscription_id=5)
+        await until(archive.events.empty)
+        await asyncio.sleep(0)
+        return 5
+
+    archive.answers["start_recording"] = start
+    signals = remote.signals()
+    await remote.start_recording("aeron:ipc", 3)
+    assert (await anext(signals)).signal is RecordingSignal.START
+
+
+async def test_signals_go_on_after_some_were_lost(
+    remote: RemoteArchive, archive: FakeArchive
+) -> None:
+    archive.answers["start_recording"] = 5
+    signals = remote.signals()
+    await remote.start_recording("aeron:ipc", 3)
+    archive.events.put_nowait(ArchiveError("lost"))
+    archive.tell(RecordingSignal.STOP, subscription_id=5)
+    assert (await anext(signals)).signal is RecordingSignal.STOP
+
+
+# Tokens.
+
+
+async def test_a_token_lets_another_image_ask_for_a_replay_of_that_recording(
+    remote: RemoteArchive,
+    archive: FakeArchive,
+    aeron: aa.Aeron,
+    server: ControlServer,
+    channel: str,
+) -> None:
+    archive.answers["start_replay"] = 12
+    token = await remote.connection.ask(ReplayTokenRequest, recording_id=1)
+    publication = await aeron.add_exclusive_publication(channel, 10)
+    await publication.wait_connected(timeout=5)
+    replay: dict[str, Any] = {
+        "position": -1,
+        "length": -1,
+        "replay_stream_id": 1,
+        "replay_channel": "aeron:udp?control-mode=response|control=localhost:1",
+        "through": publication,
+        "replay_token": token,
+    }
+    assert await remote.connection.ask(ReplayRequest, recording_id=1, **replay) == 12
+    assert "response-correlation-id=" in archive.asked[-1][2]
+    remote.connection.timeout = 0.2
+    with pytest.raises(AeronTimeoutError):
+        await remote.connection.ask(ReplayRequest, recording_id=2, **replay)
+    with pytest.raises(AeronTimeoutError):
+        await remote.connection.ask(ReplayRequest, recording_id=1, **replay | {"replay_token": -1})
+    assert server.dropped_requests == 2
