@@ -61,7 +61,7 @@ NO_FAULTS: Final = Faults()
 class Content:
     """What a file holds, whatever its name: now, and what of it is on the disk."""
 
-    __slots__ = ("data", "dirty", "length_synced", "lock", "synced")
+    __slots__ = ("data", "dirty", "length_synced", "lock", "modified_ms", "synced")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -69,6 +69,7 @@ class Content:
         self.dirty: set[int] = set()
         self.length_synced = 0
         self.lock: FaultyFile | None = None
+        self.modified_ms = 0
 
     def page(self, number: int) -> bytes:
         return bytes(self.data[number * PAGE : (number + 1) * PAGE])
@@ -151,6 +152,7 @@ class FaultyFile:
         if directory.draws(directory.faults.short_write):
             count = directory.cut(offset, count) or count
         content.put(offset, data[:count])
+        content.modified_ms = directory.now_ms
         return count
 
     def set_length(self, length: int) -> None:
@@ -198,6 +200,7 @@ class FaultyDirectory:
     Attributes:
         life: How often it was killed or crashed; files that were open then are closed.
         steps: Calls so far that touched the disk.
+        now_ms: The time that files are written at, in milliseconds since 1970.
         stop_at: The call, counted like `steps`, in whose middle the process stops.
     """
 
@@ -207,6 +210,7 @@ class FaultyDirectory:
         self.random = random.Random(seed)  # noqa: S311 - the same for the same seed, no secret
         self.faults = faults
         self.life = 0
+        self.now_ms = 0
         self.steps = 0
         self.stop_at: int | None = None
         self._names: dict[str, Content] = {}
@@ -251,6 +255,10 @@ class FaultyDirectory:
         self.step()
         self.fail(self.faults.open_error, errno.EIO, old)
         self._change(check_name(new), self._names[check_name(old)], old)
+
+    def modified_ms(self, name: str) -> int:
+        """Return when a file was last written to, in milliseconds since 1970."""
+        return self._names[name].modified_ms
 
     def sync(self) -> None:
         """Return when the names of the files are on the disk."""

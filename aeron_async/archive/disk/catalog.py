@@ -32,6 +32,7 @@ from aeron_async.archive.disk.catalog_file import (
     scan_entries,
 )
 from aeron_async.archive.disk.descriptor import (
+    ACTIVE,
     BLOCK,
     ENTRY_HEADER,
     ENTRY_HEADER_LENGTH,
@@ -81,6 +82,7 @@ class Catalog:
         capacity: Length of the file, in bytes.
         next_recording_id: The id that the next recording gets.
         sync_level: See above.
+        unfinished: Ids of recordings that had no end when it was opened.
         version: Of the format, as three numbers of a byte each.
     """
 
@@ -102,6 +104,7 @@ class Catalog:
         self.capacity = file.length()
         self._ids = array("q")
         self._offsets = array("q")
+        self.unfinished: list[int] = []
         self._end = header.first_offset
         last_id = -1
         for entry in scan_entries(file, header):
@@ -109,6 +112,8 @@ class Catalog:
             if entry.state is RecordingState.VALID:
                 self._ids.append(entry.recording_id)
                 self._offsets.append(entry.offset)
+                if entry.stop_position == ACTIVE:
+                    self.unfinished.append(entry.recording_id)
             self._end = entry.offset + entry.length
         self.next_recording_id = header.next_recording_id or last_id + 1
         if self.next_recording_id <= last_id:

@@ -17,7 +17,6 @@ import attrs
 
 from aeron_async.archive.disk.descriptor import (
     BLOCK,
-    ENTRY_HEADER,
     ENTRY_HEADER_LENGTH,
     RecordingState,
 )
@@ -60,8 +59,9 @@ DEFAULT_CAPACITY: Final = 1 << 20
 LARGEST_CAPACITY: Final = (1 << 31) - 1
 LARGEST_ALIGNMENT: Final = 65_536
 CHUNK_LENGTH: Final = 1 << 20
-RECORDING_ID_AT: Final = 16
-"""Of the recording id in the body of an entry."""
+START_OF_ENTRY: Final = Struct("<iii36xq24xq")
+"""Length, state, checksum, recording id and stop position."""
+STATES: Final = {int(each): each for each in RecordingState}
 
 
 @attrs.frozen
@@ -91,6 +91,7 @@ class Entry:
         state: Whether it counts.
         checksum: As it is stored.
         recording_id: Of its recording.
+        stop_position: Likewise; -1 where it has none.
     """
 
     offset: int
@@ -98,6 +99,7 @@ class Entry:
     state: RecordingState
     checksum: int
     recording_id: int
+    stop_position: int
 
 
 def version_text(version: int) -> str:
@@ -145,12 +147,13 @@ def scan_entries(file: File, header: CatalogHeader) -> Iterator[Entry]:
     chunk = memoryview(bytearray(CHUNK_LENGTH))
     chunk_at, chunk_end = 0, 0
     needed = ENTRY_HEADER_LENGTH + BLOCK.size
+    unpack = START_OF_ENTRY.unpack_from
     while offset + ENTRY_HEADER_LENGTH <= end:
         if offset + needed > chunk_end or offset < chunk_at:
             chunk_at = offset
             chunk_end = offset + read_exactly(file, chunk, offset)
         at = offset - chunk_at
-        length, state, checksum = ENTRY_HEADER.unpack_from(chunk, at)
+        length, number, checksum, recording_id, stop_position = unpack(chunk, at)
         if length <= 0:
             return
         whole = -(-(length + ENTRY_HEADER_LENGTH) // header.alignment) * header.alignment
@@ -160,16 +163,14 @@ def scan_entries(file: File, header: CatalogHeader) -> Iterator[Entry]:
                 f"ends after {end - offset - ENTRY_HEADER_LENGTH}"
             )
             raise ArchiveFileError(message, file=file.name, offset=offset)
-        recording_id = int.from_bytes(
-            chunk[at + ENTRY_HEADER_LENGTH + RECORDING_ID_AT :][:8], "little", signed=True
-        )
         if recording_id <= last_id:
             message = f"recording {recording_id} comes after {last_id}: ids only rise"
             raise ArchiveFileError(message, file=file.name, offset=offset)
-        if state not in tuple(RecordingState):
-            message = f"an entry of state {state}: 0 is invalid, 1 valid and 2 deleted"
+        state = STATES.get(number)
+        if state is None:
+            message = f"an entry of state {number}: 0 is invalid, 1 valid and 2 deleted"
             raise ArchiveFileError(message, file=file.name, offset=offset + 4)
-        yield Entry(offset, whole, RecordingState(state), checksum, recording_id)
+        yield Entry(offset, whole, state, checksum, recording_id, stop_position)
         last_id = recording_id
         offset += whole
 

@@ -118,6 +118,10 @@ class Directory(Protocol):
         """Give a file another name, in place of a file that had it."""
         ...
 
+    def modified_ms(self, name: str) -> int:
+        """Return when a file was last written to, in milliseconds since 1970."""
+        ...
+
     def sync(self) -> None:
         """Return when the names of the files are on the disk."""
         ...
@@ -265,6 +269,10 @@ class OsDirectory:
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in place of a file that had it."""
         (self._path / check_name(old)).replace(self._path / check_name(new))
+
+    def modified_ms(self, name: str) -> int:
+        """Return when a file was last written to, in milliseconds since 1970."""
+        return (self._path / check_name(name)).lstat().st_mtime_ns // 1_000_000
 
     def sync(self) -> None:
         """Return when the names of the files are on the disk."""

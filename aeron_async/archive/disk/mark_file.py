@@ -144,8 +144,17 @@ class MarkFile:
         return mark
 
     def signal_ready(self, now_ms: int) -> None:
-        """Say that the archive is there: recovery is over, and requests are taken."""
+        """Say that the archive is there: recovery is over, and requests are taken.
+
+        Raises:
+            ArchiveBusyError: Another archive took the file meanwhile, without minding the lock.
+            OSError: The disk failed.
+        """
         file = self._opened()
+        found = read_header(file)
+        if found is None or found.start_timestamp_ms != self._signature.start_timestamp_ms:
+            message = f"{file.name}: another archive has started on this directory meanwhile"
+            raise ArchiveBusyError(message)
         write_all(file, [self._signature.encode()], SIGNATURE_AT)
         self.refresh(now_ms)
         write_all(file, [VERSION.to_bytes(4, "little")], SBE_LENGTH + VERSION_AT)
@@ -190,8 +199,8 @@ class MarkFile:
         if old is None or old.header_length != HEADER_LENGTH or file.length() != length:
             # Where the error log was none can be any more: an empty one is all zeros.
             file.set_length(0)
-            file.set_length(length)
         write_all(file, [header], 0)
+        file.set_length(length)
         file.sync(metadata=True)
 
 
@@ -343,8 +352,10 @@ def check_dead(
     if header.is_ours and is_locked and signature is not None and boot_id == signature.boot_id != 0:
         # It held the lock for as long as it lived.
         return
-    if header.activity_timestamp_ms == STARTING or not header.start_timestamp_ms:
+    if header.activity_timestamp_ms == STARTING:
         refuse(directory, header, "is starting, or died while it did: remove the file if none is")
+    # All zeros is what a crash leaves of a file that was being made; for an official archive that
+    # is making one it lasts a moment, and is noticed when we are ready.
     last_ms = header.activity_timestamp_ms
     if not header.version:
         last_ms = max(last_ms, header.start_timestamp_ms)

@@ -65,7 +65,8 @@ def recover(
             `aeron-async archive repair` ends the recording there.
         OSError: The disk failed.
     """
-    active = [each for each in map(catalog.get, catalog.ids()) if each.is_active]
+    ids = [each for each in catalog.unfinished if each in catalog]
+    active = [each for each in map(catalog.get, ids) if each.is_active]
     if not active:
         return []
     bases = segments_by_recording(directory)
@@ -79,6 +80,7 @@ def recover(
             buffer,
             ends_are_whole=ends_are_whole,
             checksum=checksum,
+            sync_level=catalog.sync_level,
         )
         cut_behind(directory, descriptor, each, sync_level=catalog.sync_level)
         catalog.update(
@@ -104,8 +106,9 @@ def end_on_disk(
     bases: list[int],
     buffer: ScanBuffer,
     *,
-    ends_are_whole: bool,
-    checksum: Checksum | None,
+    ends_are_whole: bool = True,
+    checksum: Checksum | None = None,
+    sync_level: int = 0,
 ) -> Recovered:
     """Return where the files of a recording end.
 
@@ -116,6 +119,7 @@ def end_on_disk(
         buffer: To read into.
         ends_are_whole: No frame can be torn.
         checksum: What data frames have in place of their session; None for none.
+        sync_level: Above 0, what is found is on the disk afterwards.
 
     Raises:
         ArchiveFileError: A file begins where none can, or its last frame may be torn.
@@ -143,6 +147,10 @@ def end_on_disk(
         elif not ends_are_whole:
             check_end(file, descriptor, base, start, end, buffer)
         discarded = behind_length(file, end, buffer)
+        if sync_level:
+            # Read it was, but from memory perhaps: its archive died before it had waited.
+            file.sync(metadata=True)
+            directory.sync()
     finally:
         file.close()
     return Recovered(recording_id, max(base + end, descriptor.start_position), discarded)
@@ -249,8 +257,6 @@ def cut_behind(
         if file.length() != descriptor.segment_length:
             file.set_length(descriptor.segment_length)
         if sync_level:
-            # Read it was, but from memory perhaps: its archive died before it had waited.
             file.sync(metadata=True)
-            directory.sync()
     finally:
         file.close()

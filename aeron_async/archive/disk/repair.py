@@ -1,0 +1,339 @@
+"""Mends what a crash leaves of an archive, if told to, and says each thing that it does.
+
+Four things are mended: a next recording id that is used, a recording without an end or with one
+that its files do not reach, and a segment that is too short. Whatever else is wrong is left as it
+is: no frame before a damaged one is ever lost, and none behind it, unless it is of the last file.
+
+Of every file that is changed a copy stays, as `<name>.before-repair`.
+
+Source: Aeron `ArchiveTool.verify`, which asks before it truncates.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.catalog_file import (
+    CATALOG_NAME,
+    NEXT_ID_OFFSET,
+    read_header,
+    scan_entries,
+)
+from aeron_async.archive.disk.changes import base_of
+from aeron_async.archive.disk.descriptor import RecordingState
+from aeron_async.archive.disk.files import read_exactly, write_all
+from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
+from aeron_async.archive.disk.segments import segment_bases, segment_name, term_base
+from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.archive.disk.verify import descriptor_of
+from aeron_async.errors import ArchiveFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory, File
+
+__all__ = ["COPY_SUFFIX", "Repair", "RepairKind", "plan_repairs", "repair"]
+
+COPY_SUFFIX: Final = ".before-repair"
+
+
+@final
+class RepairKind(Enum):
+    """What is mended."""
+
+    NEXT_ID = "next id"
+    STOP_POSITION = "stop position"
+    LENGTH = "length"
+
+
+@attrs.frozen(kw_only=True)
+class Repair:
+    """One thing that is to be mended, or was.
+
+    Attributes:
+        kind: What is mended.
+        file: The file that changes.
+        what: What is wrong and what is done, in words.
+        value: The new id, position or length.
+        recording_id: Of the recording; None for the catalog itself.
+    """
+
+    kind: RepairKind
+    file: str
+    what: str
+    value: int
+    recording_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.what}"
+
+
+def plan_repairs(directory: Directory, *, checksum: Checksum | None = None) -> Iterator[Repair]:
+    """Yield what `repair` would do; nothing is changed.
+
+    Args:
+        directory: Of the archive.
+        checksum: Of data frames; None for none.
+
+    Raises:
+        ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
+        FileNotFoundError: There is no catalog.
+        OSError: The disk failed.
+    """
+    buffer = ScanBuffer()
+    names = directory.names()
+    catalog = directory.open_to_read(CATALOG_NAME)
+    try:
+        header = read_header(catalog)
+        entries = list(scan_entries(catalog, header))
+        last_id = entries[-1].recording_id if entries else -1
+        if 0 < header.next_recording_id <= last_id:
+            yield Repair(
+                kind=RepairKind.NEXT_ID,
+                file=CATALOG_NAME,
+                what=f"the next recording id is {header.next_recording_id}, and {last_id} is used: "
+                f"it becomes {last_id + 1}",
+                value=last_id + 1,
+            )
+        for entry in entries:
+            if entry.state is not RecordingState.VALID:
+                continue
+            try:
+                descriptor = descriptor_of(catalog, entry)
+            except ArchiveFileError:
+                # Whatever it says, there is no telling what it should.
+                continue
+            bases = segment_bases(names, entry.recording_id)
+            yield from plan_recording(directory, descriptor, bases, checksum, buffer)
+    finally:
+        catalog.close()
+
+
+def repair(
+    directory: Directory, *, consent: bool, now_ms: int, checksum: Checksum | None = None
+) -> Iterator[Repair]:
+    """Mend what can be mended, and yield each thing when it is done; without consent, do nothing.
+
+    Args:
+        directory: Of an archive that is not at work: whoever calls holds its mark file.
+        consent: Whether files may be changed.
+        now_ms: The time, in milliseconds since 1970.
+        checksum: Of data frames; None for none.
+
+    Raises:
+        ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
+        FileNotFoundError: There is no catalog.
+        OSError: The disk failed.
+    """
+    repairs = list(plan_repairs(directory, checksum=checksum))
+    copied: set[str] = set()
+    for each in repairs:
+        if consent:
+            for name in touched(directory, each):
+                if name not in copied:
+                    keep_copy(directory, name)
+                    copied.add(name)
+            apply(directory, each, now_ms=now_ms, checksum=checksum)
+        yield each
+
+
+def plan_recording(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    bases: list[int],
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+) -> Iterator[Repair]:
+    """Yield what is to be mended of a recording."""
+    recording_id = descriptor.recording_id
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    counted = [each for each in bases if each >= first]
+    stop = None if descriptor.is_active else descriptor.stop_position
+    if stop is not None:
+        counted = [each for each in counted if each <= base_of(descriptor, stop)]
+    for base in counted:
+        name = segment_name(recording_id, base)
+        file = directory.open_to_read(name)
+        try:
+            length = file.length()
+        finally:
+            file.close()
+        if length < descriptor.segment_length:
+            yield Repair(
+                kind=RepairKind.LENGTH,
+                file=name,
+                what=f"{length} bytes, and a segment has {descriptor.segment_length}: zeros follow",
+                value=descriptor.segment_length,
+                recording_id=recording_id,
+            )
+    is_odd = any((each - first) % descriptor.segment_length for each in counted)
+    # Files that are not there may be somewhere, and be put back.
+    is_missing = stop is not None and stop > max(
+        [descriptor.start_position, *(each + descriptor.segment_length for each in counted)]
+    )
+    if is_odd or is_missing:
+        return
+    end = end_of_frames(directory, descriptor, counted, stop, checksum, buffer)
+    if end != stop:
+        why = "has no end" if stop is None else f"ends at {stop}, which its files do not reach"
+        yield Repair(
+            kind=RepairKind.STOP_POSITION,
+            file=CATALOG_NAME,
+            what=f"recording {recording_id} {why}: it ends at {end}",
+            value=end,
+            recording_id=recording_id,
+        )
+
+
+def end_of_frames(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    counted: list[int],
+    stop: int | None,
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+) -> int:
+    """Return where the frames end of the last file that a recording has."""
+    if not counted:
+        # None at all: without its files, there is nothing that it could end with.
+        return descriptor.start_position
+    base = counted[-1]
+    start = max(base, descriptor.start_position)
+    if stop is not None and stop <= start:
+        return stop
+    file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+    try:
+        end = base + find_end(file, start - base, buffer)
+        if stop is not None:
+            end = min(end, stop)
+        bad = first_bad(file, descriptor, base, start, end, checksum, buffer)
+        if bad == start and checksum is not None:
+            # Recorded without checksums, for all that can be told.
+            bad = first_bad(file, descriptor, base, start, end, None, buffer)
+        if bad is not None:
+            return bad
+        if stop is None and checksum is None and end > start:
+            torn = find_torn(file, start - base, end - base, buffer)
+            end = end if torn is None else base + torn
+        return end
+    finally:
+        file.close()
+
+
+def first_bad(
+    file: File,
+    descriptor: RecordingDescriptor,
+    base: int,
+    start: int,
+    end: int,
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+) -> int | None:
+    """Return the position of the first frame that is not what it must be; None if all are."""
+    walk = check_frames(
+        file, descriptor, base=base, start=start, end=end, checksum=checksum, buffer=buffer
+    )
+    for each in walk:
+        if isinstance(each, Problem):
+            return base + each.offset
+    return None
+
+
+def touched(directory: Directory, each: Repair) -> list[str]:
+    """Return the files that a repair changes."""
+    names = [each.file]
+    if each.kind is RepairKind.STOP_POSITION and each.recording_id is not None:
+        name = segment_at(directory, each)
+        names += [name] if name in directory.names() else []
+    return names
+
+
+def segment_at(directory: Directory, each: Repair) -> str:
+    """Return the file that holds the new end of a recording."""
+    catalog = Catalog.open_to_read(directory)
+    try:
+        assert each.recording_id is not None
+        descriptor = catalog.get(each.recording_id)
+    finally:
+        catalog.close()
+    return segment_name(descriptor.recording_id, base_of(descriptor, each.value))
+
+
+def apply(directory: Directory, each: Repair, *, now_ms: int, checksum: Checksum | None) -> None:
+    """Mend one thing, and wait until that is on the disk."""
+    if each.kind is RepairKind.STOP_POSITION and each.recording_id is not None:
+        name = segment_at(directory, each)
+        catalog = Catalog.open(directory, capacity=32, checksum=checksum, sync_level=2)
+        try:
+            catalog.update(each.recording_id, stop_position=each.value, stop_timestamp_ms=now_ms)
+            descriptor = catalog.get(each.recording_id)
+        finally:
+            catalog.close()
+        if name in directory.names():
+            with_zeros(directory, name, each.value - base_of(descriptor, each.value), descriptor)
+        return
+    file = directory.open(each.file)
+    try:
+        if each.kind is RepairKind.NEXT_ID:
+            write_all(file, [each.value.to_bytes(8, "little")], NEXT_ID_OFFSET)
+        else:
+            file.set_length(each.value)
+        file.sync(metadata=True)
+    finally:
+        file.close()
+
+
+def with_zeros(
+    directory: Directory, name: str, offset: int, descriptor: RecordingDescriptor
+) -> None:
+    """Let nothing follow an offset of a segment but zeros."""
+    file = directory.open(name)
+    try:
+        file.set_length(min(offset, file.length()))
+        file.set_length(descriptor.segment_length)
+        file.sync(metadata=True)
+    finally:
+        file.close()
+
+
+def keep_copy(directory: Directory, name: str) -> str:
+    """Copy a file, holes and all, under a name that none has; return that."""
+    names = set(directory.names())
+    copy, number = name + COPY_SUFFIX, 1
+    while copy in names:
+        number += 1
+        copy = f"{name}{COPY_SUFFIX}.{number}"
+    source = directory.open_to_read(name)
+    try:
+        target = directory.open(copy, exclusive=True)
+        try:
+            copy_file(source, target)
+        finally:
+            target.close()
+    finally:
+        source.close()
+    directory.sync()
+    return copy
+
+
+def copy_file(source: File, target: File) -> None:
+    """Copy what is not zero, in pieces."""
+    length = source.length()
+    target.set_length(length)
+    buffer = memoryview(bytearray(1 << 16))
+    offset = 0
+    while offset < length:
+        count = read_exactly(source, buffer, offset)
+        if count == 0:
+            break
+        if any(buffer[:count]):
+            write_all(target, [buffer[:count]], offset)
+        offset += count
+    target.sync(metadata=True)

@@ -1,0 +1,308 @@
+"""Holds the files of an archive against its catalog, and tells what does not agree.
+
+Nothing is changed. Memory stays what it is, however much is recorded: files are read in pieces.
+
+Source: Aeron `ArchiveTool.verify`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.archive.disk.catalog_file import (
+    CATALOG_NAME,
+    NEXT_ID_OFFSET,
+    read_header,
+    scan_entries,
+)
+from aeron_async.archive.disk.changes import base_of
+from aeron_async.archive.disk.descriptor import (
+    ACTIVE,
+    ENTRY_HEADER_LENGTH,
+    RecordingState,
+    decode_descriptor,
+)
+from aeron_async.archive.disk.files import read_exactly
+from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME
+from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
+from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
+from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.errors import ArchiveFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.archive.disk.catalog_file import Entry
+    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory, File
+
+__all__ = ["Finding", "Progress", "Severity", "verify"]
+
+BEFORE_REPAIR: Final = ".before-repair"
+OURS: Final = {CATALOG_NAME, MARK_FILE_NAME, LINK_NAME}
+
+
+@final
+class Severity(Enum):
+    """How much a finding matters."""
+
+    NOTE = "note"
+    """Worth knowing, and as it should be."""
+    PROBLEM = "problem"
+    """Something cannot be read, or would be read wrongly."""
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """Something that does not agree.
+
+    Attributes:
+        severity: How much it matters.
+        what: What it is, in words.
+        file: In which file.
+        offset: Where in it, in bytes.
+        recording_id: Of which recording; None for none.
+    """
+
+    severity: Severity
+    what: str
+    file: str
+    offset: int = 0
+    recording_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.severity.value}: {self.file}, offset {self.offset}: {self.what}"
+
+
+@attrs.frozen
+class Progress:
+    """How far a recording has been read without a problem.
+
+    Attributes:
+        recording_id: Of the recording.
+        position: Up to where, in bytes.
+    """
+
+    recording_id: int
+    position: int
+
+
+def verify(
+    directory: Directory, *, checksum: Checksum | None = None
+) -> Iterator[Finding | Progress]:
+    """Walk the catalog, all segments and all other files; yield progress, and what is found.
+
+    Args:
+        directory: Of the archive, which may be at work.
+        checksum: Of entries and data frames that have any; None to check none.
+
+    Raises:
+        FileNotFoundError: There is no catalog.
+        OSError: The disk failed.
+    """
+    segments: dict[int, list[int]] = {}
+    others = []
+    for name in directory.names():
+        parsed = parse_segment_name(name)
+        if parsed is None:
+            others.append(name)
+        else:
+            segments.setdefault(parsed[0], []).append(parsed[1])
+    catalog = directory.open_to_read(CATALOG_NAME)
+    try:
+        yield from verify_entries(directory, catalog, segments, checksum)
+    except ArchiveFileError as error:
+        yield problem_of(error, None)
+    finally:
+        catalog.close()
+    for name in sorted(others):
+        if name not in OURS and BEFORE_REPAIR not in name:
+            yield Finding(severity=Severity.NOTE, what="a file that is none of ours", file=name)
+
+
+def verify_entries(
+    directory: Directory, catalog: File, segments: dict[int, list[int]], checksum: Checksum | None
+) -> Iterator[Finding | Progress]:
+    """Walk the entries of a catalog, and what each is about."""
+    header = read_header(catalog)
+    buffer = ScanBuffer()
+    last_id = -1
+    for entry in scan_entries(catalog, header):
+        last_id = entry.recording_id
+        bases = sorted(segments.pop(last_id, []))
+        if entry.state is not RecordingState.VALID:
+            yield from stray(last_id, bases, f"{entry.state.name.lower()} in the catalog")
+            continue
+        try:
+            descriptor = descriptor_of(catalog, entry)
+        except ArchiveFileError as error:
+            yield problem_of(error, last_id)
+            continue
+        yield from verify_checksum(catalog, entry, checksum)
+        yield from verify_recording(directory, descriptor, bases, checksum, buffer)
+    if 0 < header.next_recording_id <= last_id:
+        what = f"the next recording id is {header.next_recording_id}, and {last_id} is used"
+        yield Finding(
+            severity=Severity.PROBLEM, what=what, file=catalog.name, offset=NEXT_ID_OFFSET
+        )
+    for recording_id in sorted(segments):
+        yield from stray(recording_id, sorted(segments[recording_id]), "not in the catalog")
+
+
+def stray(recording_id: int, bases: list[int], why: str) -> Iterator[Finding]:
+    """Yield that files are of a recording that does not count."""
+    for base in bases:
+        yield Finding(
+            severity=Severity.NOTE,
+            what=f"of recording {recording_id}, which is {why}",
+            file=segment_name(recording_id, base),
+            recording_id=recording_id,
+        )
+
+
+def descriptor_of(catalog: File, entry: Entry) -> RecordingDescriptor:
+    """Return what an entry says.
+
+    Raises:
+        ArchiveFileError: It is damaged.
+    """
+    body = body_of(catalog, entry)
+    return decode_descriptor(body, file=catalog.name, offset=entry.offset + ENTRY_HEADER_LENGTH)
+
+
+def body_of(catalog: File, entry: Entry) -> memoryview:
+    """Return an entry without its header, as long as that says."""
+    length = bytearray(4)
+    read_exactly(catalog, memoryview(length), entry.offset)
+    body = memoryview(bytearray(int.from_bytes(length, "little")))
+    read_exactly(catalog, body, entry.offset + ENTRY_HEADER_LENGTH)
+    return body
+
+
+def verify_checksum(catalog: File, entry: Entry, checksum: Checksum | None) -> Iterator[Finding]:
+    """Yield whether the checksum of an entry is wrong."""
+    if checksum is None or entry.checksum == 0:
+        return
+    wanted = checksum(body_of(catalog, entry))
+    if wanted != entry.checksum:
+        # An official archive leaves it when it recovers.
+        yield Finding(
+            severity=Severity.NOTE,
+            what=f"an entry with checksum {entry.checksum}, and it is {wanted}",
+            file=catalog.name,
+            offset=entry.offset,
+            recording_id=entry.recording_id,
+        )
+
+
+def verify_recording(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    bases: list[int],
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+) -> Iterator[Finding | Progress]:
+    """Walk all frames of a recording, and its files."""
+    recording_id = descriptor.recording_id
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    is_active = descriptor.stop_position == ACTIVE
+    counted = [each for each in bases if each >= first]
+    stop = descriptor.stop_position
+    if is_active:
+        stop = counted[-1] + descriptor.segment_length if counted else descriptor.start_position
+    last = base_of(descriptor, stop)
+    following = first
+    for base in bases:
+        name = segment_name(recording_id, base)
+        if base < first:
+            what = f"detached from recording {recording_id}, which begins at {first}"
+            yield note(name, what, recording_id)
+        elif base > last or (base - first) % descriptor.segment_length:
+            what = f"no part of recording {recording_id}, which ends at {stop}"
+            yield note(name, what, recording_id)
+        else:
+            if base > following:
+                yield gap(recording_id, following, base)
+            following = base + descriptor.segment_length
+            is_last = is_active and base == counted[-1]
+            yield from verify_segment(
+                directory, descriptor, base, stop, checksum, buffer, has_no_end=is_last
+            )
+    if following < stop:
+        yield gap(recording_id, following, stop)
+
+
+def gap(recording_id: int, start: int, end: int) -> Finding:
+    """Return that files are not there."""
+    what = f"no file holds positions {start} to {end} of recording {recording_id}"
+    return problem(segment_name(recording_id, start), 0, what, recording_id)
+
+
+def verify_segment(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    base: int,
+    stop: int,
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+    *,
+    has_no_end: bool,
+) -> Iterator[Finding | Progress]:
+    """Walk the frames of a segment up to where the recording, or the segment, ends."""
+    recording_id = descriptor.recording_id
+    start = max(base, descriptor.start_position)
+    file = directory.open_to_read(segment_name(recording_id, base))
+    try:
+        length = file.length()
+        if length != descriptor.segment_length:
+            what = f"{length} bytes, and a segment has {descriptor.segment_length}"
+            yield problem(file.name, length, what, recording_id)
+        end = min(stop, base + descriptor.segment_length)
+        if has_no_end:
+            end = base + find_end(file, start - base, buffer)
+            what = f"recording {recording_id} has no end: it goes on, or its archive died at {end}"
+            yield note(file.name, what, recording_id, offset=end - base)
+            torn = find_torn(file, start - base, end - base, buffer) if end > start else None
+            if torn is not None and checksum is None:
+                what = f"the last frame, up to {end - base}, may be torn"
+                yield problem(file.name, torn, what, recording_id)
+        walk = check_frames(
+            file, descriptor, base=base, start=start, end=end, checksum=checksum, buffer=buffer
+        )
+        for each in walk:
+            if isinstance(each, Problem):
+                yield problem(each.file, each.offset, each.what, recording_id)
+            else:
+                yield Progress(recording_id, base + each)
+    finally:
+        file.close()
+
+
+def problem(file: str, offset: int, what: str, recording_id: int) -> Finding:
+    """Return that something cannot be read."""
+    return Finding(
+        severity=Severity.PROBLEM, what=what, file=file, offset=offset, recording_id=recording_id
+    )
+
+
+def note(file: str, what: str, recording_id: int, *, offset: int = 0) -> Finding:
+    """Return something worth knowing."""
+    return Finding(
+        severity=Severity.NOTE, what=what, file=file, offset=offset, recording_id=recording_id
+    )
+
+
+def problem_of(error: ArchiveFileError, recording_id: int | None) -> Finding:
+    """Return what an error says."""
+    what = str(error).split(": ", 1)[-1]
+    return Finding(
+        severity=Severity.PROBLEM,
+        what=what,
+        file=error.file,
+        offset=error.offset,
+        recording_id=recording_id,
+    )

@@ -1,0 +1,60 @@
+"""Both kernels follow a chain of frames as far, and stop at whatever does not belong."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeron_async.kernel import chains
+from tests.archive.disk.streams import FrameSource, described
+
+IS_BUILT = find_spec("aeron_async.kernel._chains") is not None
+TWINS = [
+    pytest.param(lambda: chains, id="pure"),
+    pytest.param(
+        lambda: import_module("aeron_async.kernel._chains"),
+        id="compiled",
+        marks=pytest.mark.skipif(not IS_BUILT, reason="no C compiler was there"),
+    ),
+]
+WHERE = {"term_offset": 0, "term_id": 7, "stream_id": 10, "term_length": 65_536}
+
+
+@pytest.fixture(params=TWINS)
+def twin(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+def test_a_chain_ends_where_what_counts_does(twin: Any) -> None:
+    block, padding = FrameSource(described(), 3).block()
+    words = memoryview(bytearray(block)).cast("i")
+    whole = twin.scan_chain(words, len(block), **WHERE)
+    assert whole == (len(block), padding)
+    assert twin.scan_chain(words, 1 << 40, **WHERE) == whole
+    assert twin.scan_chain(words, len(block) - 1, **WHERE)[0] < len(block)
+    for limit in (-1, 0, 31):
+        assert twin.scan_chain(words, limit, **WHERE) == (0, 0)
+
+
+@pytest.mark.skipif(not IS_BUILT, reason="no C compiler was there")
+@given(
+    seed=st.integers(0, 1_000),
+    damage=st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 255)), max_size=4),
+    limit=st.integers(-10, 20_000),
+    term_offset=st.sampled_from([0, 0, 0, 32, 65_504, -32, 1 << 40]),
+)
+def test_both_stop_at_the_same_place(
+    seed: int, damage: list[tuple[int, int]], limit: int, term_offset: int
+) -> None:
+    data = bytearray(FrameSource(described(), seed).block()[0])
+    for at, value in damage:
+        data[at % len(data)] = value
+    words = memoryview(data).cast("i")
+    where = WHERE | {"term_offset": term_offset}
+    compiled = import_module("aeron_async.kernel._chains").scan_chain
+    assert compiled(words, limit, **where) == chains.scan_chain(words, limit, **where)
