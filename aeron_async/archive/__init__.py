@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     )
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.control.client import RemoteArchive
+    from aeron_async.archive.control.server import ControlServer
+    from aeron_async.archive.control.settings import ControlSettings
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.local_archive import LocalArchive
 
@@ -28,6 +30,8 @@ __all__ = [
     "ALL_AND_STOP",
     "Archive",
     "ArchiveContext",
+    "ControlServer",
+    "ControlSettings",
     "LocalArchive",
     "RecordingDescriptor",
     "RecordingSignal",
@@ -39,6 +43,8 @@ __all__ = [
 
 MODULES: Final = {
     "ArchiveContext": "context",
+    "ControlServer": "control.server",
+    "ControlSettings": "control.settings",
     "LocalArchive": "local_archive",
     "RecordingDescriptor": "disk.descriptor",
     "RemoteArchive": "control.client",

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
 from aeron_async.archive.catalog_desk import CatalogDesk
+from aeron_async.archive.control.served import RecordingSubscription
 from aeron_async.archive.disk_threads import DiskThreads
 from aeron_async.archive.extending import extending_channel
 from aeron_async.archive.making_room import MakingRoom
@@ -104,6 +105,24 @@ class LocalArchive(Archive):
             changed=Signal(),
         )
         return cls(resources, files, is_disk_owned=is_disk_owned)
+
+    # Being served.
+
+    @property
+    def archive_id(self) -> int:
+        """Return the id by which clients tell it from others."""
+        return self._resources.context.archive_id
+
+    def recording_subscriptions(self) -> list[RecordingSubscription]:
+        """Return what records now, oldest first."""
+        return [
+            RecordingSubscription(
+                subscription_id=each.subscription_id,
+                stream_id=each.stream_id,
+                channel=each.stripped_channel,
+            )
+            for each in self._recordings.requests()
+        ]
 
     # Recording.
 

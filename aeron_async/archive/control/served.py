@@ -34,7 +34,10 @@ class RecordingSubscription:
 
 
 class ServedArchive(Protocol):
-    """What an archive must offer beyond `Archive` to be served.
+    """What an archive must offer beyond `Archive` to be served; `LocalArchive` does.
+
+    Those who start or extend a recording also say `correlation_id`, who extend also
+    `control_session_id`, and who start a replay also `file_io_max_length`.
 
     Attributes:
         archive_id: By which its clients tell it from others.
@@ -59,6 +62,7 @@ async def start_recording(archive: Any, request: Any) -> int:
             request.stream_id,
             source_location=location_of(request),
             auto_stop=bool(getattr(request, "auto_stop", 0)),
+            correlation_id=request.correlation_id,
         )
     )
 
@@ -72,6 +76,8 @@ async def extend_recording(archive: Any, request: Any) -> int:
             request.stream_id,
             source_location=location_of(request),
             auto_stop=bool(getattr(request, "auto_stop", 0)),
+            correlation_id=request.correlation_id,
+            control_session_id=request.control_session_id,
         )
     )
 
@@ -102,12 +108,6 @@ async def stop_recording_subscription(archive: Any, request: Any) -> int:
 
 async def replay(archive: Any, request: Any) -> int:
     """Answer with the id of the replay."""
-    limit = request.file_io_max_length
-    if limit > 0:
-        mtu_length = (await archive.describe(request.recording_id)).mtu_length
-        if limit < mtu_length:
-            message = f"fileIoMaxLength={limit} < mtuLength={mtu_length}"
-            raise ArchiveError(message)
     return int(
         await archive.start_replay(
             request.recording_id,
@@ -116,6 +116,7 @@ async def replay(archive: Any, request: Any) -> int:
             position=request.position,
             length=request.length,
             limit_counter_id=getattr(request, "limit_counter_id", None),
+            file_io_max_length=request.file_io_max_length,
         )
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -10,6 +10,9 @@ from aeron_async.archive.control.authentication import AcceptAll, AuthenticatorS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri
+
+if TYPE_CHECKING:
+    from aeron_async.archive.context import ArchiveContext
 
 __all__ = ["ControlSettings"]
 
@@ -68,3 +71,15 @@ class ControlSettings:
     max_pending_responses: int = attrs.field(default=4_096, validator=_check_positive)
     max_request_length: int = attrs.field(default=65_536, validator=_check_positive)
     authenticator_supplier: AuthenticatorSupplier = AcceptAll
+
+    @classmethod
+    def of(cls, context: ArchiveContext, **others: Any) -> Self:
+        """Return what an archive's own settings say about this, and others as they are given."""
+        return cls(
+            control_channel=context.control_channel,
+            control_stream_id=context.control_stream_id,
+            local_control_channel=context.local_control_channel or None,
+            local_control_stream_id=context.local_control_stream_id,
+            connect_timeout_ns=context.connect_timeout_ns,
+            **others,
+        )

@@ -1,0 +1,199 @@
+"""A client of ours, a served archive of ours, and recordings on a disk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from aeron_async.archive import (
+    ArchiveContext,
+    ControlServer,
+    ControlSettings,
+    LocalArchive,
+    RecordingSignal,
+    RemoteArchive,
+    Replay,
+    SourceLocation,
+)
+from aeron_async.errors import ArchiveError, InvalidPositionError, UnknownRecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    import aeron_async as aa
+
+STREAM_ID: Final = 2001
+MESSAGES: Final = [bytes([number % 251]) * (number * 37 % 3_000) for number in range(300)]
+TIMEOUT_S: Final = 20.0
+
+
+@pytest.fixture
+def recorded(unused_udp_port_factory: Callable[[], int]) -> str:
+    return f"aeron:udp?endpoint=localhost:{unused_udp_port_factory()}"
+
+
+@pytest.fixture
+async def client(aeron: aa.Aeron, channel: str, tmp_path: Path) -> AsyncIterator[RemoteArchive]:
+    context = ArchiveContext(
+        directory=str(tmp_path),
+        segment_length=65_536,
+        low_storage_threshold=65_536,
+        control_channel=channel,
+        archive_id=88,
+    )
+    archive = await LocalArchive.open(aeron, context)
+    async with (
+        archive,
+        ControlServer(aeron, archive, ControlSettings.of(context)),
+        RemoteArchive.connect(aeron, control_channel=channel) as client,
+    ):
+        yield client
+
+
+async def record(
+    aeron: aa.Aeron, client: RemoteArchive, channel: str, messages: list[bytes]
+) -> tuple[int, int]:
+    signals = client.signals()
+    await client.start_recording(channel, STREAM_ID, source_location=SourceLocation.REMOTE)
+    publication = await aeron.add_exclusive_publication(channel, STREAM_ID)
+    await publication.offer_many(messages, timeout=TIMEOUT_S)
+    async with asyncio.timeout(TIMEOUT_S):
+        started = await anext(signals)
+        assert started.signal is RecordingSignal.START
+        await until_recorded(client, started.recording_id, publication.position)
+        await client.stop_recording(channel, STREAM_ID)
+        stopped = await anext(signals)
+    assert (stopped.signal, stopped.position) == (RecordingSignal.STOP, publication.position)
+    await publication.aclose()
+    return started.recording_id, stopped.position
+
+
+async def exhaust(replay: Replay) -> None:
+    async for _ in replay:
+        pass
+
+
+async def until_recorded(client: RemoteArchive, recording_id: int, position: int) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while await client.recording_position(recording_id) != position:
+            await asyncio.sleep(0)
+
+
+async def test_what_is_recorded_is_replayed(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    assert client.archive_id == 88
+    recording_id, end = await record(aeron, client, recorded, MESSAGES)
+    replay = client.replay(recording_id)
+    assert [bytes(each.data) async for each in replay] == MESSAGES
+    assert replay.position == end
+    with pytest.raises(StopAsyncIteration):
+        await anext(replay)
+    descriptor = await client.describe(recording_id)
+    assert (descriptor.start_position, descriptor.stop_position) == (0, end)
+    assert [each async for each in client.recordings()] == [descriptor]
+    assert [each async for each in client.replay(recording_id, end)] == []
+
+
+async def test_a_replay_goes_from_one_position_to_another(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    recording_id, end = await record(aeron, client, recorded, MESSAGES)
+    positions = [each.position async for each in client.replay(recording_id)]
+    begin, stop = positions[49], positions[99]
+    found = [bytes(each.data) async for each in client.replay(recording_id, begin, stop)]
+    assert found == MESSAGES[50:100]
+    assert [each async for each in client.replay(recording_id, begin, begin)] == []
+    for position, nearest in ((end + 32, end), (-32, 0), (33, 32)):
+        with pytest.raises(InvalidPositionError) as caught:
+            await anext(client.replay(recording_id, position))
+        assert caught.value.nearest == nearest
+    with pytest.raises(UnknownRecordingError):
+        await anext(client.replay(77))
+
+
+async def test_a_recording_is_extended_and_followed(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    recording_id, end = await record(aeron, client, recorded, MESSAGES[:100])
+    replay = client.replay(recording_id, follow=True)
+    found = [bytes((await anext(replay)).data) for _ in range(100)]
+    await client.extend_recording(
+        recording_id, recorded, STREAM_ID, source_location=SourceLocation.REMOTE
+    )
+    async with await client.extending_publication(recording_id, recorded, STREAM_ID) as more:
+        assert more.position == end
+        await more.offer_many(MESSAGES[100:], timeout=TIMEOUT_S)
+        async with asyncio.timeout(TIMEOUT_S):
+            found += [bytes((await anext(replay)).data) for _ in range(200)]
+        assert found == MESSAGES
+        assert await client.stop_recording_by_identity(recording_id)
+        assert not await client.stop_recording_by_identity(recording_id)
+    await replay.aclose()
+
+
+@pytest.mark.parametrize("is_response", [False, True])
+async def test_many_replays_come_at_once(
+    client: RemoteArchive,
+    aeron: aa.Aeron,
+    channel: str,
+    recorded: str,
+    unused_udp_port_factory: Callable[[], int],
+    *,
+    is_response: bool,
+) -> None:
+    mode = f"aeron:udp?control-mode=response|control=localhost:{unused_udp_port_factory()}"
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES)
+    async with RemoteArchive.connect(
+        aeron, control_channel=channel, replay_channel=mode if is_response else "aeron:ipc"
+    ) as other:
+
+        async def replayed() -> list[bytes]:
+            return [bytes(each.data) async for each in other.replay(recording_id)]
+
+        async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(replayed()) for _ in range(5)]
+        assert all(task.result() == MESSAGES for task in tasks)
+
+
+async def test_a_replay_that_is_broken_off_raises(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES)
+    replay = client.replay(recording_id)
+    await anext(replay)
+    await client.stop_all_replays(recording_id)
+    async with asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(ArchiveError, match="ended at position"):
+            await exhaust(replay)
+
+
+async def test_a_replay_that_is_left_early_lets_go_of_everything(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES)
+    async with client.replay(recording_id) as replay:
+        assert bytes((await anext(replay)).data) == MESSAGES[0]
+    with pytest.raises(StopAsyncIteration):
+        await anext(replay)
+    left = client.replay(recording_id)
+    await anext(left)
+    await client.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(left)
+
+
+async def test_room_is_made(client: RemoteArchive, aeron: aa.Aeron, recorded: str) -> None:
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES)
+    signals = client.signals()
+    assert await client.purge_segments(recording_id, 65_536) == 1
+    assert await client.start_position(recording_id) == 65_536
+    assert await client.truncate(recording_id, 131_072) >= 1
+    assert await client.stop_position(recording_id) == 131_072
+    assert await client.purge_recording(recording_id) == 1
+    for _ in range(3):
+        assert (await anext(signals)).signal is RecordingSignal.DELETE
+    assert [each async for each in client.recordings()] == []
