@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordingSession"]
 
-BLOCKS_PER_WRITE: Final = 16
-"""Blocks that are written one after the other before the position moves."""
+SMALLEST_WRITE: Final = 1 << 16
+LARGEST_WRITE: Final = 1 << 22
+"""Bytes that are written before the position moves: it costs a thread's turn or two each time."""
+PARTS_OF_A_TERM: Final = 16
+"""Who publishes may go on while the next part is written; half a term is all that may wait."""
 
 log = get_logger(__name__)
 
@@ -41,7 +44,6 @@ class RecordingSession:
         writer: Open where the image begins; closed in the end.
         counter: Shows the position; closed in the end.
         disk: Where is written.
-        block_length: Longest block, in bytes.
 
     Attributes:
         recording_id: Of the recording.
@@ -61,7 +63,6 @@ class RecordingSession:
         writer: RecordingWriter,
         counter: Counter,
         disk: Disk,
-        block_length: int,
     ) -> None:
         self.descriptor = descriptor
         self.recording_id = descriptor.recording_id
@@ -75,7 +76,8 @@ class RecordingSession:
         self._writer = writer
         self._counter = counter
         self._disk = disk
-        self._block_length = min(block_length, image.term_length)
+        part = min(image.term_length // PARTS_OF_A_TERM, LARGEST_WRITE)
+        self._write_length = max(part, SMALLEST_WRITE)
         self._is_stopping = False
         counter.set(self.position)
 
@@ -127,8 +129,9 @@ class RecordingSession:
         """Return what there is to be written, up to a bound."""
         blocks: list[Block] = []
         position = self.position
-        while len(blocks) < BLOCKS_PER_WRITE:
-            block, padding = self.image.peek_block(position, self._block_length)
+        end = position + self._write_length
+        while position < end:
+            block, padding = self.image.peek_block(position, end - position)
             if not len(block):
                 break
             blocks.append((block, padding))

@@ -274,7 +274,6 @@ class Recordings:
             writer=writer,
             counter=counter,
             disk=resources.disk,
-            block_length=context.file_io_max_length,
         )
         self.sessions[descriptor.recording_id] = session
         self._extending.pop(descriptor.recording_id, None)
