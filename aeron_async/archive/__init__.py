@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.control.settings import ControlSettings
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.local_archive import LocalArchive
+    from aeron_async.archive.persistent_subscription import PersistentSubscription, subscribe
 
 __all__ = [
     "ALL_AND_FOLLOW",
@@ -33,12 +34,14 @@ __all__ = [
     "ControlServer",
     "ControlSettings",
     "LocalArchive",
+    "PersistentSubscription",
     "RecordingDescriptor",
     "RecordingSignal",
     "RecordingSignalEvent",
     "RemoteArchive",
     "Replay",
     "SourceLocation",
+    "subscribe",
 ]
 
 MODULES: Final = {
@@ -46,8 +49,10 @@ MODULES: Final = {
     "ControlServer": "control.server",
     "ControlSettings": "control.settings",
     "LocalArchive": "local_archive",
+    "PersistentSubscription": "persistent_subscription",
     "RecordingDescriptor": "disk.descriptor",
     "RemoteArchive": "control.client",
+    "subscribe": "persistent_subscription",
 }
 
 

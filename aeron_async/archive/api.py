@@ -29,6 +29,7 @@ __all__ = [
     "Archive",
     "RecordingSignal",
     "RecordingSignalEvent",
+    "RecordingSubscription",
     "Replay",
     "SourceLocation",
 ]
@@ -80,6 +81,21 @@ class RecordingSignalEvent:
     position: int
     signal: RecordingSignal
     correlation_id: int = -1
+
+
+@attrs.frozen
+class RecordingSubscription:
+    """A subscription that records.
+
+    Attributes:
+        subscription_id: As the request to record was answered with.
+        stream_id: Of the stream.
+        channel: With only what tells streams apart.
+    """
+
+    subscription_id: int
+    stream_id: int
+    channel: str
 
 
 class Replay(ABC):

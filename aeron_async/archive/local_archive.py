@@ -28,9 +28,9 @@ from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from aeron_async.archive.api import RecordingSignalEvent, Replay
+    from aeron_async.archive.api import RecordingSignalEvent, RecordingSubscription, Replay
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
@@ -341,6 +341,15 @@ class LocalArchive(Archive):
         """Forget a recording and remove its files; see `Archive.purge_recording`."""
         self._check_open()
         return await self._room.purge_recording(recording_id, correlation_id)
+
+    @property
+    def archive_id(self) -> int:
+        """Return the id by which clients tell this archive from others."""
+        return self._resources.context.archive_id
+
+    def recording_subscriptions(self) -> Sequence[RecordingSubscription]:
+        """Return what records now, oldest first."""
+        return self._recordings.subscriptions()
 
     # What happens.
 

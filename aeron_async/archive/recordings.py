@@ -9,7 +9,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, final
 
-from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
+from aeron_async.archive.api import (
+    RecordingSignal,
+    RecordingSignalEvent,
+    RecordingSubscription,
+    SourceLocation,
+)
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
 from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.disk.checksums import checksum_named
@@ -61,6 +66,14 @@ class Recordings:
             return descriptor.stop_position
         # It is in the catalog, and its session just about to be.
         return self._extending.get(descriptor.recording_id, descriptor.start_position)
+
+    def subscriptions(self) -> list[RecordingSubscription]:
+        """Return what records now, oldest first."""
+        return [
+            RecordingSubscription(each.subscription_id, each.stream_id, each.stripped_channel)
+            for each in self._requests.values()
+            if each.subscription is not None
+        ]
 
     def on_changed(self) -> None:
         """Let whoever follows a recording look at it again."""

@@ -39,6 +39,10 @@ COMMANDS: Final = (
 ARCHIVE_COMMANDS: Final = (
     ("ls", "catalog", "List the recordings of a directory."),
     ("describe", "catalog", "Say all that is known of one recording."),
+    ("record", "record", "Record a stream."),
+    ("replay", "replay", "Print the messages of a recording."),
+    ("follow", "replay", "Print them, and those that are still recorded."),
+    ("serve", "record", "Serve an archive to clients, ours and official ones."),
 )
 """Name, module without its prefix, and purpose."""
 

@@ -8,29 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
-import attrs
-
-from aeron_async.archive.api import SourceLocation
+from aeron_async.archive.api import RecordingSubscription, SourceLocation
 from aeron_async.archive.control import catalog_requests as catalog
 from aeron_async.archive.control import requests
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
 
 __all__ = ["DELETIONS", "HANDLERS", "STARTS", "RecordingSubscription", "ServedArchive"]
-
-
-@attrs.frozen
-class RecordingSubscription:
-    """A subscription that records.
-
-    Attributes:
-        subscription_id: As the request to record was answered with.
-        stream_id: Of the stream.
-        channel: With only what tells streams apart.
-    """
-
-    subscription_id: int
-    stream_id: int
-    channel: str
 
 
 class ServedArchive(Protocol):

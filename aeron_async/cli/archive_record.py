@@ -1,0 +1,149 @@
+"""`aeron-async archive record` and `serve`: an archive at work, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from typing import TYPE_CHECKING, Any, Final
+
+from aeron_async.archive.api import RecordingSignal, SourceLocation
+from aeron_async.archive.context import ArchiveContext
+from aeron_async.archive.control.server import ControlServer
+from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.archive.local_archive import LocalArchive
+from aeron_async.cli.archive_where import opened
+from aeron_async.cli.options import Flag, RunOptions, Stream
+from aeron_async.cli.output import print_json, print_line, remark
+from aeron_async.cli.runner import ExitCode, run
+from aeron_async.client.aeron import Aeron
+from aeron_async.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from aeron_async.archive.api import RecordingSignalEvent
+
+__all__ = ["record", "serve"]
+
+ENDS: Final = (RecordingSignal.STOP, RecordingSignal.DELETE)
+
+
+def record(
+    where: str,
+    channel: str,
+    /,
+    *,
+    stream: Stream,
+    local: Flag = False,
+    extend: int | None = None,
+    auto_stop: Flag = False,
+    json: Flag = False,
+    options: RunOptions | None = None,
+) -> int:
+    """Record a stream until Ctrl-C, and tell of each recording that begins and ends.
+
+    Args:
+        where: Directory of an archive, made if there is none, or the control channel of one that
+            is running.
+        channel: Such as "aeron:udp?endpoint=127.0.0.1:20121".
+        stream: Stream id within the channel.
+        local: Its publication is of the archive's own driver, and is to be spied upon.
+        extend: Go on with this recording.
+        auto_stop: End when the first source has ended.
+        json: One JSON object a line.
+        options: How to run.
+    """
+    location = SourceLocation.LOCAL if local else SourceLocation.REMOTE
+    main = _record(
+        where,
+        channel,
+        stream,
+        location=location,
+        extend=extend,
+        auto_stop=auto_stop,
+        is_json=json,
+    )
+    return run(main, options or RunOptions())
+
+
+async def _record(
+    where: str,
+    channel: str,
+    stream: int,
+    *,
+    location: SourceLocation,
+    extend: int | None,
+    auto_stop: bool,
+    is_json: bool,
+) -> int:
+    async with opened(where) as (_, archive):
+        signals = archive.signals()
+        # Asked for before anything can happen.
+        pending = asyncio.ensure_future(anext(signals))
+        await asyncio.sleep(0)
+        start = (
+            archive.start_recording if extend is None else partial(archive.extend_recording, extend)
+        )
+        subscription_id = await start(
+            channel, stream, source_location=location, auto_stop=auto_stop
+        )
+        remark(f"recording {channel}, stream {stream}, into {where}; Ctrl-C stops it")
+        try:
+            while True:
+                event = await pending
+                if event.subscription_id == subscription_id:
+                    tell(event, is_json=is_json)
+                    if auto_stop and event.signal is RecordingSignal.STOP:
+                        break
+                pending = asyncio.ensure_future(anext(signals))
+        finally:
+            pending.cancel()
+            # One that stops by itself may have done so.
+            with suppress(ArchiveError):
+                await archive.stop_recording_subscription(subscription_id)
+    return ExitCode.SUCCESS
+
+
+def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:
+    """Write what has become of a recording."""
+    if is_json:
+        print_json(
+            {
+                "recording_id": event.recording_id,
+                "signal": event.signal.name,
+                "position": event.position,
+            }
+        )
+        return
+    word = "ended" if event.signal in ENDS else "began"
+    print_line(f"recording {event.recording_id} {word} at position {event.position:,}")
+
+
+def serve(
+    directory: Path,
+    /,
+    *,
+    control: str | None = None,
+    options: RunOptions | None = None,
+) -> int:
+    """Serve an archive to clients, ours and official ones, until Ctrl-C.
+
+    Args:
+        directory: Where recordings are; made if there is none.
+        control: Channel of requests, such as "aeron:udp?endpoint=localhost:8010".
+        options: How to run.
+    """
+    changes: dict[str, Any] = {} if control is None else {"control_channel": control}
+    context = ArchiveContext.from_environment(directory=str(directory), **changes)
+    return run(_serve(context), options or RunOptions())
+
+
+async def _serve(context: ArchiveContext) -> int:
+    async with Aeron.connect() as aeron, await LocalArchive.open(aeron, context) as archive:
+        settings = ControlSettings(
+            control_channel=context.control_channel, control_stream_id=context.control_stream_id
+        )
+        async with ControlServer(aeron, archive, settings):
+            remark(f"serving {context.directory}; Ctrl-C ends it")
+            await asyncio.get_running_loop().create_future()
+    return ExitCode.SUCCESS

@@ -1,0 +1,165 @@
+"""What was recorded and what is live, each message once, whatever happens to either."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.archive import PersistentSubscription, RecordingSignal, subscribe
+from aeron_async.errors import ChannelUriError, ConfigurationError, UnknownRecordingError
+
+if TYPE_CHECKING:
+    from aeron_async import Aeron, ExclusivePublication
+    from aeron_async.archive import LocalArchive
+    from tests.archive.conftest import OpenArchive
+
+CHANNEL = "aeron:ipc"
+STREAM = 7
+
+
+def texts(begin: int, end: int) -> list[bytes]:
+    return [b"message %d" % number for number in range(begin, end)]
+
+
+async def take(messages: PersistentSubscription, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            found.append((await anext(messages)).data)
+    return found
+
+
+async def offer(publication: ExclusivePublication, messages: list[bytes]) -> None:
+    for each in messages:
+        await publication.offer(each, timeout=20)
+
+
+async def recorded(aeron: Aeron, archive: LocalArchive) -> ExclusivePublication:
+    """Return a publication whose recording has begun."""
+    signals = archive.signals()
+    await archive.start_recording(CHANNEL, STREAM)
+    publication = await aeron.add_exclusive_publication(CHANNEL, STREAM)
+    async with asyncio.timeout(20):
+        assert (await anext(signals)).signal is RecordingSignal.START
+    return publication
+
+
+async def test_what_was_recorded_comes_first_and_then_what_is_live(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 500))
+            async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+                assert await take(messages, 500) == texts(0, 500)
+                count = 500
+                while not messages.is_live:
+                    await offer(publication, texts(count, count + 10))
+                    assert await take(messages, 10) == texts(count, count + 10)
+                    count += 10
+                assert (messages.join_count, messages.fallback_count) == (1, 0)
+                await offer(publication, texts(count, count + 200))
+                assert await take(messages, 200) == texts(count, count + 200)
+                assert messages.position == publication.position
+
+
+async def test_it_goes_on_from_a_position(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 100))
+            begin = publication.position
+            await offer(publication, texts(100, 200))
+            async with subscribe(
+                archive, aeron, 0, CHANNEL, STREAM, from_position=begin
+            ) as messages:
+                assert messages.position == begin
+                assert await take(messages, 100) == texts(100, 200)
+
+
+async def test_a_reader_that_is_left_behind_replays_and_joins_again(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 10))
+            async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+                assert await take(messages, 10) == texts(0, 10)
+                count = 10
+                while not messages.is_live:
+                    await offer(publication, texts(count, count + 10))
+                    assert await take(messages, 10) == texts(count, count + 10)
+                    count += 10
+                live = messages._live
+                assert live is not None
+                assert live._subscription is not None
+                # As the driver does with a reader that is too slow.
+                live._subscription.on_unavailable_image(live._subscription.images[0].image_id)
+                await offer(publication, texts(count, count + 200))
+                assert await take(messages, 200) == texts(count, count + 200)
+                assert messages.fallback_count == 1
+                count += 200
+                while not messages.is_live:
+                    await offer(publication, texts(count, count + 10))
+                    assert await take(messages, 10) == texts(count, count + 10)
+                    count += 10
+                assert messages.join_count == 2
+
+
+async def test_a_recording_that_stopped_and_is_extended_goes_on(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 50))
+            await archive.stop_recording(CHANNEL, STREAM)
+        async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+            assert await take(messages, 50) == texts(0, 50)
+            async with await archive.extending_publication(0, CHANNEL, STREAM) as publication:
+                await archive.extend_recording(0, CHANNEL, STREAM)
+                await publication.wait_connected(5)
+                await offer(publication, texts(50, 150))
+                assert await take(messages, 100) == texts(50, 150)
+
+
+async def test_a_call_that_is_cancelled_loses_nothing(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 3))
+            async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+                assert await take(messages, 3) == texts(0, 3)
+                for number in range(3, 40):
+                    waiting = asyncio.ensure_future(anext(messages))
+                    for _ in range(number):
+                        await asyncio.sleep(0)
+                    waiting.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await waiting
+                    await offer(publication, texts(number, number + 1))
+                    assert await take(messages, 1) == texts(number, number + 1)
+
+
+async def test_closing_ends_the_iteration(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 3))
+            messages = subscribe(archive, aeron, 0, CHANNEL, STREAM)
+            assert await take(messages, 3) == texts(0, 3)
+            await messages.aclose()
+            await messages.aclose()
+            assert [each async for each in messages] == []
+
+
+async def test_what_cannot_be_meant_is_refused(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        with pytest.raises(ConfigurationError, match="names a session"):
+            subscribe(archive, aeron, 0, "aeron:ipc?session-id=7", STREAM)
+        with pytest.raises(ChannelUriError):
+            subscribe(archive, aeron, 0, "aeron:tcp", STREAM)
+        with pytest.raises(UnknownRecordingError):
+            await anext(subscribe(archive, aeron, 99, CHANNEL, STREAM))
