@@ -9,9 +9,13 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Self, final
 from weakref import WeakSet
 
-from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
+from aeron_async.archive.api import (
+    ALL_AND_FOLLOW,
+    Archive,
+    RecordingSubscription,
+    SourceLocation,
+)
 from aeron_async.archive.catalog_desk import CatalogDesk
-from aeron_async.archive.control.served import RecordingSubscription
 from aeron_async.archive.disk_threads import DiskThreads
 from aeron_async.archive.extending import extending_channel
 from aeron_async.archive.making_room import MakingRoom
@@ -28,9 +32,9 @@ from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
-    from aeron_async.archive.api import RecordingSignalEvent, RecordingSubscription, Replay
+    from aeron_async.archive.api import RecordingSignalEvent, Replay
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
@@ -341,15 +345,6 @@ class LocalArchive(Archive):
         """Forget a recording and remove its files; see `Archive.purge_recording`."""
         self._check_open()
         return await self._room.purge_recording(recording_id, correlation_id)
-
-    @property
-    def archive_id(self) -> int:
-        """Return the id by which clients tell this archive from others."""
-        return self._resources.context.archive_id
-
-    def recording_subscriptions(self) -> Sequence[RecordingSubscription]:
-        """Return what records now, oldest first."""
-        return self._recordings.subscriptions()
 
     # What happens.
 

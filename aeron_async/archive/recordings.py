@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, final
 from aeron_async.archive.api import (
     RecordingSignal,
     RecordingSignalEvent,
-    RecordingSubscription,
     SourceLocation,
 )
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
@@ -66,14 +65,6 @@ class Recordings:
             return descriptor.stop_position
         # It is in the catalog, and its session just about to be.
         return self._extending.get(descriptor.recording_id, descriptor.start_position)
-
-    def subscriptions(self) -> list[RecordingSubscription]:
-        """Return what records now, oldest first."""
-        return [
-            RecordingSubscription(each.subscription_id, each.stream_id, each.stripped_channel)
-            for each in self._requests.values()
-            if each.subscription is not None
-        ]
 
     def on_changed(self) -> None:
         """Let whoever follows a recording look at it again."""

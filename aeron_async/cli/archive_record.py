@@ -139,11 +139,11 @@ def serve(
 
 
 async def _serve(context: ArchiveContext) -> int:
-    async with Aeron.connect() as aeron, await LocalArchive.open(aeron, context) as archive:
-        settings = ControlSettings(
-            control_channel=context.control_channel, control_stream_id=context.control_stream_id
-        )
-        async with ControlServer(aeron, archive, settings):
-            remark(f"serving {context.directory}; Ctrl-C ends it")
-            await asyncio.get_running_loop().create_future()
+    async with (
+        Aeron.connect() as aeron,
+        await LocalArchive.open(aeron, context) as archive,
+        ControlServer(aeron, archive, ControlSettings.of(context)),
+    ):
+        remark(f"serving {context.directory}; Ctrl-C ends it")
+        await asyncio.get_running_loop().create_future()
     return ExitCode.SUCCESS

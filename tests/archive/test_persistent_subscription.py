@@ -46,6 +46,10 @@ async def recorded(aeron: Aeron, archive: LocalArchive) -> ExclusivePublication:
     return publication
 
 
+def is_live(messages: PersistentSubscription) -> bool:
+    return messages.is_live
+
+
 async def test_what_was_recorded_comes_first_and_then_what_is_live(
     open_archive: OpenArchive,
 ) -> None:
@@ -56,7 +60,7 @@ async def test_what_was_recorded_comes_first_and_then_what_is_live(
             async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
                 assert await take(messages, 500) == texts(0, 500)
                 count = 500
-                while not messages.is_live:
+                while not is_live(messages):
                     await offer(publication, texts(count, count + 10))
                     assert await take(messages, 10) == texts(count, count + 10)
                     count += 10
@@ -90,7 +94,7 @@ async def test_a_reader_that_is_left_behind_replays_and_joins_again(
             async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
                 assert await take(messages, 10) == texts(0, 10)
                 count = 10
-                while not messages.is_live:
+                while not is_live(messages):
                     await offer(publication, texts(count, count + 10))
                     assert await take(messages, 10) == texts(count, count + 10)
                     count += 10
@@ -103,7 +107,7 @@ async def test_a_reader_that_is_left_behind_replays_and_joins_again(
                 assert await take(messages, 200) == texts(count, count + 200)
                 assert messages.fallback_count == 1
                 count += 200
-                while not messages.is_live:
+                while not is_live(messages):
                     await offer(publication, texts(count, count + 10))
                     assert await take(messages, 10) == texts(count, count + 10)
                     count += 10

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -50,12 +50,12 @@ class OfficialArchive:
         self.control_channel = control_channel
         self.process = process
 
-    def connect(self, aeron: aa.Aeron, **options: str | bytes) -> RemoteArchive:
+    def connect(self, aeron: aa.Aeron, **options: Any) -> RemoteArchive:
         return RemoteArchive.connect(
             aeron,
             control_channel=self.control_channel,
             timeout=20.0,
-            **options,  # type: ignore[arg-type] - the names are the tests' own
+            **options,
         )
 
 
