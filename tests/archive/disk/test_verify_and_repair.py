@@ -1,0 +1,253 @@
+"""An archive is held against its catalog, and mended where a crash left it; nothing is silent."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.checksums import CHECKSUMS, Checksum
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.recovery import recover
+from aeron_async.archive.disk.repair import RepairKind, plan_repairs, repair
+from aeron_async.archive.disk.verify import Finding, Progress, Severity, verify
+from aeron_async.errors import ArchiveFileError
+from tests.archive.disk.conftest import Kept, recorded
+from tests.archive.disk.streams import described, read_all
+from tests.archive.golden import ARCHIVES, golden_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CRC = CHECKSUMS["crc32"]
+
+
+def found(path: Path, checksum: Checksum | None = None) -> list[str]:
+    walk = verify(OsDirectory(path), checksum=checksum)
+    return [str(each) for each in walk if isinstance(each, Finding)]
+
+
+def contents(path: Path) -> dict[str, str]:
+    return {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in path.iterdir()}
+
+
+def spoil(kept: Kept, name: str, offset: int, data: bytes) -> None:
+    file = kept.directory.open(name)
+    file.write([data], offset)
+    file.close()
+
+
+# Verifying.
+
+
+@pytest.mark.parametrize("name", [each for each in ARCHIVES if each != "A3-recovered"])
+def test_official_archives_are_as_they_should_be(name: str) -> None:
+    path = golden_path(name)
+    before = contents(path)
+    findings = list(verify(OsDirectory(path), checksum=CRC if "crc32" in name else None))
+    bad = [each for each in findings if isinstance(each, Finding)]
+    assert [each for each in bad if each.severity is Severity.PROBLEM] == []
+    assert any(isinstance(each, Progress) for each in findings)
+    assert contents(path) == before
+
+
+def test_segments_that_are_gone_are_named(tmp_path: Path) -> None:
+    assert found(golden_path("A3-recovered"))[0] == (
+        "problem: 0-0.rec, offset 0: no file holds positions 0 to 24320 of recording 0"
+    )
+    kept = recorded(tmp_path)
+    kept.directory.remove("0-131072.rec")
+    assert found(tmp_path) == [
+        "problem: 0-131072.rec, offset 0: no file holds positions 131072 to 262144 of recording 0"
+    ]
+
+
+def test_progress_goes_up_to_the_end(kept: Kept) -> None:
+    steps = [each for each in verify(kept.directory) if isinstance(each, Progress)]
+    assert steps[-1] == Progress(0, kept.stop)
+    assert [each.position for each in steps] == sorted(each.position for each in steps)
+
+
+def test_a_damaged_frame_is_named(kept: Kept) -> None:
+    place = next(each for each in kept.starts if each > 200_000)
+    spoil(kept, "0-131072.rec", place - 131_072 + 8, b"\1\1\1\1")
+    (what,) = found(kept.path)
+    assert what.startswith(f"problem: 0-131072.rec, offset {place - 131_072}: a frame at term")
+
+
+def test_checksums_are_held_against_the_frames(tmp_path: Path) -> None:
+    kept = recorded(tmp_path, CRC)
+    assert found(tmp_path, CRC) == []
+    place = next(
+        each
+        for each in kept.starts
+        if each > 200_000 and kept.data[each - 4_096 : each - 4_095] > b"\x3f"
+    )
+    old = (tmp_path / "0-131072.rec").read_bytes()[place - 131_072 + 32]
+    spoil(kept, "0-131072.rec", place - 131_072 + 32, bytes([old ^ 1]))
+    (what,) = found(tmp_path, CRC)
+    assert f"offset {place - 131_072}: a frame of" in what
+    assert "with checksum" in what
+    assert found(tmp_path) == []
+
+
+def test_files_that_do_not_count_are_noted(kept: Kept) -> None:
+    for name in ("5-0.rec", "0-655360.rec", "0-77.rec", "letter.txt", "x.before-repair"):
+        (kept.path / name).write_bytes(b"")
+    gone = kept.catalog.add(described())
+    kept.catalog.delete(gone.recording_id)
+    (kept.path / "1-0.rec").write_bytes(b"")
+    kept.catalog.update(0, start_position=131_072)
+    assert sorted(found(kept.path)) == [
+        "note: 0-0.rec, offset 0: detached from recording 0, which begins at 131072",
+        f"note: 0-655360.rec, offset 0: no part of recording 0, which ends at {kept.stop}",
+        "note: 0-77.rec, offset 0: detached from recording 0, which begins at 131072",
+        "note: 1-0.rec, offset 0: of recording 1, which is deleted in the catalog",
+        "note: 5-0.rec, offset 0: of recording 5, which is not in the catalog",
+        "note: letter.txt, offset 0: a file that is none of ours",
+    ]
+
+
+def test_a_damaged_catalog_is_told_as_far_as_it_goes(kept: Kept) -> None:
+    kept.catalog.add(described())
+    spoil(kept, CATALOG_NAME, 32 + 96, b"\0\0\0\0")
+    (what,) = found(kept.path)[:1]
+    assert what.startswith("problem: archive.catalog, offset 64: term length 0")
+    spoil(kept, CATALOG_NAME, 32 + 4, b"\7")
+    assert "an entry of state 7" in found(kept.path)[0]
+
+
+def test_a_stop_position_beyond_belief_takes_no_memory(kept: Kept) -> None:
+    kept.catalog.update(0, stop_position=(1 << 62))
+    what = found(kept.path)
+    assert f"no file holds positions 655360 to {1 << 62}" in what[-1]
+    assert len(what) == 2
+
+
+def test_the_checksum_of_an_entry_is_noted_if_it_is_old(tmp_path: Path) -> None:
+    directory = OsDirectory(tmp_path)
+    catalog = Catalog.open(directory, capacity=4_096, checksum=CRC)
+    catalog.add(described())
+    catalog.update(0, stop_position=0)
+    assert found(tmp_path, CRC) == []
+    Catalog.open(directory, capacity=32).update(0, stop_timestamp_ms=5)
+    (what,) = found(tmp_path, CRC)
+    assert what.startswith("note: archive.catalog, offset 32: an entry with checksum")
+
+
+# Repairing.
+
+
+def mended(path: Path, *, consent: bool = True, checksum: Checksum | None = None) -> list[str]:
+    walk = repair(OsDirectory(path), consent=consent, now_ms=55, checksum=checksum)
+    return [str(each) for each in walk]
+
+
+def test_what_needs_no_repair_is_left_alone(kept: Kept) -> None:
+    before = contents(kept.path)
+    assert mended(kept.path) == []
+    assert contents(kept.path) == before
+
+
+def test_without_consent_nothing_changes(tmp_path: Path) -> None:
+    recorded(tmp_path, stops=False)
+    before = contents(tmp_path)
+    (what,) = mended(tmp_path, consent=False)
+    assert what.startswith("archive.catalog: recording 0 has no end: it ends at")
+    assert contents(tmp_path) == before
+
+
+def test_a_torn_end_is_cut_off_and_a_copy_stays(tmp_path: Path) -> None:
+    kept = recorded(tmp_path, stops=False)
+    last = next(each for each in reversed(kept.starts) if each >> 12 != (each + 600) >> 12)
+    last = max(each for each in kept.starts if each <= last)
+    following = kept.starts[kept.starts.index(last) + 1 :]
+    cut = following[0] if following else kept.stop
+    base = last & -131_072
+    page = (last // 4_096 + 1) * 4_096
+    if page < cut:
+        spoil(kept, f"0-{base}.rec", page - base, bytes(cut - page))
+    spoil(kept, f"0-{base}.rec", cut - base, bytes(131_072 - (cut - base)))
+    before = contents(tmp_path)
+    directory = OsDirectory(tmp_path)
+    if page < cut:
+        with pytest.raises(ArchiveFileError, match="archive repair"):
+            recover(directory, Catalog.open(directory, capacity=32), now_ms=1)
+    (what,) = mended(tmp_path)
+    assert "recording 0 has no end: it ends at" in what
+    after = contents(tmp_path)
+    for name in (CATALOG_NAME, f"0-{base}.rec"):
+        assert after[f"{name}.before-repair"] == before[name]
+    descriptor = Catalog.open(directory, capacity=32).get(0)
+    assert descriptor.stop_position == (last if page < cut else cut)
+    assert descriptor.stop_timestamp_ms == 55
+    stop = descriptor.stop_position
+    assert read_all(directory, descriptor, 4_096, stop) == kept.data[: stop - 4_096]
+    assert [each for each in found(tmp_path) if "problem" in each] == []
+    assert mended(tmp_path) == []
+
+
+def test_a_next_id_that_is_used_is_derived_anew(kept: Kept) -> None:
+    kept.catalog.add(described())
+    kept.catalog.update(1, stop_position=0)
+    spoil(kept, CATALOG_NAME, 8, b"\1")
+    assert "the next recording id is 1, and 1 is used" in found(kept.path)[0]
+    with pytest.raises(ArchiveFileError, match="archive repair"):
+        Catalog.open(kept.directory)
+    assert mended(kept.path) == [
+        "archive.catalog: the next recording id is 1, and 1 is used: it becomes 2"
+    ]
+    assert Catalog.open(kept.directory, capacity=32).next_recording_id == 2
+
+
+def test_a_segment_that_is_too_short_is_filled_up(kept: Kept) -> None:
+    file = kept.directory.open("0-524288.rec")
+    file.set_length(kept.stop - 524_288)
+    file.close()
+    assert "and a segment has 131072" in found(kept.path)[0]
+    (what,) = mended(kept.path)
+    assert what.endswith("and a segment has 131072: zeros follow")
+    assert found(kept.path) == []
+
+
+def test_a_stop_that_the_files_do_not_reach_becomes_one_that_they_do(kept: Kept) -> None:
+    place = next(each for each in kept.starts if each > 560_000)
+    spoil(kept, "0-524288.rec", place - 524_288, bytes(600_000 - 560_000))
+    (each,) = repair(kept.directory, consent=True, now_ms=5)
+    assert (each.kind, each.value, each.recording_id) == (RepairKind.STOP_POSITION, place, 0)
+    assert [each for each in found(kept.path) if "problem" in each] == []
+
+
+def test_damage_in_the_middle_is_left_as_it_is(kept: Kept) -> None:
+    place = next(each for each in kept.starts if each > 200_000)
+    spoil(kept, "0-131072.rec", place - 131_072, bytes(4))
+    assert mended(kept.path) == []
+    kept.directory.remove("0-524288.rec")
+    assert mended(kept.path) == []
+    kept.directory.rename("0-0.rec", "0-32.rec")
+    assert mended(kept.path) == []
+
+
+def test_recordings_without_checksums_are_not_taken_for_damaged(kept: Kept) -> None:
+    assert mended(kept.path, checksum=CRC) == []
+
+
+def test_copies_never_replace_one_another(kept: Kept) -> None:
+    for number in range(2):
+        file = kept.directory.open("0-524288.rec")
+        file.set_length(100_000 + number)
+        file.close()
+        assert len(mended(kept.path)) == 1
+    assert (kept.path / "0-524288.rec.before-repair").stat().st_size == 100_000
+    assert (kept.path / "0-524288.rec.before-repair.2").stat().st_size == 100_001
+
+
+def test_what_no_entry_can_tell_is_passed_over(kept: Kept) -> None:
+    kept.catalog.add(described())
+    kept.catalog.add(described())
+    kept.catalog.delete(1)
+    spoil(kept, CATALOG_NAME, 32 + 96, b"\0\0\0\0")
+    assert [each.recording_id for each in plan_repairs(kept.directory)] == [2]
