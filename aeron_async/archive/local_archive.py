@@ -59,7 +59,9 @@ class LocalArchive(Archive):
         self._resources = resources
         self._files = files
         self._is_disk_owned = is_disk_owned
+        self.archive_id = resources.context.archive_id
         self._recordings = Recordings(resources)
+        self.recording_sessions = self._recordings.sessions
         self._replays = Replays(resources, self._recordings)
         self._room = MakingRoom(resources, self._recordings, self._replayed)
         self._iterators: WeakSet[LocalReplay] = WeakSet()
@@ -111,11 +113,6 @@ class LocalArchive(Archive):
         return cls(resources, files, is_disk_owned=is_disk_owned)
 
     # Being served.
-
-    @property
-    def archive_id(self) -> int:
-        """Return the id by which clients tell it from others."""
-        return self._resources.context.archive_id
 
     def recording_subscriptions(self) -> list[RecordingSubscription]:
         """Return what records now, oldest first."""

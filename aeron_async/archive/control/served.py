@@ -5,13 +5,18 @@ Source: Aeron `ArchiveConductor`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aeron_async.archive.api import RecordingSubscription, SourceLocation
 from aeron_async.archive.control import catalog_requests as catalog
 from aeron_async.archive.control import requests
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aeron_async.archive.recording_session import RecordingSession
 
 __all__ = ["DELETIONS", "HANDLERS", "STARTS", "RecordingSubscription", "ServedArchive"]
 
@@ -24,11 +29,11 @@ class ServedArchive(Protocol):
 
     Attributes:
         archive_id: By which its clients tell it from others.
+        recording_sessions: What is written now, by the ids of its recordings.
     """
 
-    @property
-    def archive_id(self) -> int:
-        """Return the id by which clients tell it from others."""
+    archive_id: int
+    recording_sessions: Mapping[int, RecordingSession]
 
     def recording_subscriptions(self) -> Sequence[RecordingSubscription]:
         """Return what records now, oldest first."""

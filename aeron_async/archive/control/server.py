@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.archive.control.control_session import ControlSession, replaced_channel
 from aeron_async.archive.control.messages import CODEC
+from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.replay_tokens import ReplayTokens
 from aeron_async.archive.control.requests import (
     AuthConnectRequest,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.aeron import Aeron
+    from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
     from aeron_async.client.subscription import Subscription
 
@@ -51,6 +53,7 @@ class ControlServer:
     Attributes:
         dropped_requests: Requests that were malformed, or of nobody's session, or from elsewhere.
         refused_sessions: Clients that were one too many.
+        events: Tells everybody what becomes of recordings, where that is wanted.
     """
 
     def __init__(self, aeron: Aeron, archive: Any, settings: ControlSettings | None = None) -> None:
@@ -61,6 +64,8 @@ class ControlServer:
         self.tokens = ReplayTokens(aeron.clock, timeout_ns=self.settings.connect_timeout_ns)
         self.dropped_requests = 0
         self.refused_sessions = 0
+        self.events: RecordingEvents | None = None
+        self._events_publication: ExclusivePublication | None = None
         self._sessions: dict[int, ControlSession] = {}
         self._next_session_id = secrets.randbits(31)
         self._subscriptions: list[Subscription] = []
@@ -79,6 +84,12 @@ class ControlServer:
         """
         settings = self.settings
         self._keep(asyncio.create_task(self._route(), name="aeron-archive-signals"))
+        if settings.recording_events_channel is not None:
+            self._events_publication = await self.aeron.add_exclusive_publication(
+                settings.recording_events_channel, settings.recording_events_stream_id
+            )
+            self.events = RecordingEvents(self.archive, self._events_publication)
+            self._keep(asyncio.create_task(self.events.run(), name="aeron-archive-events"))
         for channel, stream_id in (
             (settings.control_channel, settings.control_stream_id),
             (settings.local_control_channel, settings.local_control_stream_id),
@@ -99,6 +110,8 @@ class ControlServer:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        if self._events_publication is not None:
+            await self._events_publication.aclose()
 
     def forget(self, session: ControlSession) -> None:
         """Know nothing more of a session that has ended."""

@@ -12,6 +12,8 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.archive.context import ArchiveContext
 
 __all__ = ["ControlSettings"]
@@ -24,12 +26,23 @@ def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> N
 
 
 def _check_channel(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
-    if value is not None:
-        try:
-            ChannelUri.parse(value).check_subscription()
-        except ConfigurationError as error:
-            message = f"{attribute.name}: {error}"
-            raise ConfigurationError(message) from None
+    _check(attribute, value, ChannelUri.check_subscription)
+
+
+def _check_publication(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
+    _check(attribute, value, ChannelUri.check_publication)
+
+
+def _check(
+    attribute: attrs.Attribute[Any], value: str | None, check: Callable[[ChannelUri], object]
+) -> None:
+    if value is None:
+        return
+    try:
+        check(ChannelUri.parse(value))
+    except ConfigurationError as error:
+        message = f"{attribute.name}: {error}"
+        raise ConfigurationError(message) from None
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +54,9 @@ class ControlSettings:
         control_stream_id: Within that channel.
         local_control_channel: Where clients of the same driver are heard; None lets none in.
         local_control_stream_id: Within that channel.
+        recording_events_channel: Where everybody hears what becomes of recordings; None tells
+            nobody.
+        recording_events_stream_id: Within that channel.
         control_term_length: Of answers, unless the client's channel says so, in bytes.
         control_mtu_length: Likewise, in bytes.
         is_control_term_sparse: Whether the terms of answers take memory only as they are used.
@@ -60,6 +76,8 @@ class ControlSettings:
         default="aeron:ipc?term-length=64k", validator=_check_channel
     )
     local_control_stream_id: int = 10
+    recording_events_channel: str | None = attrs.field(default=None, validator=_check_publication)
+    recording_events_stream_id: int = 30
     control_term_length: int = attrs.field(default=65_536, validator=_check_positive)
     control_mtu_length: int = attrs.field(default=1_408, validator=_check_positive)
     is_control_term_sparse: bool = True
@@ -80,6 +98,8 @@ class ControlSettings:
             control_stream_id=context.control_stream_id,
             local_control_channel=context.local_control_channel or None,
             local_control_stream_id=context.local_control_stream_id,
+            recording_events_channel=context.recording_events_channel,
+            recording_events_stream_id=context.recording_events_stream_id,
             connect_timeout_ns=context.connect_timeout_ns,
             **others,
         )

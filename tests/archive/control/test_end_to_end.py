@@ -17,6 +17,12 @@ from aeron_async.archive import (
     Replay,
     SourceLocation,
 )
+from aeron_async.archive.control.messages import (
+    CODEC,
+    RecordingProgress,
+    RecordingStarted,
+    RecordingStopped,
+)
 from aeron_async.errors import ArchiveError, InvalidPositionError, UnknownRecordingError
 
 if TYPE_CHECKING:
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import aeron_async as aa
+    from aeron_async.archive.control.sbe import Message
 
 STREAM_ID: Final = 2001
 MESSAGES: Final = [bytes([number % 251]) * (number * 37 % 3_000) for number in range(300)]
@@ -197,3 +204,44 @@ async def test_room_is_made(client: RemoteArchive, aeron: aa.Aeron, recorded: st
     for _ in range(3):
         assert (await anext(signals)).signal is RecordingSignal.DELETE
     assert [each async for each in client.recordings()] == []
+
+
+async def test_everybody_hears_how_far_recordings_are_who_wants_to(
+    aeron: aa.Aeron, channel: str, recorded: str, tmp_path: Path
+) -> None:
+    context = ArchiveContext(
+        directory=str(tmp_path),
+        segment_length=65_536,
+        low_storage_threshold=65_536,
+        control_channel=channel,
+        recording_events_channel="aeron:ipc",
+    )
+    events = await aeron.add_subscription("aeron:ipc", 30)
+    archive = await LocalArchive.open(aeron, context)
+    async with (
+        archive,
+        ControlServer(aeron, archive, ControlSettings.of(context)) as server,
+        RemoteArchive.connect(aeron, control_channel=channel) as client,
+    ):
+        await events.wait_connected(timeout=TIMEOUT_S)
+        recording_id, end = await record(aeron, client, recorded, MESSAGES[:50])
+        heard: list[Message] = []
+        async with asyncio.timeout(TIMEOUT_S):
+            while not heard or not isinstance(heard[-1], RecordingStopped):
+                heard.append(CODEC.decode((await anext(events)).data))
+        begun, *progress, ended = heard
+        assert isinstance(begun, RecordingStarted)
+        assert (begun.recording_id, begun.start_position, begun.channel) == (0, 0, recorded)
+        assert ended == RecordingStopped(
+            recording_id=recording_id, start_position=0, stop_position=end
+        )
+        positions = [each.position for each in progress if isinstance(each, RecordingProgress)]
+        assert len(positions) == len(progress) > 0
+        assert positions == sorted(set(positions))
+        assert positions[-1] == end
+        await events.aclose()
+        await record(aeron, client, recorded, MESSAGES[:50])
+        assert server.events is not None
+        async with asyncio.timeout(TIMEOUT_S):
+            while server.events.skipped_events == 0:
+                await asyncio.sleep(0)
