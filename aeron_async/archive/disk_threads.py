@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
 __all__ = ["Disk", "DiskThreads", "InlineDisk", "finished"]
 
@@ -106,6 +106,5 @@ class InlineDisk:
         """Call a function now; see `Disk.run`."""
         return function(*args, **keywords)
 
-    def aclose(self) -> Awaitable[None]:
+    async def aclose(self) -> None:
         """Do nothing: nothing is ever under way."""
-        return asyncio.sleep(0)

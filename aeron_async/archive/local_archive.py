@@ -357,7 +357,7 @@ class LocalArchive(Archive):
         self._is_closed = True
         resources = self._resources
         for replay in list(self._iterators):
-            replay.end()
+            replay.end(ClosedError(f"the archive of {resources.directory.path} was closed"))
         await self._recordings.aclose()
         await self._replays.stop_all()
         await resources.tasks.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.files import Directory
 
-__all__ = ["OpenFiles", "close_files", "open_files"]
+__all__ = ["OpenFiles", "close_files", "free_length", "open_files"]
 
 log = get_logger(__name__)
 
@@ -95,3 +96,12 @@ def close_files(files: OpenFiles) -> None:
         files.catalog.close()
     finally:
         files.mark.close()
+
+
+def free_length(path: str) -> int | None:
+    """Return how many bytes may still be written where a directory is; None if nobody knows."""
+    try:
+        found = os.statvfs(path)
+    except (OSError, AttributeError):
+        return None
+    return found.f_bavail * found.f_frsize

@@ -18,6 +18,7 @@ from aeron_async.archive.channel_stripping import recording_key, stripped_channe
 from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_writer import RecordingWriter
+from aeron_async.archive.opening import free_length
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.archive.recording_request import (
     RecordingRequest,
@@ -133,12 +134,13 @@ class Recordings:
 
     async def _check_may_start(self, recording_id: int | None, stream_id: int) -> None:
         limit = self._resources.context.max_concurrent_recordings
-        if len(self.sessions) >= limit:
+        if max(len(self.sessions), len(self._requests)) >= limit:
             message = (
                 f"max concurrent recordings reached {limit}: raise max_concurrent_recordings, "
                 "or stop some"
             )
             raise ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
+        await self._check_room()
         if recording_id is None:
             return
         descriptor = await self._resources.desk.get(recording_id)
@@ -151,6 +153,17 @@ class Recordings:
         if recording_id in self.sessions:
             message = f"cannot extend active recording {recording_id} streamId={stream_id}"
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+
+    async def _check_room(self) -> None:
+        resources = self._resources
+        least = resources.context.low_storage_threshold
+        free = await resources.disk.run(free_length, resources.directory.path)
+        if free is not None and free < least:
+            message = (
+                f"low storage threshold={least} > usable space={free} in "
+                f"{resources.directory.path}: make room, or lower low_storage_threshold"
+            )
+            raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)
 
     # Ending one.
 
@@ -184,8 +197,17 @@ class Recordings:
         return True
 
     async def _stop(self, request: RecordingRequest) -> None:
-        """End a request: what is there by now is recorded, and then the subscription is closed."""
+        """End a request, whatever becomes of who asked for that; tell what it recorded too little.
+
+        Differs: Aeron stops where it happens to be; here what is there by now is still recorded.
+        """
         self._requests.pop(request.key, None)
+        name = f"aeron-archive-stop-{request.subscription_id}"
+        await asyncio.shield(self._resources.tasks.start(self._finish(request), name))
+        if request.error is not None:
+            raise request.error
+
+    async def _finish(self, request: RecordingRequest) -> None:
         # An image that the driver has joined is announced in the next turn of the loop.
         await asyncio.sleep(0)
         request.is_stopping = True
@@ -194,8 +216,6 @@ class Recordings:
         if request.tasks:
             await asyncio.wait(request.tasks)
         self._close_subscription(request)
-        if request.error is not None:
-            raise request.error
 
     async def aclose(self) -> None:
         """Stop everything."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.recording_reader import RecordedBlock
     from aeron_async.archive.replay_range import ReplayRange
     from aeron_async.archive.resources import ArchiveResources
+    from aeron_async.errors import ClosedError
     from aeron_async.kernel import Message
     from aeron_async.kernel.message import MessageSource
 
@@ -49,6 +50,7 @@ class LocalReplay(Reading, Replay):
         self._loop_turn = Turn(resources.aeron.home.loop, resources.aeron.clock)
         self._turn_budget = self._loop_turn.stride
         self._is_closed = self._is_waiting = self._is_begun = False
+        self._closed_because: ClosedError | None = None
         self._source: MessageSource
         self._assembler: ReplayAssembler
         self._spare: list[ReplayBuffer] = []
@@ -92,6 +94,8 @@ class LocalReplay(Reading, Replay):
     async def _following(self) -> Message:
         while True:
             if self._is_closed:
+                if self._closed_because is not None:
+                    raise self._closed_because
                 raise StopAsyncIteration
             if self._turn_budget <= 0:
                 await self._look()
@@ -211,8 +215,14 @@ class LocalReplay(Reading, Replay):
         self._assembler = ReplayAssembler(max_message_length(descriptor.term_length))
         self._is_begun = True
 
-    def end(self) -> None:
-        """Let the iteration end: the archive closes."""
+    def end(self, because: ClosedError | None = None) -> None:
+        """Let the iteration end.
+
+        Args:
+            because: Raised in its place: the archive closes, and this is not the end of it.
+        """
+        if not self._is_closed:
+            self._closed_because = because
         self._is_closed = True
         self._extent.end()
 

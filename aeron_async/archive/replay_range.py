@@ -51,13 +51,13 @@ class ReplayRange:
         to_position: int | None,
         follow: bool,
     ) -> None:
+        self._is_over = self._is_begun = False
         self.recording_id = recording_id
         self._resources = resources
         self._recordings = recordings
         self._from = from_position
         self._to = to_position
         self._follow = follow
-        self._is_over = self._is_begun = False
         self._stop = 0
         self.position = -1 if from_position is None else from_position
 
@@ -152,6 +152,11 @@ class ReplayRange:
         """Close what was opened; closing twice is closing once."""
         if self._is_begun:
             await self._resources.disk.run(self._reader.close)
+
+    def __del__(self) -> None:
+        # A loop that was left early, and never closed what it iterated over.
+        if self._is_begun:
+            self._reader.close()
 
     def _recorded(self) -> int:
         session = self._recordings.sessions.get(self.recording_id)
