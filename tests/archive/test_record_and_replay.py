@@ -165,3 +165,24 @@ async def test_a_closed_archive_says_so_and_ends_who_waits(open_archive: OpenArc
             await waiting
         with pytest.raises(ClosedError):
             archive.replay(0)
+
+
+async def test_messages_that_lie_in_two_blocks_are_put_together(
+    open_archive: OpenArchive,
+) -> None:
+    sent = [bytes([k]) * (300_000 + k * 1000) for k in range(20)]
+    sent[7:7] = [b"short"] * 5
+    settings = {"segment_length": 8 << 20}
+    async with open_archive(**settings) as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        channel = "aeron:ipc?term-length=8m"
+        async with await aeron.add_exclusive_publication(channel, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each)
+            await archive.stop_recording(IPC, STREAM)
+        assert [each.data async for each in archive.replay(0)] == sent
+        # From between two fragments on, the first is the next that is there whole.
+        assert [each.data async for each in archive.replay(0, 1408)] == sent[1:]
+        ends = [each.position async for each in archive.replay(0)]
+        cut = archive.replay(0, ends[2] + 1408 * 3, ends[8])
+        assert [each.data async for each in cut] == sent[4:9]

@@ -6,12 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
-from aeron_async.archive.api import ALL_AND_STOP
+from aeron_async.archive.api import ALL_AND_STOP, SourceLocation
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, InvalidPositionError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async import Message, Subscription
     from aeron_async.archive.local_archive import LocalArchive
     from tests.archive.conftest import OpenArchive
@@ -121,3 +124,68 @@ async def test_truncating_and_purging_change_what_is_replayed(open_archive: Open
                 await archive.purge_recording(0)
         assert await archive.purge_recording(0) > 0
         assert [each async for each in archive.recordings()] == []
+
+
+@pytest.mark.parametrize("source", list(SourceLocation))
+async def test_a_udp_stream_is_recorded_and_replayed_over_udp(
+    open_archive: OpenArchive, unused_udp_port_factory: Callable[[], int], source: SourceLocation
+) -> None:
+    sent = messages(100)
+    channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
+    replay_channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(channel, STREAM, source_location=source)
+        # A spy is no subscriber unless the publication says so.
+        asked = f"{channel}|ssc=true|term-length=64k"
+        async with await aeron.add_exclusive_publication(asked, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each, timeout=5)
+            await until_recorded(archive, publication.position)
+            await archive.stop_recording(channel, STREAM)
+        descriptor = await archive.describe(0)
+        assert descriptor.stripped_channel == channel
+        is_spy = source is SourceLocation.LOCAL
+        assert (descriptor.source_identity == "aeron:ipc") is is_spy
+        subscription = await aeron.add_subscription(replay_channel, REPLAY_STREAM)
+        await archive.start_replay(0, replay_channel, REPLAY_STREAM)
+        assert [each.data for each in await received(subscription)] == sent
+
+
+async def test_a_counter_bounds_a_replay(open_archive: OpenArchive) -> None:
+    sent = messages(100)
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, sent)
+        ends = [each.position async for each in archive.replay(0)]
+        counter = aeron.counters.allocate(1001, b"", "limit")
+        counter.set(ends[9])
+        subscription = await aeron.add_subscription(IPC, REPLAY_STREAM)
+        await archive.start_replay(0, IPC, REPLAY_STREAM, limit_counter_id=counter.id)
+        found = [(await anext(subscription)).data for _ in range(10)]
+        counter.set(ends[49])
+        found += [(await anext(subscription)).data for _ in range(40)]
+        counter.close()
+        assert found == sent[:50]
+        async with asyncio.timeout(5):
+            assert [each.data async for each in subscription.images[0]] == []
+
+
+async def test_a_replay_that_nobody_wants_ends(open_archive: OpenArchive) -> None:
+    async with open_archive(connect_timeout_ns=10_000_000, max_concurrent_replays=1) as (
+        aeron,
+        archive,
+    ):
+        await record(aeron, archive, messages(3))
+        with capture_logs() as logs:
+            await archive.start_replay(0, IPC, REPLAY_STREAM)
+            async with asyncio.timeout(5):
+                while not logs:
+                    await asyncio.sleep(0.001)
+        assert "no connection established" in str(logs[0]["exc_info"])
+
+
+async def test_a_length_within_a_frame_ends_behind_it(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, [bytes(1000)] * 10)
+        subscription = await aeron.add_subscription(IPC, REPLAY_STREAM)
+        await archive.start_replay(0, IPC, REPLAY_STREAM, length=1056 + 32)
+        assert len(await received(subscription)) == 2
