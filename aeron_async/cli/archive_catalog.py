@@ -106,7 +106,10 @@ def print_table(found: Iterator[RecordingDescriptor]) -> None:
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     for name in ("id", "stream", "session", "start", "stop", "began", "channel"):
-        table.add_column(name, justify="left" if name in {"began", "channel"} else "right")
+        is_text = name in {"began", "channel"}
+        table.add_column(
+            name, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis"
+        )
     for each in found:
         table.add_row(
             str(each.recording_id),

@@ -27,8 +27,9 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_recordings_are_listed_without_those_that_were_purged(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     assert main(["archive", "ls", str(golden_path(SEVERAL))]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
     assert [line.split()[0] for line in lines] == ["0", "1", "2", "4", "5", "6", "7", "8"]
