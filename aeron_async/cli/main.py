@@ -43,6 +43,11 @@ ARCHIVE_COMMANDS: Final = (
     ("replay", "replay", "Print the messages of a recording."),
     ("follow", "replay", "Print them, and those that are still recorded."),
     ("serve", "record", "Serve an archive to clients, ours and official ones."),
+    ("verify", "check", "Hold every frame against the catalog."),
+    ("repair", "check", "Say what can be mended, and mend it."),
+    ("truncate", "room", "Forget what was recorded behind a position."),
+    ("purge", "room", "Forget a recording, or its beginning."),
+    ("prune", "room", "Forget what is too old, or too much."),
 )
 """Name, module without its prefix, and purpose."""
 

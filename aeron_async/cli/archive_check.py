@@ -1,0 +1,140 @@
+"""`aeron-async archive verify` and `repair`: whether an archive's files are what they must be."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.mark_file import MarkFile
+from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.repair import repair as mend
+from aeron_async.archive.disk.verify import Finding, Progress, Severity
+from aeron_async.archive.disk.verify import verify as walk
+from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
+from aeron_async.cli.output import print_json, print_line, remark
+from aeron_async.cli.runner import ExitCode
+from aeron_async.errors import ArchiveFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aeron_async.archive.disk.files import Directory
+
+__all__ = ["repair", "verify"]
+
+NS_PER_MS: Final = 1_000_000
+Checksum = Literal["none", "crc32", "crc32c"]
+
+
+def verify(directory: Path, /, *, checksum: Checksum = "none", json: Flag = False) -> int:
+    """Hold every frame of every recording against the catalog; exit with 1 if anything is wrong.
+
+    Nothing is changed, and the archive may be at work meanwhile.
+
+    Args:
+        directory: Of an archive, ours or the official one.
+        checksum: What it puts into frames and entries.
+        json: One JSON object a line for each finding.
+    """
+    place = OsDirectory(directory, create=False)
+    problems = 0
+    with progress_bar(place) as advance:
+        for each in walk(place, checksum=checksum_named(checksum)):
+            if isinstance(each, Progress):
+                advance(each)
+                continue
+            problems += each.severity is Severity.PROBLEM
+            tell(each, is_json=json)
+    remark("nothing is wrong" if not problems else f"problems: {problems}")
+    return ExitCode.FAILURE if problems else ExitCode.SUCCESS
+
+
+def repair(
+    directory: Path,
+    /,
+    *,
+    yes: Flag = False,
+    checksum: Checksum = "none",
+    json: Flag = False,
+) -> int:
+    """Say what can be mended, and mend it with --yes; what changes is kept as NAME.before-repair.
+
+    Args:
+        directory: Of an archive that is not at work.
+        yes: Mend it.
+        checksum: What the archive puts into frames and entries.
+        json: One JSON object a line.
+    """
+    place = OsDirectory(directory, create=False)
+    now_ms = time.time_ns() // NS_PER_MS
+    mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
+    count = 0
+    try:
+        for each in mend(place, consent=yes, now_ms=now_ms, checksum=checksum_named(checksum)):
+            count += 1
+            if json:
+                print_json(attrs.asdict(each) | {"kind": each.kind.value, "is_done": yes})
+            else:
+                print_line(str(each))
+    finally:
+        mark.close()
+    if not count:
+        remark("nothing is to be mended")
+    elif not yes:
+        remark("nothing was changed: add --yes to mend it")
+    return ExitCode.SUCCESS if yes or not count else ExitCode.FAILURE
+
+
+def tell(finding: Finding, *, is_json: bool) -> None:
+    """Write one finding."""
+    if is_json:
+        print_json(attrs.asdict(finding) | {"severity": finding.severity.value})
+    else:
+        print_line(str(finding))
+
+
+@contextmanager
+def progress_bar(directory: Directory) -> Iterator[Callable[[Progress], None]]:
+    """Give what shows how far it is, on a terminal; nothing elsewhere."""
+    total = recorded_length(directory)
+    if not sys.stderr.isatty() or not total:
+        yield lambda _progress: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    begun: dict[int, int] = {}
+    last: dict[int, int] = {}
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("verifying", total=total)
+
+        def advance(progress: Progress) -> None:
+            begun.setdefault(progress.recording_id, progress.position)
+            last[progress.recording_id] = progress.position
+            done = sum(last[each] - begun[each] for each in last)
+            bar.update(task, completed=done)
+
+        yield advance
+
+
+def recorded_length(directory: Directory) -> int:
+    """Return how many bytes are recorded, as far as the catalog can tell."""
+    try:
+        catalog = Catalog.open_to_read(directory)
+    except ArchiveFileError:
+        return 0
+    try:
+        found = [catalog.get(each) for each in catalog.ids()]
+    except ArchiveFileError:
+        return 0
+    finally:
+        catalog.close()
+    return sum(max(0, each.stop_position - each.start_position) for each in found)

@@ -1,0 +1,171 @@
+"""`aeron-async archive truncate`, `purge` and `prune`: take away what was recorded."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.retention import Retention, expired_segments
+from aeron_async.cli.archive_where import opened
+from aeron_async.cli.figures import plural
+from aeron_async.cli.options import Flag, Positive, RunOptions, Size
+from aeron_async.cli.output import print_json, print_line, remark
+from aeron_async.cli.runner import ExitCode, run
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aeron_async.archive.api import Archive
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+
+__all__ = ["prune", "purge", "truncate"]
+
+MS_PER_SECOND: Final = 1_000
+NS_PER_MS: Final = 1_000_000
+
+
+def truncate(
+    where: str, recording_id: int, position: Size, /, *, options: RunOptions | None = None
+) -> int:
+    """Forget what was recorded behind a position.
+
+    Args:
+        where: Directory of an archive, or the control channel of one that is running.
+        recording_id: Of a recording that has stopped.
+        position: Where a frame begins; the error names the nearest one.
+        options: How to run.
+    """
+    return run(_truncate(where, recording_id, position), options or RunOptions())
+
+
+async def _truncate(where: str, recording_id: int, position: int) -> int:
+    async with opened(where) as (_, archive):
+        count = await archive.truncate(recording_id, position)
+        print_line(
+            f"recording {recording_id} ends at position {position:,} now; removed "
+            f"{plural(count, 'file')}"
+        )
+    return ExitCode.SUCCESS
+
+
+def purge(
+    where: str,
+    recording_id: int,
+    /,
+    *,
+    before: Size | None = None,
+    options: RunOptions | None = None,
+) -> int:
+    """Forget a recording, or with --before only whole files at its beginning.
+
+    Args:
+        where: Directory of an archive, or the control channel of one that is running.
+        recording_id: Of the recording; its id is never used again.
+        before: Where one of its files begins, which becomes the first.
+        options: How to run.
+    """
+    return run(_purge(where, recording_id, before), options or RunOptions())
+
+
+async def _purge(where: str, recording_id: int, before: int | None) -> int:
+    async with opened(where) as (_, archive):
+        if before is None:
+            count = await archive.purge_recording(recording_id)
+            print_line(f"recording {recording_id} is gone; removed {plural(count, 'file')}")
+        else:
+            count = await archive.purge_segments(recording_id, before)
+            print_line(
+                f"recording {recording_id} begins at position {before:,} now; removed "
+                f"{plural(count, 'file')}"
+            )
+    return ExitCode.SUCCESS
+
+
+def prune(
+    directory: Path,
+    /,
+    *,
+    recording: int | None = None,
+    max_age: Positive | None = None,
+    max_bytes: Size | None = None,
+    before: Size | None = None,
+    dry_run: Flag = False,
+    json: Flag = False,
+    options: RunOptions | None = None,
+) -> int:
+    """Forget whole files at the beginning of recordings that are too old, or too much.
+
+    A file goes when any of the limits lets it go; the last file of a recording never does.
+
+    Args:
+        directory: Of an archive that is not at work.
+        recording: Only this one.
+        max_age: Files that were last written to so many seconds ago may go.
+        max_bytes: So much of each recording is kept.
+        before: What lies before this position may go.
+        dry_run: Only say what would go.
+        json: One JSON object a line.
+        options: How to run.
+    """
+    if max_age is None and max_bytes is None and before is None:
+        message = "nothing says what may go: give --max-age, --max-bytes or --before"
+        raise ConfigurationError(message)
+    age_ms = None if max_age is None else int(max_age * MS_PER_SECOND)
+    retention = Retention(max_age_ms=age_ms, max_bytes=max_bytes, before_position=before)
+    main = _prune(directory, retention, recording, is_dry=dry_run, is_json=json)
+    return run(main, options or RunOptions())
+
+
+async def _prune(
+    directory: Path, retention: Retention, only: int | None, *, is_dry: bool, is_json: bool
+) -> int:
+    # What is not there is not to be made.
+    place = OsDirectory(directory, create=False)
+    async with opened(str(directory)) as (_, archive):
+        found = [each async for each in archive.recordings() if only in {None, each.recording_id}]
+        count = 0
+        for descriptor in found:
+            count += await _prune_one(
+                archive, place, descriptor, retention, is_dry=is_dry, is_json=is_json
+            )
+    if not count:
+        remark("nothing may go")
+    return ExitCode.SUCCESS
+
+
+async def _prune_one(
+    archive: Archive,
+    place: OsDirectory,
+    descriptor: RecordingDescriptor,
+    retention: Retention,
+    *,
+    is_dry: bool,
+    is_json: bool,
+) -> int:
+    """Let go of what may go of one recording; return how many files that is."""
+    recording_id = descriptor.recording_id
+    now_ms = time.time_ns() // NS_PER_MS
+    end = await archive.max_recorded_position(recording_id)
+    expired = expired_segments(place, descriptor, retention, now_ms=now_ms, end=end)
+    if expired is None:
+        return 0
+    count = len(expired.bases)
+    if not is_dry:
+        count = await archive.purge_segments(recording_id, expired.new_start_position)
+    if is_json:
+        print_json(
+            {
+                "recording_id": recording_id,
+                "start_position": expired.new_start_position,
+                "files": count,
+                "is_done": not is_dry,
+            }
+        )
+        return count
+    verb = "would remove" if is_dry else "removed"
+    print_line(
+        f"recording {recording_id} begins at position {expired.new_start_position:,}; {verb} "
+        f"{plural(count, 'file')}"
+    )
+    return count
