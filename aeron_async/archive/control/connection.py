@@ -247,16 +247,6 @@ class ControlConnection:
             raise archive_error(last.relevant_id, last.error_message)
         return pending.pieces, last
 
-    async def tell(self, message: Message) -> None:
-        """Send what has no answer.
-
-        Raises:
-            ClosedError: The session was closed.
-            OfferTimeoutError: The archive takes nothing.
-        """
-        self._check_open()
-        await self.publication.offer(CODEC.encode(message), timeout=self.timeout)
-
     async def _exchange(
         self,
         request: Message,
