@@ -216,8 +216,9 @@ class RemoteReplay(Replay):
         self._replay_session_id = None
         await self._stop()
         wanted = self._end
-        if wanted is not None and position < wanted - self._tolerance:
-            is_whole = False
+        if is_whole and wanted is not None and position < wanted - self._tolerance:
+            # A recording may have stopped before it came to where the replay was to end.
+            is_whole = position == await self._archive.stop_position(self.recording_id)
         if not is_whole:
             self._is_over = True
             if self._late_error is not None:

@@ -166,6 +166,32 @@ async def test_many_replays_come_at_once(
         assert all(task.result() == MESSAGES for task in tasks)
 
 
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_recording_may_stop_before_the_end_of_its_replay(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str, *, follow: bool
+) -> None:
+    signals = client.signals()
+    await client.start_recording(recorded, STREAM_ID, source_location=SourceLocation.REMOTE)
+    publication = await aeron.add_exclusive_publication(recorded, STREAM_ID)
+    await publication.offer_many(MESSAGES[:100], timeout=TIMEOUT_S)
+    recording_id = (await anext(signals)).recording_id
+    await until_recorded(client, recording_id, publication.position)
+    replay = client.replay(recording_id, to_position=1 << 20, follow=follow)
+    found = [bytes((await anext(replay)).data) for _ in range(100)]
+    assert found == MESSAGES[:100]
+    await client.stop_recording(recorded, STREAM_ID)
+    await publication.aclose()
+    async with asyncio.timeout(TIMEOUT_S):
+        if not follow:
+            await exhaust(replay)
+            return
+        waiting = asyncio.create_task(exhaust(replay))
+        await asyncio.wait((waiting,), timeout=0.3)
+        assert not waiting.done()
+        await replay.aclose()
+        await waiting
+
+
 async def test_a_replay_that_is_broken_off_raises(
     client: RemoteArchive, aeron: aa.Aeron, recorded: str
 ) -> None:
