@@ -44,17 +44,18 @@ async def finished(future: asyncio.Future[Result]) -> Result:
 
     Cancellation is passed on when the work is done.
     """
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError as error:
+        while not future.done():
+            try:
+                await asyncio.wait((future,))
+            except asyncio.CancelledError:
+                # Asked once more, and told below.
+                continue
         # The error of work that nobody waits for any more is nobody's.
         future.exception()
-        raise cancelled
-    return future.result()
+        raise error from None
 
 
 @final
