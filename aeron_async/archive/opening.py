@@ -85,7 +85,8 @@ def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int
             catalog.close()
             raise
     except BaseException:
-        mark.abandon()
+        # What was found of it before stays said: whoever comes next, ours or not, can take it.
+        mark.close()
         raise
     return OpenFiles(directory, mark, catalog)
 

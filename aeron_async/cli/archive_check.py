@@ -78,7 +78,14 @@ def repair(
     mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
     count = 0
     try:
-        for each in mend(place, consent=yes, now_ms=now_ms, checksum=checksum_named(checksum)):
+        repairs = mend(
+            place,
+            consent=yes,
+            now_ms=now_ms,
+            checksum=checksum_named(checksum),
+            ends_are_whole=mark.ends_are_whole,
+        )
+        for each in repairs:
             count += 1
             if json:
                 print_json(attrs.asdict(each) | {"kind": each.kind.value, "is_done": yes})

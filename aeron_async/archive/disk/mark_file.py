@@ -116,6 +116,7 @@ class MarkFile:
         """
         boot_id = current_boot() if boot_id is None else boot_id
         signature = Signature(now_ms, boot_id, sync_level)
+        # Refused before anything is made, if it is too long.
         header = encode_header(identity, start_timestamp_ms=now_ms, activity_ms=now_ms)
         target = mark_directory_of(directory) if mark_directory is None else mark_directory
         link, is_last = None, False
@@ -166,12 +167,16 @@ class MarkFile:
         write_all(self._opened(), [data], SBE_LENGTH + ACTIVITY_AT)
 
     def close(self) -> None:
-        """Say that the archive has ended in order, and let go; closing twice is closing once."""
+        """Say that the archive has ended in order, and let go; closing twice is closing once.
+
+        Also where it never was ready: an official archive takes no file without a version.
+        """
         file = self._file
         if file is None:
             return
         try:
             self.refresh(CLOSED)
+            write_all(file, [VERSION.to_bytes(4, "little")], SBE_LENGTH + VERSION_AT)
             file.sync(metadata=True)
         finally:
             self.abandon()
@@ -195,6 +200,10 @@ class MarkFile:
         data = signature.encode()
         header[SIGNATURE_AT : SIGNATURE_AT + len(data)] = data
         old = self.previous
+        if old is not None and old.version and old.offset:
+            # If we die before we are ready, an official archive can still take it.
+            version = VERSION.to_bytes(4, "little")
+            header[SBE_LENGTH + VERSION_AT : SBE_LENGTH + VERSION_AT + 4] = version
         length = HEADER_LENGTH + MarkIdentity.error_buffer_length
         if old is None or old.header_length != HEADER_LENGTH or file.length() != length:
             # Where the error log was none can be any more: an empty one is all zeros.

@@ -75,12 +75,15 @@ class Repair:
         return f"{self.file}: {self.what}"
 
 
-def plan_repairs(directory: Directory, *, checksum: Checksum | None = None) -> Iterator[Repair]:
+def plan_repairs(
+    directory: Directory, *, checksum: Checksum | None = None, ends_are_whole: bool = False
+) -> Iterator[Repair]:
     """Yield what `repair` would do; nothing is changed.
 
     Args:
         directory: Of the archive.
         checksum: Of data frames; None for none.
+        ends_are_whole: No last frame can be torn; see `MarkFile.ends_are_whole`.
 
     Raises:
         ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
@@ -111,13 +114,20 @@ def plan_repairs(directory: Directory, *, checksum: Checksum | None = None) -> I
                 # Whatever it says, there is no telling what it should.
                 continue
             bases = segment_bases(names, entry.recording_id)
-            yield from plan_recording(directory, descriptor, bases, checksum, buffer)
+            yield from plan_recording(
+                directory, descriptor, bases, checksum, buffer, ends_are_whole=ends_are_whole
+            )
     finally:
         catalog.close()
 
 
 def repair(
-    directory: Directory, *, consent: bool, now_ms: int, checksum: Checksum | None = None
+    directory: Directory,
+    *,
+    consent: bool,
+    now_ms: int,
+    checksum: Checksum | None = None,
+    ends_are_whole: bool = False,
 ) -> Iterator[Repair]:
     """Mend what can be mended, and yield each thing when it is done; without consent, do nothing.
 
@@ -126,13 +136,14 @@ def repair(
         consent: Whether files may be changed.
         now_ms: The time, in milliseconds since 1970.
         checksum: Of data frames; None for none.
+        ends_are_whole: No last frame can be torn; see `MarkFile.ends_are_whole`.
 
     Raises:
         ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
         FileNotFoundError: There is no catalog.
         OSError: The disk failed.
     """
-    repairs = list(plan_repairs(directory, checksum=checksum))
+    repairs = list(plan_repairs(directory, checksum=checksum, ends_are_whole=ends_are_whole))
     copied: set[str] = set()
     for each in repairs:
         if consent:
@@ -150,6 +161,8 @@ def plan_recording(
     bases: list[int],
     checksum: Checksum | None,
     buffer: ScanBuffer,
+    *,
+    ends_are_whole: bool,
 ) -> Iterator[Repair]:
     """Yield what is to be mended of a recording."""
     recording_id = descriptor.recording_id
@@ -180,7 +193,9 @@ def plan_recording(
     )
     if is_odd or is_missing:
         return
-    end = end_of_frames(directory, descriptor, counted, stop, checksum, buffer)
+    end = end_of_frames(
+        directory, descriptor, counted, stop, checksum, buffer, ends_are_whole=ends_are_whole
+    )
     if end != stop:
         why = "has no end" if stop is None else f"ends at {stop}, which its files do not reach"
         yield Repair(
@@ -199,6 +214,8 @@ def end_of_frames(
     stop: int | None,
     checksum: Checksum | None,
     buffer: ScanBuffer,
+    *,
+    ends_are_whole: bool,
 ) -> int:
     """Return where the frames end of the last file that a recording has."""
     if not counted:
@@ -219,7 +236,7 @@ def end_of_frames(
             bad = first_bad(file, descriptor, base, start, end, None, buffer)
         if bad is not None:
             return bad
-        if stop is None and checksum is None and end > start:
+        if stop is None and checksum is None and end > start and not ends_are_whole:
             torn = find_torn(file, start - base, end - base, buffer)
             end = end if torn is None else base + torn
         return end

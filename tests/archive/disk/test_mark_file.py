@@ -183,6 +183,19 @@ def test_a_file_from_before_headers_is_known(tmp_path: Path) -> None:
     assert (mark.previous.offset, mark.previous.identity.archive_id) == (0, 3)
 
 
+def test_one_of_ours_that_never_was_ready_leaves_what_an_official_one_takes(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    data = (tmp_path / MARK_FILE_NAME).read_bytes()
+    assert BLOCK.unpack_from(data, 8)[:2] == (0x00030100, -1)
+    official(tmp_path, activity=-1)
+    mark = opened(tmp_path, NOW + 1)
+    mark.abandon()
+    data = (tmp_path / MARK_FILE_NAME).read_bytes()
+    assert BLOCK.unpack_from(data, 8)[:2] == (0x00030100, NOW + 1)
+    # What the official one recorded may still be torn.
+    assert not opened(tmp_path, NOW + 2).ends_are_whole
+
+
 def test_another_archive_that_minds_no_lock_is_noticed(tmp_path: Path) -> None:
     mark = opened(tmp_path)
     official(tmp_path, start=NOW + 3)

@@ -11,12 +11,13 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.catalog_file import CATALOG_NAME
 from aeron_async.archive.disk.checksums import CHECKSUMS, Checksum
 from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk.repair import RepairKind, plan_repairs, repair
 from aeron_async.archive.disk.verify import Finding, Progress, Severity, verify
 from aeron_async.errors import ArchiveFileError
 from tests.archive.disk.conftest import Kept, recorded
-from tests.archive.disk.streams import described, read_all
+from tests.archive.disk.streams import described, frame, read_all
 from tests.archive.golden import ARCHIVES, golden_path
 
 if TYPE_CHECKING:
@@ -188,6 +189,18 @@ def test_a_torn_end_is_cut_off_and_a_copy_stays(tmp_path: Path) -> None:
     assert read_all(directory, descriptor, 4_096, stop) == kept.data[: stop - 4_096]
     assert [each for each in found(tmp_path) if "problem" in each] == []
     assert mended(tmp_path) == []
+
+
+def test_a_frame_of_ours_that_is_all_zeros_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+    directory = OsDirectory(tmp_path)
+    catalog = Catalog.open(directory, capacity=4_096)
+    descriptor = catalog.add(described())
+    writer = RecordingWriter(directory, descriptor, position=0)
+    writer.write([(memoryview(frame(descriptor, 0, bytes(9_000))), 0)])
+    writer.close()
+    (torn,) = repair(directory, consent=False, now_ms=1)
+    (whole,) = repair(directory, consent=False, now_ms=1, ends_are_whole=True)
+    assert (torn.value, whole.value) == (0, 9_056)
 
 
 def test_a_next_id_that_is_used_is_derived_anew(kept: Kept) -> None:
