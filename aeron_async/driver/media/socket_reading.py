@@ -113,15 +113,17 @@ class ReadingTransport(BoundedTransport):
         count_left = self._burst_limit
         while count_left > 0:
             count_left -= reader.read(self._sock, count_left)
+            # Whatever fails is told by itself: it does not cost what was received behind it.
             if reader.dropped >= 0:
-                self._on_dropped(reader.dropped)
+                self._tell(self._on_dropped, reader.dropped)
             if reader.epoch_ns >= 0:
-                cast("SocketProtocol", self._protocol).media_timestamp_received(reader.epoch_ns)
+                protocol = cast("SocketProtocol", self._protocol)
+                self._tell(protocol.media_timestamp_received, reader.epoch_ns)
             for data, cuts, address in reader.groups:
                 if len(cuts) == ONE_RUN:
-                    self._deliver_run(data, cuts[1], address)
+                    self._tell(self._deliver_run, data, cuts[1], address)
                 else:
-                    self._deliver_runs(data, cuts, address)
+                    self._tell(self._deliver_runs, data, cuts, address)
                 if self._is_closing:
                     return
             if reader.error is not None:
