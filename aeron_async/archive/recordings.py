@@ -6,7 +6,6 @@ Source: Aeron `ArchiveConductor`, its part of recordings.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, final
 
 from aeron_async.archive.api import (
@@ -16,23 +15,26 @@ from aeron_async.archive.api import (
 )
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
 from aeron_async.archive.disk.changes import clear_behind_stop
-from aeron_async.archive.disk.checksums import checksum_named
-from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.opening import free_length
-from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.archive.recording_request import (
     RecordingRequest,
     check_extension,
     new_recording,
 )
-from aeron_async.archive.recording_session import RecordingSession
+from aeron_async.archive.session_opening import open_session
 from aeron_async.client.arguments import check_stream_id, subscription_uri
-from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
+from aeron_async.errors import (
+    AeronError,
+    ArchiveError,
+    ArchiveErrorCode,
+    UnknownRecordingError,
+)
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.archive.resources import ArchiveResources
     from aeron_async.client.image import Image
 
@@ -254,7 +256,7 @@ class Recordings:
         """Record one image from beginning to end."""
         try:
             session = await self._begin(request, image)
-        except (ArchiveError, OSError) as error:
+        except (AeronError, OSError) as error:
             known = error if isinstance(error, ArchiveError) else ArchiveError(str(error))
             request.error = known
             report("recording_not_begun", error, stream_id=image.stream_id)
@@ -267,38 +269,14 @@ class Recordings:
             await self._end(request, session)
 
     async def _begin(self, request: RecordingRequest, image: Image) -> RecordingSession:
-        resources = self._resources
-        context = resources.context
-        subscription = request.subscription
-        assert subscription is not None, "an image is of a subscription that is there"
         descriptor = await self._descriptor(request, image)
-        checksum = checksum_named(context.record_checksum)
-        writer = await resources.disk.run(
-            partial(
-                RecordingWriter,
-                resources.directory,
-                descriptor,
-                position=image.join_position,
-                checksum=checksum,
-                sync_level=context.file_sync_level,
-            )
-        )
-        counter = recording_counter(
-            resources.aeron.counters,
-            descriptor,
-            session_id=image.session_id,
-            source_identity=image.source_identity,
-            archive_id=context.archive_id,
-            owner_id=resources.aeron.client_id,
-        )
-        session = RecordingSession(
-            descriptor=descriptor,
-            image=image,
-            subscription=subscription,
-            writer=writer,
-            counter=counter,
-            disk=resources.disk,
-        )
+        try:
+            session = await open_session(self._resources, image, descriptor)
+        except BaseException:
+            # It is in the catalog, and would seem to go on.
+            self._extending.pop(descriptor.recording_id, None)
+            await self._write_stop(descriptor.recording_id, image.join_position)
+            raise
         self.sessions[descriptor.recording_id] = session
         self._extending.pop(descriptor.recording_id, None)
         if request.is_stopping:
@@ -311,6 +289,12 @@ class Recordings:
             RecordingSignal.START if is_new else RecordingSignal.EXTEND,
         )
         return session
+
+    async def _write_stop(self, recording_id: int, position: int) -> None:
+        now_ms = self._resources.aeron.clock.epoch_ms()
+        await self._resources.desk.update(
+            recording_id, stop_position=position, stop_timestamp_ms=now_ms
+        )
 
     async def _descriptor(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
         """Return the entry of the recording, which is new unless one is extended."""
@@ -349,15 +333,10 @@ class Recordings:
 
     async def _end(self, request: RecordingRequest, session: RecordingSession) -> None:
         """Write where a session has ended, and close its subscription with the last of them."""
-        resources = self._resources
         request.error = request.error or session.error
         recording_id = session.recording_id
         try:
-            await resources.desk.update(
-                recording_id,
-                stop_position=session.position,
-                stop_timestamp_ms=resources.aeron.clock.epoch_ms(),
-            )
+            await self._write_stop(recording_id, session.position)
         except (ArchiveError, OSError) as error:
             # Found out again by recovery, from the files, when the archive opens the next time.
             report("stop_not_written", error, recording_id=recording_id)

@@ -19,6 +19,7 @@ from aeron_async.errors import (
     ArchiveFileError,
     BusyError,
     ConfigurationError,
+    RegistrationError,
     StorageError,
 )
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
@@ -272,3 +273,25 @@ def test_a_context_reads_the_names_of_aeron() -> None:
     assert context.max_concurrent_replays == 3
     with pytest.raises(ConfigurationError, match="AERON_ARCHIVE_ID"):
         ArchiveContext.from_environment({"AERON_ARCHIVE_ID": "seven"})
+
+
+async def test_a_recording_that_cannot_begin_holds_nobody_up(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        message = "no counter is left"
+        raise RegistrationError(message)
+
+    sent = messages(100)
+    async with open_archive() as (aeron, archive):
+        monkeypatch.setattr("aeron_async.archive.session_opening.recording_counter", refuse)
+        await archive.start_recording(IPC, STREAM)
+        subscription = await aeron.add_subscription(IPC, STREAM)
+        reading = asyncio.ensure_future(take(subscription, len(sent)))
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each, timeout=5)
+        assert await reading == sent
+        assert await archive.stop_position(0) == 0
+        monkeypatch.undo()
+        await archive.start_recording(IPC, STREAM)
