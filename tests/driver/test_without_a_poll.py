@@ -356,3 +356,23 @@ def test_what_was_read_wants_a_poll_where_there_is_more_to_it() -> None:
     rig.image.poll(2 * MS)
     assert not rig.image.try_report(3 * MS)
     assert rig.outbox.take()
+
+
+def test_what_fails_without_a_poll_is_raised_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError
+
+    rig = resting()
+    rig.consume_to(STEP + 32)
+    monkeypatch.setattr(rig.outbox, "send_to", fail)
+    assert not rig.image.try_report(2 * MS), "whoever reads has nothing to do with it"
+    with pytest.raises(LookupError):
+        rig.image.poll(2 * MS)
+    rig = resting()
+    rig.feed(data(0, FRAME), 2 * MS)
+    monkeypatch.setattr(rig, "on_image_progress", fail)
+    assert not rig.image.try_show(2 * MS)
+    with pytest.raises(LookupError):
+        rig.image.poll(2 * MS)

@@ -266,11 +266,9 @@ class PublicationImage:
             self._calm_until_ns = deadline_ns
         return deadline_ns
 
+    @held
     def try_show(self, now_ns: int) -> bool:
-        """Let the readers have what came in order, if nothing else is due before the next deadline.
-
-        Return False where `poll` is to look instead, which does many times the work of this.
-        """
+        """Show readers what came in order; False where `poll` is to look, for far more work."""
         if now_ns >= self._calm_until_ns or self.failure is not None or self.doorbell.is_rung:
             return False
         position = self._intake.whole_position()
@@ -278,6 +276,7 @@ class PublicationImage:
             self._show(position)
         return position >= 0
 
+    @held
     def try_report(self, now_ns: int) -> bool:
         """Tell the sources what readers have taken, where that is all there is to it.
 
