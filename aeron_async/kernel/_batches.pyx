@@ -62,6 +62,11 @@ cdef class Batch:
             message = <Message?>self.messages[len(self.messages) - self.left]
             self.left -= 1
             return message
+        # First of all: this may run the collector, and with it anything, such as closing what this
+        # batch is of.
+        message = Message.__new__(Message)
+        if self.messages is not None:
+            return self.hand_out()
         # All this was looked at when the batch was opened, and may yet have changed since: the
         # memory may be shared with other processes.
         while self.is_open and self.offset < self.end:
@@ -78,7 +83,6 @@ cdef class Batch:
                 continue
             if word & FLAGS_BITS != FLAGS_BITS:
                 break
-            message = Message.__new__(Message)
             message.data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
             message.position = self.begin_position + following
             message.reserved_value = (<int64_t *>frame)[3]

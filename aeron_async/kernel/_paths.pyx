@@ -453,6 +453,7 @@ cdef class Offering:
     cdef int64_t try_at_once(self, object data, object reserved_value) except? -1:
         cdef int64_t position
         cdef int64_t reserved = 0
+        cdef FrameWriter writer
         if self._turn_budget <= 0 or self._home is None:
             return -1
         # This may run Python, and with it anything: all that is used is looked at after it.
@@ -469,7 +470,9 @@ cdef class Offering:
             return -1
         if self.limit is None or self.limit.place is NULL:
             return -1
-        position = self.writer.write_object(data, load_acquire(self.limit.place), reserved)
+        # Asking an object for its buffer may run Python too.
+        writer = self.writer
+        position = writer.write_object(data, load_acquire(self.limit.place), reserved)
         if position < 0:
             return -1
         self._turn_budget -= 1
@@ -525,6 +528,7 @@ cdef class Reading:
     cdef Message try_at_once(self):
         cdef Message message
         cdef Message taken = self._taken
+        cdef Batch batch
         cdef Taking source
         cdef int64_t position
         if self._home is None or not self._home.is_this_thread():
@@ -552,7 +556,8 @@ cdef class Reading:
         # Taking may have rung a bell, and whoever answered it may have closed the subscription.
         if self._batch is None or self._is_closed:
             return None
-        message = self._batch.hand_out()
+        batch = self._batch
+        message = batch.hand_out()
         if message is None:
             return None
         self._turn_budget -= 1

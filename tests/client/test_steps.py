@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import pickle
 import warnings
@@ -268,6 +269,41 @@ async def test_more_offers_at_once_than_are_kept_ready(pair: Pair) -> None:
         assert positions == sorted(positions)
         assert publication.position == positions[-1]
         assert await asyncio.gather(*(publication.offer(b"g") for _ in range(40)))
+
+
+class Circle:
+    """Closes a subscription when the collector comes by."""
+
+    def __init__(self, subscription: aa.Subscription) -> None:
+        self.subscription = subscription
+        self.myself = self
+
+    def __del__(self) -> None:
+        self.subscription.close()
+
+
+@pytest.mark.parametrize("kept_count", [1, 50, 300])
+async def test_the_collector_may_close_what_is_being_read(pair: Pair, kept_count: int) -> None:
+    publication, subscription = pair
+    for number in range(400):
+        await publication.offer(bytes([number % 251]))
+    kept: list[aa.Message] = []
+    before = gc.get_threshold()
+    # What was there before is left alone: there is much of it.
+    gc.freeze()
+    circle = Circle(subscription)
+    gc.set_threshold(1, 1, 1)
+    try:
+        async for message in subscription:
+            kept.append(message)
+            if len(kept) == kept_count:
+                del circle
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+    gc.collect()
+    assert subscription.is_closed
+    assert [each.data for each in kept] == [bytes([n % 251]) for n in range(len(kept))]
 
 
 async def test_what_is_read_ahead_is_bounded_in_bytes(pair: Pair) -> None:
