@@ -54,9 +54,7 @@ def failing_at(start: bytes) -> Callable[[bytes], None]:
 
 @pytest.mark.usefixtures("_reader")
 @pytest.mark.parametrize("count", [1, 2])
-async def test_what_other_sources_sent_is_not_lost(
-    failures: list[Exception], count: int
-) -> None:
+async def test_what_other_sources_sent_is_not_lost(failures: list[Exception], count: int) -> None:
     network = SystemNetwork("socket")
     async with (
         opened(network) as receiver,
