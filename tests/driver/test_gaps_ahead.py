@@ -8,8 +8,8 @@ from aeron_async.driver.core.delay import GroupDelay, StaticDelay
 from aeron_async.driver.core.gaps_ahead import GAPS_AT_ONCE
 from aeron_async.driver.core.nak_budget import CREDIT_AT_FIRST, CREDIT_FOR_FIRST_GAP
 from aeron_async.protocol.nak import NAK_LENGTH
-from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat
-from tests.driver.rigs import ImageRig
+from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, nak
+from tests.driver.rigs import ImageRig, PublicationRig
 from tests.logbuffer.logs import TERM_LENGTH
 
 STEP = 128
@@ -79,6 +79,24 @@ def test_more_gaps_than_a_sender_remembers_wait_for_their_turn() -> None:
     assert rig.naks()[1:] == gaps(first + (1 + 2 * GAPS_AT_ONCE) * STEP, end)
     rig.image.poll(300 * US)
     assert rig.naks() == [(first, 64)]
+
+
+def test_a_sender_that_was_asked_for_all_at_once_still_knows_the_first() -> None:
+    rig, sender = ready(), PublicationRig()
+    sender.connect(0)
+    sender.hear(0, 9 * MS, receiver_window=HALF_TERM)
+    sender.poll(10 * MS)
+    end = feed_every_other(rig, 40, 0)
+    for _ in range(end // 64):
+        sender.offer(bytes(32))
+    sender.poll(10 * MS)
+    sender.outbox.take()
+    rig.image.poll(0)
+    for position, length in rig.naks():
+        sender.publication.on_nak(nak(position, length), 11 * MS)
+    assert len(sender.poll(11 * MS)) == 1 + GAPS_AT_ONCE
+    sender.publication.on_nak(nak(64 * STEP, 64), 12 * MS)
+    assert sender.poll(12 * MS) == [], "its answer is under way"
 
 
 def test_a_gap_that_becomes_the_first_is_asked_for_again_when_its_answer_has_not_come() -> None:
@@ -184,12 +202,74 @@ def test_a_stream_that_has_not_moved_on_leaves_what_it_may_ask_to_its_first_gap(
     assert ahead == gaps(STEP, STEP + len(ahead) * STEP)
 
 
+def test_a_stream_that_has_not_moved_on_is_polled_for_its_first_gap_alone() -> None:
+    counts = []
+    for delay in (None, GroupDelay(max_backoff_ns=0, group_size=1, random=lambda: 0.0)):
+        rig = ImageRig(feedback_delay=delay)
+        rig.image.poll(0)
+        feed_every_other(rig, 40, 0, 0)
+        now_ns, poll_count, alive_ns = 0, 0, 100 * MS
+        while now_ns < 5 * SECOND:
+            if now_ns >= alive_ns:
+                rig.feed(data(64, 64), now_ns)
+                alive_ns += 100 * MS
+            # No agent has a finer timer.
+            now_ns = max(rig.image.poll(now_ns), now_ns + 1 * MS)
+            poll_count += 1
+        counts.append(poll_count)
+    assert counts[0] <= counts[1] < 100
+
+
+def test_what_a_stream_could_not_pay_for_is_asked_for_as_soon_as_it_moves_on() -> None:
+    rig = ImageRig()
+    rig.image.poll(0)
+    rig.outbox.take()
+    feed_every_other(rig, 40, 0, 0)
+    rig.image.poll(0)
+    *_, (last, _) = rig.naks()
+    rig.feed(data(0, 64), 50 * US)
+    rig.image.poll(50 * US)
+    paid_count = 2 * STEP // NAK_LENGTH
+    asked = rig.naks()
+    assert paid_count <= len(asked) <= paid_count + 1
+    assert asked == gaps(last + STEP, last + (1 + len(asked)) * STEP)
+    rig.feed(data(30 * STEP, 64), 60 * US)
+    rig.image.poll(60 * US)
+    assert rig.naks() == [], "the first gap is where it was"
+    for position in range(STEP, 40 * STEP, STEP):
+        rig.feed(data(position, 64), 70 * US)
+    assert rig.image.poll(70 * US) > 100 * MS
+    assert rig.naks() == []
+
+
 def test_forged_payload_where_a_gap_would_begin_is_left_for_when_it_is_the_first() -> None:
     rig = ready()
     end = feed_every_other(rig, 2, 0)
     rig.feed(data(end + 640, 64), 0)
     # A length that no frame before the next one can have.
     rig.log.term_words[0][end >> 2] = HALF_TERM
+    rig.image.poll(0)
+    assert rig.naks() == gaps(64 * STEP, end)
+
+
+def test_a_forged_length_that_begins_a_gap_is_left_for_when_it_is_the_first() -> None:
+    rig = ready()
+    end = feed_every_other(rig, 2, 0)
+    rig.feed(data(end + 640, 64), 0)
+    # As that of a frame that is not there yet, with data behind it.
+    rig.log.term_words[0][end >> 2] = -640
+    rig.image.poll(0)
+    assert rig.naks() == gaps(64 * STEP, end)
+
+
+def test_a_gap_that_ends_where_all_was_looked_through_is_not_proven_by_what_lies_in_the_term() -> (
+    None
+):
+    rig = ready()
+    end = feed_every_other(rig, 2, 0)
+    rig.feed(heartbeat(end + 640), 0)
+    # Left there by somebody whose frame would begin beyond all that is known to have been sent.
+    rig.log.term_words[0][(end + 640) >> 2] = 64
     rig.image.poll(0)
     assert rig.naks() == gaps(64 * STEP, end)
 

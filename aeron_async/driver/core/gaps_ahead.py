@@ -1,9 +1,10 @@
-"""Ask for the gaps behind the first one of an image, each once, in the same breath.
+"""Ask for the gaps behind the first one of an image, each once, and with it where that may be.
 
 Asking for one gap, and for the next when that is filled, costs a stream a round trip for each of
 its losses. Here all that has come behind the first gap is looked through once, piece by piece, and
-each gap that data proves is asked for. What does not come of it is asked for again when its gap has
-become the first, which alone has a timer of its own: nothing is remembered of the others.
+each gap that data proves is asked for: a few at a time, and once the stream has paid for it. What
+does not come of it is asked for again when its gap has become the first. Of the others no more is
+remembered than up to where they were asked for, and when the last time was.
 
 Differs: Aeron asks for the first gap of an image alone.
 """
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GAPS_AT_ONCE", "GapsAhead"]
 
-GAPS_AT_ONCE: Final = 16
-"""Gaps asked for in one poll; as many as a sender remembers to have answered."""
+GAPS_AT_ONCE: Final = 15
+"""Gaps asked for in one poll; with the first one as many as a sender remembers to have answered."""
 
 
 class GapsAhead:
@@ -40,13 +41,15 @@ class GapsAhead:
         patience: Pays for what is asked.
 
     Attributes:
-        deadline_ns: When to look on; `NEVER_NS` when everything has been looked through.
+        deadline_ns: When to look on; `NEVER_NS` when everything has been looked through, and when
+            the stream has to move on first.
     """
 
     __slots__ = (
         "_asked_ns",
         "_delay",
         "_feedback",
+        "_is_unpaid",
         "_limit_position",
         "_log",
         "_patience",
@@ -69,11 +72,18 @@ class GapsAhead:
         self._position = 0
         self._limit_position = 0
         self._asked_ns = 0
+        self._is_unpaid = False
 
     def on_first_gap(self, end_position: int, hwm_position: int, now_ns: int) -> None:
         """Take note of where the first gap ends, and up to where data may have come behind it."""
         self._position = max(self._position, end_position)
-        if hwm_position > self._limit_position and self.deadline_ns == NEVER_NS:
+        if self.deadline_ns != NEVER_NS:
+            return
+        # Without a timer: only what moves the first gap on pays for more, and that is seen here.
+        is_due = (
+            self._patience.can_spend if self._is_unpaid else hwm_position > self._limit_position
+        )
+        if is_due:
             # Not what comes until then: that may be as late as this is now.
             self._limit_position = hwm_position
             self.deadline_ns = now_ns + self._delay.initial_ns()
@@ -85,6 +95,7 @@ class GapsAhead:
     def on_no_gap(self) -> None:
         """Take note that nothing is missing."""
         self.deadline_ns = NEVER_NS
+        self._is_unpaid = False
 
     def answer_ns(self, position: int) -> int:
         """Return when a gap that begins here may be asked for again; 0 where it never was."""
@@ -95,6 +106,7 @@ class GapsAhead:
         if now_ns < self.deadline_ns:
             return
         self.deadline_ns = NEVER_NS
+        self._is_unpaid = False
         log, bits = self._log, self._log.position_bits
         mask = log.term_length - 1
         position = self._position
@@ -111,8 +123,11 @@ class GapsAhead:
                 # with a hole is of no honest sender: that is for when it is the first.
                 if end >= limit or not words[end >> 2] or words[offset >> 2]:
                     break
-                if count == GAPS_AT_ONCE or not self._patience.try_spend():
+                if count == GAPS_AT_ONCE:
                     self.deadline_ns = now_ns + max(self._delay.retry_ns(), 1)
+                    break
+                if not self._patience.try_spend():
+                    self._is_unpaid = True
                     break
                 count += 1
                 self._feedback.send_proven_nak(

@@ -117,9 +117,14 @@ class NakPatience:
             self._start = start
             self._count = 0
 
-    def try_spend(self) -> bool:
+    @property
+    def can_spend(self) -> bool:
         """Return whether a gap behind the first may be asked for: some is left for the first."""
-        if self._credit < CREDIT_FOR_FIRST_GAP:
+        return self._credit >= CREDIT_FOR_FIRST_GAP
+
+    def try_spend(self) -> bool:
+        """Pay for a gap behind the first; return False where that must wait for credit."""
+        if not self.can_spend:
             return False
         self._credit -= NAK_LENGTH
         return True
