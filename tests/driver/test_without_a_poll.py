@@ -155,11 +155,12 @@ def test_a_window_that_may_hold_it_back_is_left_to_a_poll() -> None:
     assert send(rig, 12 * MS) == (False, [])
 
 
-def test_what_could_not_leave_is_counted_and_left_to_a_poll() -> None:
+def test_what_could_not_leave_is_left_to_a_poll_and_counted_once() -> None:
     rig = connected()
     rig.offer(MESSAGE)
     rig.outbox.is_full = True
     assert send(rig, 11 * MS) == (False, [])
+    assert rig.poll(11 * MS) == []
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
     assert rig.publication.sender_position == 0
     rig.outbox.is_full = False

@@ -204,7 +204,10 @@ class StreamSender:
         return deadline_ns
 
     def send_alone(self, now_ns: int) -> bool:
-        """Send one datagram; return whether that was all there is, and nothing holds it back."""
+        """Send one datagram; return whether that was all there is, and nothing holds it back.
+
+        One that could not leave is not counted: the burst that follows then tries it again.
+        """
         log, position = self._log, self.position
         window = self.limit - position
         if self._timestamps is not None or window <= log.mtu_length:
@@ -216,7 +219,6 @@ class StreamSender:
         if length == 0 or padding:
             return False
         if not self._outbox.send(term[offset : offset + length]):
-            self._short_sends.increment()
             return False
         if position >= self._frame_starts.next_position:
             self._frame_starts.mark(position)
