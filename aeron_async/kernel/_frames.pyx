@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False, freethreading_compatible=True
+# cython: initializedcheck=False
 """The loops that touch every frame, compiled; `aeron_async.kernel` says what each is the twin of.
 
 Every function checks what it was given before it touches memory: what a peer sent can make it
@@ -279,7 +279,7 @@ cdef int64_t measure(char *term, int64_t offset, int64_t end, int64_t longest,
         frame_length = load_acquire_32(<int32_t *>(term + offset))
         word = (<int32_t *>(term + offset))[1]
         following = align(offset + frame_length)
-        length[0] += frame_length - HEADER
+        length[0] += <int64_t>frame_length - HEADER
         if (
             frame_length < HEADER
             or following > end

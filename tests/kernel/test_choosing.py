@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +26,11 @@ def test_the_environment_forces_the_kernel_in_python(value: str, *, is_forced: b
     said = found.stdout.strip()
     assert (said == "AERON_ASYNC_PURE is set") is is_forced
     assert said == "None" or is_forced or not IS_BUILT
+
+
+def test_only_what_keeps_nothing_says_that_it_needs_no_lock_of_the_interpreter() -> None:
+    # A writer may be let go while it writes, and tails are moved by a load and a store.
+    sources = Path(__file__).parents[2].glob("aeron_async/kernel/*.pyx")
+    declared = "freethreading_compatible=True"
+    found = {path.name for path in sources if declared in path.read_text(encoding="utf-8")}
+    assert found == {"_atomics.pyx", "_chains.pyx"}
