@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+from aeron_async.driver.core.destination_tracker import DestinationTracker
 from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from tests.driver.fakes import CONTEXT, HALF_TERM, MS, RECEIVER_ID, SECOND, SOURCE, status_message
 from tests.driver.rigs import PublicationRig
@@ -78,6 +79,20 @@ def test_a_plain_status_message_of_a_receiver_that_is_known_moves_the_limit_the_
     assert rig.activity == [rig.publication]
     assert rig.dispatcher.last_sm_ns == 1 * MS
     assert rig.counts[SystemCounterId.STATUS_MESSAGES_RECEIVED] == 1
+
+
+def test_where_there_are_destinations_the_long_way_keeps_them() -> None:
+    rig = Rig()
+    rig.dispatcher.destinations = tracker = DestinationTracker(
+        is_manual=False,
+        limit=2,
+        count=rig.counts.new(0),
+        refused=rig.counts.system[DriverCounterId.DESTINATIONS_REFUSED],
+    )
+    for now_ns in (4 * SECOND, 8 * SECOND):
+        rig.feed(status_message(rig.log, 0, receiver_window=HALF_TERM), now_ns)
+    assert rig.long_count == 2
+    assert list(tracker.addresses(12 * SECOND)) == [SOURCE]
 
 
 @pytest.mark.parametrize(

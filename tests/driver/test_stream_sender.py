@@ -195,6 +195,19 @@ def test_a_used_up_window_counts_as_the_same_one_until_something_could_leave() -
     assert rig.blocked_count == 2
 
 
+def test_a_window_that_was_used_up_by_what_left_alone_is_counted() -> None:
+    rig = Rig()
+    rig.offer(320)
+    assert rig.send(320) == [320]
+    assert rig.blocked_count == 1
+    rig.sender.set_limit(4_096)
+    rig.offer(320)
+    assert rig.sender.send_alone(1)
+    assert rig.blocked_count == 1
+    rig.send(640)
+    assert rig.blocked_count == 2
+
+
 def test_a_window_that_is_open_is_not_counted() -> None:
     rig = Rig()
     rig.offer(320)
