@@ -1,7 +1,8 @@
 """The receiver: the task that lets every image rebuild, ask for what is missing, and report.
 
-Datagrams are placed as they arrive; what follows from them waits for this task's turn, so that one
-batch off a socket makes one status message, one NAK and one wake-up of the readers.
+Datagrams are placed as they arrive; what follows from them is done when all that the socket had was
+read, so that one batch makes one status message and one wake-up of the readers. What readers have
+taken is reported when they say so. This task does what time brings; when it is late, all of it.
 
 Source: Aeron `Receiver`.
 """

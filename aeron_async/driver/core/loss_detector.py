@@ -1,8 +1,9 @@
 """Notice the first gap of an image, and say when to ask for it.
 
-Only one gap is tracked: the first. The next is looked at when that one is filled. A gap that moves
-or shrinks is a new gap, and starts with the initial delay again. There is no giving up: a stream
-that cannot be repaired ends by its liveness timeout.
+Only one gap is tracked: the first. The next becomes the first when that one is filled; whether it
+was asked for before, `gaps_ahead` knows. A gap that moves or shrinks is a new gap, and starts with
+the initial delay again. There is no giving up: a stream that cannot be repaired ends by its
+liveness timeout.
 
 Source: Aeron `LossDetector`.
 """
