@@ -183,6 +183,7 @@ class Agent(ABC):
             await asyncio.sleep(0)
 
     def _count_cycle(self, cycle_ns: int) -> None:
+        """Count work in one go, a cycle of this agent or what was done in its stead."""
         if cycle_ns > self._longest_cycle_ns:
             self._longest_cycle_ns = cycle_ns
             self._max_cycle_time.set(cycle_ns)

@@ -125,6 +125,7 @@ class Receiver(Agent):
         if schedule.has_ready:
             for image in schedule.due(now_ns, POLLS_PER_CYCLE):
                 self.poll(image, now_ns)
+            self._count_cycle(self._clock.now_ns() - now_ns)
             self.wake_by(schedule.next_deadline_ns())
 
     def on_activity_if_known(self, image: PublicationImage) -> None:

@@ -96,7 +96,9 @@ class Sender(Agent):
             return
         now_ns = self._clock.now_ns()
         if self.may_act(now_ns):
-            self.wake_by(self._work(now_ns))
+            deadline_ns = self._work(now_ns)
+            self._count_cycle(self._clock.now_ns() - now_ns)
+            self.wake_by(deadline_ns)
         else:
             self.wake()
 

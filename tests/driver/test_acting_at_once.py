@@ -338,3 +338,25 @@ async def test_what_was_read_is_reported_at_once_or_by_a_poll() -> None:
         clock.ns += SECOND
         receiver.on_consumed(image)
         assert len(image.calm_times_ns) == 1, "late, it has to find out first what it has missed"
+
+
+async def test_work_that_was_done_when_a_socket_was_read_counts_as_a_cycle() -> None:
+    def work() -> None:
+        clock.ns += SECOND // 20
+
+    clock, counts = SetClock(), Counts()
+    publication: Any = Stream(PublicationState.ACTIVE)
+    image: Any = Stream(ImageState.ACTIVE)
+    publication.on_poll = image.on_poll = work
+    sender = Sender(CONTEXT, clock, counts.system, print)
+    receiver = Receiver(CONTEXT, clock, counts.system, Nobody())
+    async with running(sender), running(receiver):
+        sender.on_reading(True)
+        sender.on_activity(publication)
+        sender.on_reading(False)
+        assert counts[SystemCounterId.SENDER_MAX_CYCLE_TIME] == SECOND // 20
+        assert counts[SystemCounterId.RECEIVER_MAX_CYCLE_TIME] == 0
+        receiver.on_reading(True)
+        receiver.on_activity(image)
+        receiver.on_reading(False)
+        assert counts[SystemCounterId.RECEIVER_MAX_CYCLE_TIME] == SECOND // 20
