@@ -25,6 +25,10 @@ LINE_LIMIT = 60
 # What each program prints, line by line, as patterns.
 PRINTED = {
     "hello": [f"{64 * (number + 1)} hello {number}" for number in range(5)],
+    "record_and_replay": [
+        *(f"heard {64 * (number + 1)} early {number}" for number in range(3)),
+        "heard 256 late",
+    ],
     "back_pressure": [
         "nobody reads: stopped at position 65536",
         r"try_offer says OfferOutcome\.BACK_PRESSURED",
