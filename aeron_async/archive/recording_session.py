@@ -105,7 +105,7 @@ class RecordingSession:
             try:
                 await self._disk.run(self._writer.close)
             except OSError as error:
-                log.warning("closing_failed", recording_id=self.recording_id, exc_info=error)
+                log.warning("recording_not_closed", recording_id=self.recording_id, exc_info=error)
             self.progress.ring()
 
     async def _record(self) -> None:

@@ -225,7 +225,7 @@ class Recordings:
             try:
                 await self._stop(request)
             except ArchiveError as error:
-                log.warning("recording_failed", exc_info=error)
+                log.warning("recording_not_begun", exc_info=error)
 
     def requests(self) -> list[RecordingRequest]:
         """Return what was asked for and has not ended."""
