@@ -132,6 +132,8 @@ class Image(Taking):
             return 0
         self.subscription.begin_poll()
         self.look_up_trigger()
+        if self.is_closed:
+            return 0
         header = self._header
         count = 0
 
@@ -163,6 +165,9 @@ class Image(Taking):
         if self._is_closed:
             return None
         self.look_up_trigger()
+        if self.is_closed:
+            # What was told may have been all that the driver waited for.
+            return None
         reader = self._reader
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
@@ -178,6 +183,8 @@ class Image(Taking):
             position = reader.position
             is_at_next_term = position != self._position and not position & self._term_mask
             self.take(position)
+            if self._has_closed():
+                return None
             if end_position < limit_position:
                 # A message, or what is left of it, is longer than what is read ahead.
                 end_position = min(limit_position, end_position + READ_AHEAD_LENGTH)
@@ -203,6 +210,8 @@ class Image(Taking):
         if self._is_closed:
             return NO_BLOCK, 0
         self.look_up_trigger()
+        if self.is_closed:
+            return NO_BLOCK, 0
         log = self._log
         index = (position >> log.position_bits) % PARTITION_COUNT
         offset = position & self._term_mask
@@ -226,6 +235,10 @@ class Image(Taking):
         if self._position > self._trigger:
             # It may have no place at all, and then it is not told of every message.
             self._trigger = self._position + (self.term_length >> TELLING_SHIFT)
+
+    def _has_closed(self) -> bool:
+        """Return whether it has closed meanwhile: taking may be all that the driver waited for."""
+        return self._is_closed
 
     def rewind(self) -> None:
         """Forget what was read beyond the position, so that it is read again."""
