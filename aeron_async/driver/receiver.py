@@ -110,23 +110,22 @@ class Receiver(Agent):
         self._is_reading = is_begun
         if is_begun:
             return
-        arrived, schedule, now_ns = self._arrived, self._schedule, self._clock.now_ns()
-        if not self.may_act(now_ns):
-            for image in arrived:
-                schedule.ready(image)
-            arrived.clear()
-            self.wake()
-            return
         self._show_received()
+        arrived, schedule, now_ns = self._arrived, self._schedule, self._clock.now_ns()
         for image in arrived:
+            # Also where the agent is late: it says nothing of who is silent.
             if not image.try_show(now_ns):
                 schedule.ready(image)
         arrived.clear()
-        if schedule.has_ready:
+        if not schedule.has_ready:
+            return
+        if self.may_act(now_ns):
             for image in schedule.due(now_ns, POLLS_PER_CYCLE):
                 self.poll(image, now_ns)
             self._count_cycle(self._clock.now_ns() - now_ns)
             self.wake_by(schedule.next_deadline_ns())
+        else:
+            self.wake()
 
     def on_activity_if_known(self, image: PublicationImage) -> None:
         """Let an image be polled soon, unless it has gone."""

@@ -64,6 +64,31 @@ class Schedule(Generic[T]):
         self._deadlines.pop(item, None)
         self._armed.pop(item, None)
 
+    def expired(self, now_ns: int, limit: int) -> list[T]:
+        """Return items whose deadline has come, and nothing else; `at` or `ready` is to follow.
+
+        Those that are ready stay so, and those beyond `limit` come next time.
+        """
+        heap = self._heap
+        expired: list[T] = []
+        while heap and heap[0][0] <= now_ns and len(expired) < limit:
+            item = self._pop(now_ns)
+            if item is not None and item not in self._ready:
+                expired.append(item)
+        return expired
+
+    def _pop(self, now_ns: int) -> T | None:
+        """Take the first entry, and return its item if that wants no later time by now."""
+        armed_ns, _, item = heappop(self._heap)
+        if self._armed.get(item) != armed_ns:
+            return None
+        del self._armed[item]
+        deadline_ns = self._deadlines[item]
+        if deadline_ns <= now_ns:
+            return item
+        self.at(item, deadline_ns)
+        return None
+
     def due(self, now_ns: int, limit: int | None = None) -> list[T]:
         """Return, once each, the items that are ready or whose deadline has come.
 
@@ -71,15 +96,13 @@ class Schedule(Generic[T]):
         """
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
-            armed_ns, _, item = heappop(heap)
-            if self._armed.get(item) != armed_ns:
-                continue
-            del self._armed[item]
-            deadline_ns = self._deadlines[item]
-            if deadline_ns <= now_ns:
+            item = self._pop(now_ns)
+            if item is not None:
                 self._ready[item] = None
-            else:
-                self.at(item, deadline_ns)
+        return self.take(limit)
+
+    def take(self, limit: int | None = None) -> list[T]:
+        """Return the items that are ready, and no others; beyond `limit` they stay so."""
         due = list(self._ready) if limit is None else list(islice(self._ready, limit))
         if len(due) == len(self._ready):
             self._ready.clear()

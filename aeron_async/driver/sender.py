@@ -34,6 +34,8 @@ ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send come round before the loop has its turn."""
 POLLS_PER_CYCLE: Final = 64
 """Polls of publications, each a burst at most, before the loop has its turn."""
+BEATS_PER_CYCLE: Final = 64
+"""Publications that may send no more than a heartbeat, likewise."""
 CYCLE_NS: Final = NS_PER_MS
 """After so long no further publication is polled before the loop has its turn.
 
@@ -114,7 +116,8 @@ class Sender(Agent):
         if not (is_quiet and self.may_act(now_ns)) or self._is_polling:
             self.on_activity(publication)
             return
-        if publication.try_send_alone(now_ns):
+        quiet = publication.quiet
+        if quiet is not None and self._guard(publication, quiet.try_send_alone, now_ns) is True:
             publication.polled_ns = now_ns
             return
         self._take_turn(publication, now_ns)
@@ -138,31 +141,45 @@ class Sender(Agent):
     def _work(self, now_ns: int) -> int:
         schedule, clock = self._schedule, self._clock
         end_ns = now_ns + CYCLE_NS
+        self._beat(now_ns)
         polls_left = POLLS_PER_CYCLE
         for _ in range(ROUNDS_PER_CYCLE):
-            due = schedule.due(now_ns, polls_left)
+            due = schedule.take(polls_left)
             if not due:
                 break
             polls_left -= len(due)
             for count, publication in enumerate(due, start=1):
                 self._take_turn(publication, now_ns)
                 if clock.now_ns() >= end_ns:
-                    self._put_back(due[count:], now_ns)
+                    self._put_back(due[count:])
                     return schedule.next_deadline_ns()
         return schedule.next_deadline_ns()
 
-    def _put_back(self, publications: list[SubscribablePublication], now_ns: int) -> None:
+    def _beat(self, now_ns: int) -> None:
+        """Let publications that rest send their heartbeats; what else is due makes them ready."""
+        schedule = self._schedule
+        for publication in schedule.expired(now_ns, BEATS_PER_CYCLE):
+            quiet = publication.quiet
+            deadline_ns = 0
+            if quiet is not None:
+                deadline_ns = self._guard(publication, quiet.try_beat, now_ns)
+            if now_ns < deadline_ns < NEVER_NS:
+                schedule.at(publication, deadline_ns)
+            else:
+                schedule.ready(publication)
+
+    def _put_back(self, publications: list[SubscribablePublication]) -> None:
         """Let publications that were not polled come before all that are ready."""
         if publications:
             schedule = self._schedule
-            for publication in (*publications, *schedule.due(now_ns)):
+            for publication in (*publications, *schedule.take()):
                 schedule.ready(publication)
 
     def _take_turn(self, publication: SubscribablePublication, now_ns: int) -> None:
         """Poll a publication, and see to what has become of it."""
         publication.polled_ns = now_ns
         self._is_polling = True
-        deadline_ns = self._poll(publication, now_ns)
+        deadline_ns = self._guard(publication, publication.poll, now_ns)
         self._is_polling = False
         if publication.state is PublicationState.DONE:
             self._schedule.remove(publication)
@@ -172,13 +189,15 @@ class Sender(Agent):
         else:
             self._schedule.at(publication, deadline_ns)
 
-    def _poll(self, publication: SubscribablePublication, now_ns: int) -> int:
-        """Poll a publication; one that fails ends, and costs the others nothing.
+    def _guard(
+        self, publication: SubscribablePublication, action: Callable[[int], int], now_ns: int
+    ) -> int:
+        """Let a publication act; one that fails ends, and costs the others nothing.
 
         Differs: Aeron counts the error, and polls the publication again and again.
         """
         try:
-            return publication.poll(now_ns)
+            return action(now_ns)
         except Exception as error:
             self._system_counters[SystemCounterId.ERRORS].increment()
             log.error(  # noqa: TRY400 - it is given the error

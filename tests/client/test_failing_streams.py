@@ -202,7 +202,7 @@ async def test_a_publication_that_fails_before_anybody_has_it_is_told_of_as_clos
     await until(lambda: driver.conductor.network_publications)
     pace.names = frozenset({"on_idle", "deadline_ns"})
     (publication,) = driver.conductor.network_publications
-    driver.conductor.sender._poll(publication, 0)
+    driver.conductor.sender._guard(publication, publication.poll, 0)
     driver.conductor.sender._on_done(publication)
     driver.conductor.sender.remove(publication)
     with pytest.raises(aa.ClosedError, match="failed in its driver"):

@@ -13,7 +13,7 @@ from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.receiver import Receiver
-from aeron_async.driver.sender import AFTER_BURST_NS, QUIET_NS, Sender
+from aeron_async.driver.sender import AFTER_BURST_NS, BEATS_PER_CYCLE, QUIET_NS, Sender
 from tests.driver.fakes import CONTEXT, Counts
 
 if TYPE_CHECKING:
@@ -52,13 +52,32 @@ class Stream:
         self.on_poll: Any = None
         self.is_calm = False
         self.calm_times_ns: list[int] = []
+        self.beat_times_ns: list[int] = []
+        self.quiet = self
+        self.channel, self.session_id, self.stream_id = "aeron:udp", 1, 2
+        self.failure: Exception | None = None
 
     def try_send_alone(self, now_ns: int) -> bool:
+        if self.failure is not None:
+            raise self.failure
         if self.is_calm:
             self.calm_times_ns.append(now_ns)
         return self.is_calm
 
     try_show = try_report = try_send_alone
+
+    def try_beat(self, now_ns: int) -> int:
+        if self.failure is not None:
+            raise self.failure
+        if self.is_calm:
+            self.beat_times_ns.append(now_ns)
+        return now_ns + self.sleep_ns if self.is_calm else 0
+
+    def fail(self, error: Exception) -> None:
+        assert error is self.failure
+        self.failure = None
+        self.state = PublicationState.DONE
+        self.sleep_ns = NEVER_NS
 
     def poll(self, now_ns: int) -> int:
         self.times_ns.append(now_ns)
@@ -201,6 +220,60 @@ async def test_a_lone_offer_that_is_all_there_is_to_do_makes_no_poll() -> None:
         assert len(stream.calm_times_ns) == 3, "one that follows closely waits for the others"
 
 
+async def test_what_has_nothing_due_but_a_heartbeat_is_not_polled() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    calm: Any = Stream(PublicationState.ACTIVE)
+    other: Any = Stream(PublicationState.ACTIVE)
+    local: Any = Stream(PublicationState.ACTIVE)
+    calm.is_calm, local.quiet = True, None
+    for stream in (calm, other, local):
+        sender.on_activity(stream)
+    await sender.do_work(clock.ns)
+    for _ in range(2):
+        clock.ns += SECOND // 10
+        assert await sender.do_work(clock.ns) == clock.ns + SECOND // 10
+    assert calm.times_ns == [SECOND]
+    assert calm.beat_times_ns == [clock.ns - SECOND // 10, clock.ns]
+    assert other.times_ns == local.times_ns == [SECOND, *calm.beat_times_ns]
+
+
+async def test_more_heartbeats_than_one_cycle_may_have_leave_in_the_next() -> None:
+    clock = SetClock()
+    sender = Sender(CONTEXT, clock, Counts().system, print)
+    streams: list[Any] = [Stream(PublicationState.ACTIVE) for _ in range(BEATS_PER_CYCLE + 1)]
+    for stream in streams:
+        sender.on_activity(stream)
+    while await sender.do_work(clock.ns) < clock.ns:
+        pass
+    clock.ns += SECOND // 10
+    for stream in streams:
+        stream.is_calm = True
+    assert await sender.do_work(clock.ns) == clock.ns, "at once"
+    assert sum(len(stream.beat_times_ns) for stream in streams) == BEATS_PER_CYCLE
+    assert await sender.do_work(clock.ns) == clock.ns + SECOND // 10
+    assert all(stream.beat_times_ns == [clock.ns] for stream in streams)
+
+
+@pytest.mark.parametrize("is_offered", [True, False])
+async def test_one_that_fails_without_a_poll_ends_and_costs_the_others_nothing(
+    is_offered: bool,  # noqa: FBT001 - what is tried
+) -> None:
+    clock, done, counts = SetClock(), list[Any](), Counts()
+    sender = Sender(CONTEXT, clock, counts.system, done.append)
+    stream: Any = Stream(PublicationState.ACTIVE)
+    async with running(sender):
+        await asleep(clock, sender, stream)
+        stream.failure = ValueError("boom")
+        if is_offered:
+            sender.on_offer(stream)
+        else:
+            clock.ns += SECOND // 10
+            await sender.do_work(clock.ns)
+        assert done == [stream]
+        assert counts[SystemCounterId.ERRORS] == 1
+
+
 async def test_what_a_socket_brought_is_shown_without_a_poll_where_that_is_all() -> None:
     clock = SetClock()
     receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
@@ -220,16 +293,19 @@ async def test_what_a_socket_brought_is_shown_without_a_poll_where_that_is_all()
             await asyncio.sleep(0)
         clock.ns += SECOND // 10 + 1
         receiver.on_reading(True)
-        receiver.on_arrival(calm)
+        for image in (calm, other):
+            receiver.on_arrival(image)
         receiver.on_reading(False)
-        assert len(calm.calm_times_ns) == 1, "late, it has to find out first what it has missed"
+        assert calm.calm_times_ns == [SECOND, clock.ns], "also when the agent is late"
+        assert len(other.times_ns) == 1, "which has to find out first what it has missed"
         for _ in range(3):
             await asyncio.sleep(0)
-        assert calm.times_ns == [clock.ns]
+        assert other.times_ns == [SECOND, clock.ns]
+        assert calm.times_ns == []
         receiver.on_arrival(calm)
         for _ in range(3):
             await asyncio.sleep(0)
-        assert calm.times_ns == [clock.ns, clock.ns], "what comes by itself waits for a turn"
+        assert calm.times_ns == [clock.ns], "what comes by itself waits for a turn"
 
 
 async def test_what_a_socket_brought_is_polled_when_it_was_read() -> None:

@@ -167,3 +167,18 @@ def test_causes_that_are_made_up_cannot_fill_the_log() -> None:
     assert len(limiter._last_ns) == MAX_CAUSES
     assert limiter.allows(MAX_CAUSES, 10)
     assert len(limiter._last_ns) == 1, "what does not matter any more is forgotten"
+
+
+def test_what_has_expired_is_told_once_so_many_at_a_time_and_without_what_is_ready() -> None:
+    schedule: Schedule[str] = Schedule()
+    for item, deadline_ns in (("a", 1), ("b", 2), ("c", 3), ("d", 9), ("e", 4)):
+        schedule.at(item, deadline_ns)
+    schedule.ready("b")
+    schedule.at("c", 8)
+    schedule.remove("e")
+    assert schedule.expired(5, 1) == ["a"]
+    assert schedule.expired(5, 9) == []
+    assert schedule.due(5) == ["b"]
+    schedule.at("a", 6)
+    assert schedule.expired(8, 9) == ["a", "c"]
+    assert schedule.next_deadline_ns() == 9

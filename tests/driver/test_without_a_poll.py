@@ -35,7 +35,7 @@ def connected(**options: Any) -> PublicationRig:
 
 def send(rig: PublicationRig, now_ns: int) -> tuple[bool, list[int]]:
     """Offer at once, and return whether that was all, and the lengths of what left."""
-    is_all = bool(rig.publication.try_send_alone(now_ns))
+    is_all = rig.publication._quiet.try_send_alone(now_ns)
     return is_all, [len(datagram) for datagram in rig.outbox.take()]
 
 
@@ -70,14 +70,58 @@ def test_what_was_sent_alone_can_be_sent_again() -> None:
         assert [len(each) for each in rig.poll(71 * MS)] == [FRAME], "where a frame begins"
 
 
-def test_what_is_due_is_left_to_a_poll() -> None:
+def test_what_is_due_is_left_to_a_poll_and_once_a_second_all_is() -> None:
+    rig = connected()
+    rig.publication.poll(20 * MS)
+    for now_ns, is_all in ((1_020 * MS - 1, True), (1_020 * MS, False)):
+        rig.offer(MESSAGE)
+        assert send(rig, now_ns)[0] is is_all
+    context = DriverContext(publication_connection_timeout_ns=300 * MS)
+    rig = connected(context=context)
+    for now_ns, is_all in ((309 * MS, True), (309 * MS + 1, False)):
+        rig.offer(MESSAGE)
+        assert send(rig, now_ns)[0] is is_all
+    rig.poll(309 * MS + 1)
+    assert not rig.is_connected()
+
+
+def beat(rig: PublicationRig, now_ns: int) -> tuple[int, int]:
+    """Let a heartbeat leave, and return the next deadline, and how many did."""
+    deadline_ns = rig.publication._quiet.try_beat(now_ns)
+    return deadline_ns, len(rig.outbox.take())
+
+
+def test_heartbeats_leave_without_a_poll_every_hundred_milliseconds() -> None:
+    rig = connected()
+    start_ns = rig.publication.poll(10 * MS)
+    rig.outbox.take()
+    for number in range(9):
+        now_ns = start_ns + number * 100 * MS
+        assert beat(rig, now_ns - 1) == (now_ns, 0)
+        following_ns = min(now_ns + 100 * MS, 1_010 * MS)
+        assert beat(rig, now_ns) == (following_ns, 1)
+    assert rig.counts[SystemCounterId.HEARTBEATS_SENT] == 10
+    assert beat(rig, 1_010 * MS) == (0, 0), "once a second all is looked at"
+
+
+def test_after_a_lone_offer_the_heartbeat_waits_for_it() -> None:
     rig = connected()
     rig.offer(MESSAGE)
-    deadline_ns = rig.publication.poll(20 * MS)
-    rig.outbox.take()
-    rig.offer(MESSAGE)
-    assert send(rig, deadline_ns) == (False, [])
-    assert send(rig, deadline_ns - 1) == (True, [FRAME])
+    assert send(rig, 60 * MS) == (True, [FRAME])
+    assert beat(rig, 110 * MS) == (160 * MS, 0)
+    (frame,) = [rig.publication._quiet.try_beat(160 * MS), *rig.outbox.take()][1:]
+    assert frame == heartbeat(FRAME)
+
+
+def test_who_was_offered_to_or_is_at_its_end_is_polled_and_not_only_heard_of() -> None:
+    rig = connected()
+    rig.publication.doorbell.is_rung = True
+    assert beat(rig, 110 * MS) == (0, 0)
+    rig = connected()
+    rig.publication.release(11 * MS)
+    rig.poll(11 * MS)
+    assert beat(rig, 110 * MS) == (0, 0)
+    assert beat(PublicationRig(), 110 * MS) == (0, 0)
 
 
 def test_an_eighth_of_the_window_after_the_last_poll_the_limit_moves_again() -> None:

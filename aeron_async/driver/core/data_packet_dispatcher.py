@@ -41,6 +41,8 @@ DATA: Final = int(FrameType.DATA)
 PAD: Final = int(FrameType.PAD)
 DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
+RUN_FIELDS: Final = Struct("<i4xiiii")
+"""Frame length, 0 of a heartbeat, and the same without flags."""
 SETUP_FIELDS: Final = Struct("<12xii i4xii")
 """Session id, stream id, initial term id, term length and MTU of a SETUP."""
 RTTM_FIELDS: Final = Struct("<5xB2xii16xq")
@@ -225,7 +227,9 @@ class DataPacketDispatcher:
         destination: ReceiveDestination,
     ) -> int:
         """Hand what can be placed at once to its image; return how many bytes that was."""
-        _, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(data, start)
+        length, term_offset, session_id, stream_id, term_id = RUN_FIELDS.unpack_from(data, start)
+        if length == 0:
+            return 0
         interest = self._streams.get(stream_id)
         image = None if interest is None else interest.images.get(session_id)
         if image is None:

@@ -8,7 +8,7 @@ Source: Aeron `PublicationImage.insertPacket`, `aeron_publication_image_insert_p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import place_runs, skip_whole
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["EOS_FLAGS_OFFSET", "ImageIntake"]
 
 EOS_FLAGS_OFFSET = 5
+# Plain integers: to combine members of an enum takes as long as all else that a heartbeat does.
+END_OF_STREAM: Final = int(DataFlags.END_OF_STREAM)
+REVOKED: Final = int(DataFlags.REVOKED)
 
 
 class ImageIntake:
@@ -232,10 +235,10 @@ class ImageIntake:
             return
         connection.last_activity_ns = now_ns
         self.last_packet_ns = now_ns
-        if flags & DataFlags.END_OF_STREAM and not self.is_end_of_stream:
+        if flags & END_OF_STREAM and not self.is_end_of_stream:
             connection.is_end_of_stream = True
             connection.eos_position = position
-            self.check_end_of_stream(is_revoked=bool(flags & DataFlags.REVOKED))
+            self.check_end_of_stream(is_revoked=bool(flags & REVOKED))
         if position > self.hwm_position:
             self._set_hwm(position)
         self._heartbeats_received.increment()

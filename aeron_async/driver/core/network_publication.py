@@ -17,6 +17,7 @@ from aeron_async.driver.core.held_failure import held
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_connection import PublicationConnection
 from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
+from aeron_async.driver.core.quiet_sender import QuietSender
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.core.rtt_replier import RttReplier
@@ -127,7 +128,9 @@ class NetworkPublication(SubscribablePublication):
         self._set_up_answers(context, system_counters)
         self._has_initial_connection = self._has_unicast_eos = False
         self._is_setup_elicited = self._is_hastened = False
-        self._calm_until_ns = self._calm_position = 0
+        self.quiet = self._quiet = QuietSender(
+            self._sender, self.doorbell, counters, lambda: listener.on_window_changed(self)
+        )
 
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
         sender = self._sender
@@ -272,7 +275,7 @@ class NetworkPublication(SubscribablePublication):
             Exception: Whatever its flow control raised, now or since the last time.
         """
         self.doorbell.is_rung = False
-        self._calm_until_ns = 0
+        self._quiet.end()
         if self.state is PublicationState.DONE:
             return NEVER_NS
         if self.failure is not None:
@@ -294,30 +297,17 @@ class NetworkPublication(SubscribablePublication):
         # Not when idle only, as a sender that spins may: ours may find data each time it looks.
         self._receivers.expire(now_ns)
         deadline_ns = min(deadline_ns, self._pace.poll(now_ns, is_idle=is_idle))
-        if self._has_initial_connection:
-            deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
         self._update_window()
         deadline_ns = min(deadline_ns, self._retransmit_handler.poll(now_ns), self._advance(now_ns))
         if self._life.is_active and self.is_connected and not len(self.subscribers):
-            self._calm_until_ns = deadline_ns
-            self._calm_position = self._connection.consumption_trigger
+            self._quiet.begin(
+                now_ns,
+                until_ns=min(deadline_ns, self._receivers.deadline_ns()),
+                position=self._connection.consumption_trigger,
+            )
+        if self._has_initial_connection:
+            deadline_ns = min(deadline_ns, sender.heartbeat_deadline_ns)
         return deadline_ns
-
-    @held
-    def try_send_alone(self, now_ns: int) -> bool:
-        """Send what was offered just now, if that is all there is to do before the next deadline.
-
-        The limit moves, and receivers and readers are looked after, by the poll that follows then,
-        or when an eighth of the window was sent: for one datagram that is most of the work.
-        """
-        sender = self._sender
-        is_calm = now_ns < self._calm_until_ns and sender.position <= self._calm_position
-        if not (is_calm and sender.send_alone(now_ns)):
-            return False
-        self.doorbell.is_rung = False
-        self.counters.publisher_position.set(sender.position)
-        self._listener.on_window_changed(self)
-        return True
 
     def revoke(self, now_ns: int) -> None:
         """Take the stream back: whatever has not arrived yet is lost, and the readers know why."""

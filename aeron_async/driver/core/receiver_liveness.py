@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
 from aeron_async.driver.core.system_counters import DriverCounterId
 
@@ -97,6 +98,12 @@ class ReceiverLiveness:
         """Let no receiver count as silent for the time in which this driver was not running."""
         for receiver_id, heard_ns in self._last_heard_ns.items():
             self._last_heard_ns[receiver_id] = min(heard_ns + late_ns, now_ns)
+
+    def deadline_ns(self) -> int:
+        """Return when the next one counts as silent if it is not heard before."""
+        for heard_ns in self._last_heard_ns.values():
+            return heard_ns + self._timeout_ns + 1
+        return NEVER_NS
 
     def expire(self, now_ns: int) -> None:
         """Forget every receiver that has been silent for longer than the timeout."""

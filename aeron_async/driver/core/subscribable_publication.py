@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication_params import PublicationParams
     from aeron_async.driver.core.publication_state import PublicationState
+    from aeron_async.driver.core.quiet_sender import QuietSender
     from aeron_async.driver.core.subscriber_positions import (
         SubscribableListener,
         SubscriberPosition,
@@ -58,7 +59,10 @@ class SubscribablePublication(ABC):
         doorbell: Rung by its publishers and readers, and silent again once it is polled.
         polled_ns: When it was polled last.
         has_sent_burst: Whether that sent more than one datagram.
+        quiet: What it does without a poll, if it can do anything.
     """
+
+    quiet: QuietSender | None = None
 
     def __init__(
         self,
@@ -128,11 +132,6 @@ class SubscribablePublication(ABC):
     @abstractmethod
     def poll(self, now_ns: int) -> int:
         """Do all that is due, and return the next deadline."""
-
-    def try_send_alone(self, now_ns: int) -> bool | None:
-        """Send what was offered just now, if nothing else is to do; if not, `poll` is to follow."""
-        del now_ns
-        return False
 
     @abstractmethod
     def _close_to_publishers(self, position: int) -> None:
