@@ -128,12 +128,12 @@ class NetworkPublication(SubscribablePublication):
         self._set_up_answers(context, system_counters)
         self._has_initial_connection = self._has_unicast_eos = False
         self._is_setup_elicited = self._is_hastened = False
-        self.quiet = self._quiet = QuietSender(
-            self._sender, self.doorbell, counters, lambda: listener.on_window_changed(self)
-        )
 
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
         sender = self._sender
+        self.quiet = self._quiet = QuietSender(
+            sender, self.doorbell, self.counters, lambda: self._listener.on_window_changed(self)
+        )
         # Called for what arrives: not by way of a method that only passes it on.
         self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm
         self._retransmit_handler = RetransmitHandler.of(
