@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.sender import QUIET_NS, Sender
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.driver.agent import Agent
+    from aeron_async.driver.core.image_state import ImageState
 
 SECOND = 1_000_000_000
 
