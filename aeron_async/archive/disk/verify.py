@@ -232,7 +232,7 @@ def verify_recording(
             yield from verify_segment(
                 directory, descriptor, base, stop, checksum, buffer, has_no_end=is_last
             )
-    if following < stop:
+    if max(following, descriptor.start_position) < stop:
         yield gap(recording_id, following, stop)
 
 

@@ -66,6 +66,14 @@ def test_segments_that_are_gone_are_named(tmp_path: Path) -> None:
     ]
 
 
+def test_an_empty_recording_needs_no_file(tmp_path: Path) -> None:
+    directory = OsDirectory(tmp_path)
+    catalog = Catalog.open(directory)
+    catalog.add(described(start_position=70_000 & -32, stop_position=70_000 & -32))
+    assert found(tmp_path) == []
+    assert list(plan_repairs(directory)) == []
+
+
 def test_progress_goes_up_to_the_end(kept: Kept) -> None:
     steps = [each for each in verify(kept.directory) if isinstance(each, Progress)]
     assert steps[-1] == Progress(0, kept.stop)
