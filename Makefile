@@ -10,7 +10,8 @@ BENCH ?=
 RUNS ?= 100000
 # What the compiled kernel stands behind, once more on the one in Python.
 PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
-# The tests of a file stay together: some share a port or what took long to make.
+# The tests of a file stay together: some share a port or what took long to make. Those of Spark do
+# too, whichever file they are in: see tests/scheduling.py.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: demo test quick check format fuzz bench clean help

@@ -21,6 +21,7 @@
         ├── ArchiveBusyError                        another archive holds the directory
         ├── UnknownRecordingError     (LookupError) no recording has that id
         ├── InvalidPositionError       (ValueError) a position outside, or in mid frame
+        ├── DataLossError                           what is to be read is no longer there, or torn
         └── StorageError                  (OSError) the disk is full, or failed
 
 The expected is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
@@ -43,6 +44,7 @@ __all__ = [
     "ChannelUriError",
     "ClosedError",
     "ConfigurationError",
+    "DataLossError",
     "DriverError",
     "DriverTimeoutError",
     "ErrorCode",
@@ -257,6 +259,20 @@ class InvalidPositionError(ArchiveError, ValueError):
     def __init__(self, message: str, *, nearest: int | None = None) -> None:
         super().__init__(message)
         self.nearest = nearest
+
+
+class DataLossError(ArchiveError):
+    """What a query is to read has been purged or truncated, or is damaged.
+
+    Attributes:
+        recording_id: Of the recording.
+        position: From where on, in bytes.
+    """
+
+    def __init__(self, message: str, *, recording_id: int, position: int) -> None:
+        super().__init__(f"recording {recording_id}, position {position}: {message}")
+        self.recording_id = recording_id
+        self.position = position
 
 
 class StorageError(ArchiveError, OSError):

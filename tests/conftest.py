@@ -45,6 +45,13 @@ def pytest_asyncio_loop_factories(
     return {"asyncio": asyncio.new_event_loop}
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from tests.scheduling import scheduler  # noqa: PLC0415 - xdist need not be there
+
+    return scheduler(config, log)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Let coverage look away from a long story that is made of what short ones have shown it."""

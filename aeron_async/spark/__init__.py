@@ -1,0 +1,24 @@
+"""Recordings and streams in Spark: the data source `aeron_archive`.
+
+Names are imported when they are asked for: whoever only looks for Java needs no PySpark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aeron_async.spark.java import ensure_java
+    from aeron_async.spark.registration import register
+
+__all__ = ["ensure_java", "register"]
+
+MODULES: Final = {"ensure_java": "java", "register": "registration"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in MODULES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

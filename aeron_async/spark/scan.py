@@ -1,0 +1,235 @@
+"""Reads parts of recordings piece by piece, and yields what is in them as Arrow batches.
+
+A piece is read into memory that is used again and again, never mapped: the limit of a Python worker
+counts what is mapped. A piece ends with its segment, and otherwise anywhere: the next one begins
+with the frame, or the message, that was not whole.
+
+What is not there, or not what it must be, is an error with its position; or what lies from there
+to the end of its term, or of its file, is counted and left out, and the next term is read. Terms
+begin with a frame, whatever was before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+import numpy as np
+
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.files import OsDirectory, read_exactly
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH
+from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.errors import DataLossError
+from aeron_async.logs import get_logger
+from aeron_async.spark.frame_checksums import first_bad
+from aeron_async.spark.frame_finder import SESSION, FrameFinder
+from aeron_async.spark.messages import assemble, each_frame
+from aeron_async.spark.record_batches import BatchBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.spark.frame_finder import Frames
+    from aeron_async.spark.messages import Messages
+    from aeron_async.spark.ranges import RecordingRange, ScanSettings
+
+__all__ = ["PIECE_LENGTH", "ScanCounts", "Scanner"]
+
+PIECE_LENGTH: Final = 4 << 20
+LONGEST_PIECE: Final = 64 << 20
+"""The longest message has 16 MiB, and with headers never four times that."""
+log = get_logger(__name__)
+
+
+@final
+@attrs.define
+class ScanCounts:
+    """What came by.
+
+    Attributes:
+        frames: Frames, padding included.
+        rows: Rows that were yielded.
+        dropped_fragments: Data frames in no message: it began earlier, or lacks a part.
+        broken_messages: Messages that lack a part.
+        damaged_places: Where something was not what it must be.
+        lost_bytes: Left out there.
+        walked_pieces: Where frames had to be walked one by one.
+        pieces: All of them.
+    """
+
+    frames: int = 0
+    rows: int = 0
+    dropped_fragments: int = 0
+    broken_messages: int = 0
+    damaged_places: int = 0
+    lost_bytes: int = 0
+    walked_pieces: int = 0
+    pieces: int = 0
+
+
+@final
+class Scanner:
+    """Reads ranges of one archive, one after the other.
+
+    Args:
+        settings: What to read, and from where.
+        directory: Of the archive; that of the settings when not given.
+        piece_length: Read at once, in bytes; a multiple of 32.
+
+    Attributes:
+        counts: What came by so far.
+    """
+
+    def __init__(
+        self,
+        settings: ScanSettings,
+        *,
+        directory: Directory | None = None,
+        piece_length: int = PIECE_LENGTH,
+    ) -> None:
+        self._settings = settings
+        self._directory = directory or OsDirectory(settings.path, create=False)
+        self._builder = BatchBuilder(settings)
+        self._checksum = checksum_named(settings.checksum)
+        self._piece_length = piece_length
+        self._memory = memoryview(bytearray(piece_length))
+        self._file: File | None = None
+        self.counts = ScanCounts()
+
+    def batches(self, parts: Iterable[RecordingRange]) -> Iterator[Any]:
+        """Yield the rows of all ranges, in order.
+
+        Raises:
+            DataLossError: Something is damaged or not there, and that is not to be skipped.
+            OSError: The disk failed.
+        """
+        try:
+            for part in parts:
+                yield from self._range(part)
+        finally:
+            self._close()
+        if self.counts.damaged_places:
+            log.warning("recordings_read_in_part", **attrs.asdict(self.counts))
+        elif self.counts.dropped_fragments:
+            log.info("fragments_dropped", **attrs.asdict(self.counts))
+
+    def _range(self, part: RecordingRange) -> Iterator[Any]:
+        finder = FrameFinder(part.descriptor)
+        position = part.start
+        wanted = self._piece_length
+        self._close()
+        while position < part.end:
+            base = base_of(part, position)
+            limit = min(part.end, base + part.descriptor.segment_length)
+            piece, problem = self._read(part, base, position, min(wanted, limit - position))
+            frames = finder.find(piece, position)
+            problem = self._verified(piece, frames) or problem
+            goes_on = problem is None and position + len(piece) < limit
+            rows = self._rows(part, position, frames, goes_on=goes_on)
+            if rows.end:
+                self._count(frames, rows)
+                yield from self._builder.build(piece, position, rows, part)
+                position += rows.end
+            elif goes_on and wanted < LONGEST_PIECE:
+                wanted *= 2
+            else:
+                position = self._skip(part, base, position, problem or beyond(piece, limit))
+
+    def _rows(
+        self, part: RecordingRange, position: int, frames: Frames, *, goes_on: bool
+    ) -> Messages:
+        """Return the rows of a piece; behind the end of a term nothing goes on."""
+        settings = self._settings
+        if not settings.by_message:
+            return each_frame(frames, with_padding=settings.include_padding)
+        is_term_end = (position + frames.end) % part.descriptor.term_length == 0
+        return assemble(frames, goes_on=goes_on and not is_term_end)
+
+    def _count(self, frames: Frames, rows: Messages) -> None:
+        counts = self.counts
+        counts.pieces += 1
+        counts.walked_pieces += not frames.is_proven
+        counts.frames += int(np.searchsorted(frames.starts, rows.end))
+        counts.rows += len(rows)
+        counts.dropped_fragments += rows.dropped
+        counts.broken_messages += rows.broken
+
+    def _read(
+        self, part: RecordingRange, base: int, position: int, length: int
+    ) -> tuple[memoryview, str | None]:
+        """Return what a file holds there, and why that is less than was asked for."""
+        name = segment_name(part.descriptor.recording_id, base)
+        if self._file is None or self._file.name != name:
+            self._close()
+            try:
+                self._file = self._directory.open_to_read(name)
+            except FileNotFoundError:
+                return self._memory[:0], "its file is not there"
+        if length > len(self._memory):
+            self._memory = memoryview(bytearray(length))
+        piece = self._memory[:length]
+        count = read_exactly(self._file, piece, position - base)
+        if count < length:
+            missing = f"its file ends {length - count} bytes too early"
+            return piece[: count & -HEADER_LENGTH], missing
+        return piece, None
+
+    def _verified(self, piece: memoryview, frames: Frames) -> str | None:
+        """Let frames end before the first whose checksum is wrong; return what is wrong there."""
+        bad = None if self._checksum is None else first_bad(piece, frames, self._checksum)
+        if bad is not None:
+            stored = int(frames.heads[bad, SESSION])
+            frames.cut(bad)
+            frames.problem = (
+                f"a frame whose checksum is not {stored}, as it says: was it recorded with "
+                "another, or none? Change verifyChecksum"
+            )
+        return frames.problem
+
+    def _skip(self, part: RecordingRange, base: int, position: int, problem: str) -> int:
+        """Return where to go on behind damage, which is counted; raise it if it is not to be."""
+        descriptor = part.descriptor
+        name = segment_name(descriptor.recording_id, base)
+        if self._settings.fail_on_data_loss:
+            message = (
+                f"{problem} ({name}, offset {position - base} in {self._directory.path}); "
+                "failOnDataLoss=false goes on with the next term"
+            )
+            raise DataLossError(message, recording_id=descriptor.recording_id, position=position)
+        following = term_base(position, descriptor.term_length) + descriptor.term_length
+        if self._file is None:
+            following = base + descriptor.segment_length
+        following = min(following, part.end)
+        self.counts.damaged_places += 1
+        self.counts.lost_bytes += following - position
+        log.warning(
+            "recording_damaged",
+            recording_id=descriptor.recording_id,
+            position=position,
+            lost_bytes=following - position,
+            problem=problem,
+        )
+        return following
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def base_of(part: RecordingRange, position: int) -> int:
+    """Return where the file begins that holds a position."""
+    return segment_base(
+        position,
+        start_position=part.descriptor.start_position,
+        term_length=part.descriptor.term_length,
+        segment_length=part.descriptor.segment_length,
+    )
+
+
+def beyond(piece: memoryview, limit: int) -> str:
+    """Return what is wrong with a frame, or a message, that does not end where it must."""
+    length = int.from_bytes(piece[:4], "little", signed=True)
+    return f"a frame of {length} bytes, or its message, goes on beyond {limit}, the end of all"

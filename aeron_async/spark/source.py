@@ -1,0 +1,52 @@
+"""The data source `aeron_archive`: recordings as tables.
+
+Light to import, for Spark does so in a process of its own before it knows what it will read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+    from aeron_async.spark.options import ArchiveOptions
+    from aeron_async.spark.ranges import ScanSettings
+
+__all__ = ["AeronArchiveSource"]
+
+
+class AeronArchiveSource(DataSource):
+    """`spark.read.format("aeron_archive").load("/var/archive")`; see docs/howto/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what queries call it."""
+        return "aeron_archive"
+
+    def schema(self) -> StructType | str:
+        """Return the columns of a query that has not said which it wants."""
+        from aeron_async.spark.columns import default_columns  # noqa: PLC0415 - see the module
+
+        return default_columns(self._parsed()).ddl()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads a batch with those columns; Spark names the argument."""
+        from aeron_async.spark.batch_reader import BatchReader  # noqa: PLC0415 - see the module
+
+        options = self._parsed()
+        return BatchReader(options, self._settings(options, schema))
+
+    def _parsed(self) -> ArchiveOptions:
+        from aeron_async.spark.options import ArchiveOptions  # noqa: PLC0415 - see the module
+
+        return ArchiveOptions.parse(self.options)
+
+    def _settings(self, options: ArchiveOptions, schema: StructType) -> ScanSettings:
+        from aeron_async.spark.columns import projection_of  # noqa: PLC0415 - see the module
+        from aeron_async.spark.ranges import ScanSettings  # noqa: PLC0415 - see the module
+
+        return ScanSettings.of(options, projection_of(schema.fields, options.fragment_mode))
