@@ -58,6 +58,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
 # What only one floor may touch of the world outside.
 ONLY = {
     "pyspark": "spark",
+    "pyarrow": "spark",
+    "numpy": "spark",
     "cyclopts": "cli",
     "rich": "cli",
     "socket": "driver.media",

@@ -1,0 +1,57 @@
+"""Decoders: messages, which are bytes, into columns of typed values.
+
+Named by a text: `struct:<price:q,symbol:8s`, `sbe:schema.xml#Quote`, `json:price double,symbol
+string`, `msgpack:price double`, or `package.module:callable` of one's own, called without
+arguments to return a `Decoder`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.decoding.decoder import (
+    ERROR_COLUMN,
+    Decoded,
+    Decoder,
+    decode_batch,
+    decoded_schema,
+)
+from aeron_async.spark.decoding.sbe_reader import SbeDecoder
+from aeron_async.spark.decoding.sbe_schema import load_sbe_schema
+from aeron_async.spark.decoding.struct_decoder import StructDecoder
+from aeron_async.spark.decoding.value_decoder import json_decoder, msgpack_decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ERROR_COLUMN", "Decoded", "Decoder", "decode_batch", "decoded_schema", "decoder_of"]
+
+
+def _sbe_decoder(spec: str) -> Decoder:
+    path, _, name = spec.partition("#")
+    return SbeDecoder(load_sbe_schema(path).message(name or None))
+
+
+KINDS: Final[dict[str, Callable[[str], Decoder]]] = {
+    "struct": StructDecoder,
+    "sbe": _sbe_decoder,
+    "json": json_decoder,
+    "msgpack": msgpack_decoder,
+}
+
+
+def decoder_of(spec: str) -> Decoder:
+    """Return the decoder that a text names; see the module.
+
+    Raises:
+        ConfigurationError: It names none, or what it says of the messages cannot be meant.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind not in KINDS:
+        message = (
+            f"decoder {spec!r} is none: write struct:, sbe:, json: or msgpack:, and how messages "
+            "are made, for example struct:<price:q,symbol:8s"
+        )
+        raise ConfigurationError(message)
+    return KINDS[kind](rest)
