@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, StorageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -35,9 +37,19 @@ class CatalogDesk:
         return recording_id in self.catalog
 
     async def call(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
-        """Call a function that works on the catalog while nobody else does."""
+        """Call a function that works on the catalog while nobody else does.
+
+        Raises:
+            StorageError: The disk is full, or failed.
+        """
         async with self._lock:
-            return await self._disk.run(function, *args, **keywords)
+            try:
+                return await self._disk.run(function, *args, **keywords)
+            except ArchiveError:
+                raise
+            except OSError as error:
+                message = f"the catalog, or a file that it tells of, could not be used: {error}"
+                raise StorageError(message, code=ArchiveErrorCode.STORAGE_SPACE) from error
 
     async def get(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Catalog.get`."""

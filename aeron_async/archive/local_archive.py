@@ -28,7 +28,7 @@ from aeron_async.archive.resources import ArchiveResources
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.tasks import Tasks
 from aeron_async.client.signal import Signal
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ClosedError, UnknownRecordingError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -268,7 +268,12 @@ class LocalArchive(Archive):
         desk = self._resources.desk
         recording_id = desk.following(from_recording_id)
         while recording_id is not None:
-            descriptor = await desk.get(recording_id)
+            try:
+                descriptor = await desk.get(recording_id)
+            except UnknownRecordingError:
+                # Purged while this waited for its turn.
+                recording_id = desk.following(recording_id + 1)
+                continue
             if channel in descriptor.original_channel and stream_id in (None, descriptor.stream_id):
                 yield descriptor
             recording_id = desk.following(recording_id + 1)

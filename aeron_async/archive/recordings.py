@@ -16,6 +16,7 @@ from aeron_async.archive.api import (
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
 from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.opening import free_length
+from aeron_async.archive.recording_ends import RecordingEnds
 from aeron_async.archive.recording_request import (
     RecordingRequest,
     check_extension,
@@ -58,6 +59,7 @@ class Recordings:
         self.generation = 0
         self.sessions: dict[int, RecordingSession] = {}
         self._extending: dict[int, int] = {}
+        self._ends = RecordingEnds(resources, self.on_changed)
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
         """Return up to where a recording has been written, whether it goes on or not."""
@@ -66,6 +68,9 @@ class Recordings:
             return session.position
         if not descriptor.is_active:
             return descriptor.stop_position
+        end = self._ends.position(descriptor.recording_id)
+        if end is not None:
+            return end
         # It is in the catalog, and its session just about to be.
         return self._extending.get(descriptor.recording_id, descriptor.start_position)
 
@@ -275,7 +280,7 @@ class Recordings:
         except BaseException:
             # It is in the catalog, and would seem to go on.
             self._extending.pop(descriptor.recording_id, None)
-            await self._write_stop(descriptor.recording_id, image.join_position)
+            await self._ends.write(descriptor.recording_id, image.join_position)
             raise
         self.sessions[descriptor.recording_id] = session
         self._extending.pop(descriptor.recording_id, None)
@@ -289,12 +294,6 @@ class Recordings:
             RecordingSignal.START if is_new else RecordingSignal.EXTEND,
         )
         return session
-
-    async def _write_stop(self, recording_id: int, position: int) -> None:
-        now_ms = self._resources.aeron.clock.epoch_ms()
-        await self._resources.desk.update(
-            recording_id, stop_position=position, stop_timestamp_ms=now_ms
-        )
 
     async def _descriptor(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
         """Return the entry of the recording, which is new unless one is extended."""
@@ -335,12 +334,8 @@ class Recordings:
         """Write where a session has ended, and close its subscription with the last of them."""
         request.error = request.error or session.error
         recording_id = session.recording_id
-        try:
-            await self._write_stop(recording_id, session.position)
-        except (ArchiveError, OSError) as error:
-            # Found out again by recovery, from the files, when the archive opens the next time.
-            report("stop_not_written", error, recording_id=recording_id)
-            request.error = request.error or ArchiveError(str(error))
+        error = await self._ends.write(recording_id, session.position)
+        request.error = request.error or error
         self.sessions.pop(recording_id, None)
         self._tell(request, recording_id, session.position, RecordingSignal.STOP)
         session.mark_stopped()

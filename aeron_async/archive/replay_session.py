@@ -24,6 +24,7 @@ __all__ = ["ReplaySession", "address_frames"]
 
 HEADER_LENGTH: Final = 32
 FRAME_MASK: Final = 31
+TYPE_WORD: Final = 1
 SESSION_WORD: Final = 3
 STREAM_WORD: Final = 4
 TYPE_SHIFT: Final = 16
@@ -32,20 +33,28 @@ NS_PER_SECOND: Final = 1_000_000_000
 log = get_logger(__name__)
 
 
-def address_frames(words: memoryview, length: int, *, session_id: int, stream_id: int) -> None:
+def address_frames(words: memoryview, length: int, *, session_id: int, stream_id: int) -> int:
     """Give frames the session and stream of the publication that they go to.
 
     Args:
         words: The frames as 32-bit words.
-        length: Of all of them, in bytes.
+        length: Of all of them, in bytes; of padding, which is the last, the header only.
         session_id: Of the publication.
         stream_id: Of the publication.
+
+    Returns:
+        The length of those that hold data, in bytes.
     """
-    at, end = 0, length >> 2
+    last = at = 0
+    end = length >> 2
     while at < end:
         words[at + SESSION_WORD] = session_id
         words[at + STREAM_WORD] = stream_id
+        last = at
         at += ((words[at] + FRAME_MASK) & ~FRAME_MASK) >> 2
+    # Only a header tells: the end of a payload may look like one.
+    is_padded = words[last + TYPE_WORD] >> TYPE_SHIFT == 0
+    return last << 2 if is_padded else length
 
 
 @final
@@ -86,6 +95,7 @@ class ReplaySession:
         self._limit = limit
         self._disk = disk
         self._buffer = ScanBuffer(block_length)
+        self._data_length = 0
         self._connect_timeout_ns = connect_timeout_ns
 
     @property
@@ -139,7 +149,7 @@ class ReplaySession:
                 await self._publish(block)
 
     def _read(self, recorded: int, limit: int) -> RecordedBlock | None:
-        """Read a block, and make its frames those of the publication."""
+        """Read a block, and make its frames those of the publication; note where data ends."""
         reader, buffer = self._reader, self._buffer
         begin = reader.position
         block = reader.read(buffer, recorded=recorded, limit=limit)
@@ -151,7 +161,7 @@ class ReplaySession:
                 reader.position = block.end_position
         if block is not None:
             assert block.position == begin, "blocks follow one another"
-            address_frames(
+            self._data_length = address_frames(
                 buffer.words,
                 block.length,
                 session_id=self.publication.session_id,
@@ -160,27 +170,12 @@ class ReplaySession:
         return block
 
     async def _publish(self, block: RecordedBlock) -> None:
-        words, frames = block.buffer.words, block.frames
-        at = 0
-        while at < block.length:
-            is_padding = words[(at >> 2) + 1] >> TYPE_SHIFT == 0
-            end = self._data_end(block, at)
-            if is_padding:
-                left = words[at >> 2] - HEADER_LENGTH
-                await self._pad((left + FRAME_MASK) & ~FRAME_MASK)
-                at += HEADER_LENGTH
-            else:
-                await self.publication.offer_block(frames[at:end])
-                at = end
-
-    def _data_end(self, block: RecordedBlock, at: int) -> int:
-        """Return where the data frames end that begin at an offset: padding is the last frame."""
-        words, end = block.buffer.words, block.length
-        last = end - HEADER_LENGTH
-        is_padded = block.padding or (
-            words[last >> 2] == HEADER_LENGTH and words[(last >> 2) + 1] >> TYPE_SHIFT == 0
-        )
-        return last if is_padded and last > at else end
+        data_length = self._data_length
+        if data_length:
+            await self.publication.offer_block(block.frames[:data_length])
+        if data_length < block.length:
+            left = block.buffer.words[data_length >> 2] - HEADER_LENGTH
+            await self._pad((left + FRAME_MASK) & ~FRAME_MASK)
 
     async def _pad(self, length: int) -> None:
         """Append as much padding as there was, in one frame where that can be."""

@@ -43,6 +43,18 @@ async def test_a_replay_has_the_messages_at_their_positions(open_archive: OpenAr
         assert found[0].stream_id == REPLAY_STREAM
 
 
+async def test_a_payload_that_looks_like_padding_stays_what_it_is(
+    open_archive: OpenArchive,
+) -> None:
+    header_of_padding = bytes((32, 0, 0, 0, 7, 7, 0, 0))
+    sent = [b"first", header_of_padding + bytes(24), header_of_padding]
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, sent)
+        subscription = await aeron.add_subscription(IPC, REPLAY_STREAM)
+        await archive.start_replay(0, IPC, REPLAY_STREAM)
+        assert [each.data for each in await received(subscription)] == sent
+
+
 async def test_part_of_a_recording_can_be_replayed(open_archive: OpenArchive) -> None:
     sent = messages(100)
     async with open_archive() as (aeron, archive):

@@ -16,6 +16,7 @@ from aeron_async.archive.disk.catalog_file import CATALOG_NAME, read_header, sca
 from aeron_async.archive.disk.descriptor import RecordingState
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.frame_places import check_position
+from aeron_async.archive.disk.segment_end import clear_behind
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
 from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
 from aeron_async.errors import (
@@ -321,10 +322,7 @@ def cut(
     """Let zeros that take no room be what a segment holds from an offset on."""
     file = directory.open(name)
     try:
-        file.set_length(min(file.length(), offset))
-        file.set_length(descriptor.segment_length)
-        if sync_level:
-            file.sync(metadata=True)
+        clear_behind(file, offset, segment_length=descriptor.segment_length, sync_level=sync_level)
     finally:
         file.close()
 

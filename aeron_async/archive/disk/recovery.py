@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.archive.disk.segment_end import behind_length, clear_behind
 from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
 from aeron_async.archive.disk.torn_frames import find_torn
@@ -225,21 +226,6 @@ def check_end(
         raise ArchiveFileError(message, file=file.name, offset=torn)
 
 
-def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
-    """Return how many bytes behind the frames of a file lie before the last that is not zero."""
-    length = file.length()
-    offset, last = end, end
-    while offset < length:
-        count = buffer.fill(file, offset, length)
-        if count == 0:
-            break
-        text = bytes(buffer.bytes[:count]).rstrip(b"\0")
-        if text:
-            last = offset + len(text)
-        offset += count
-    return last - end
-
-
 def cut_behind(
     directory: Directory, descriptor: RecordingDescriptor, found: Recovered, *, sync_level: int
 ) -> None:
@@ -252,11 +238,11 @@ def cut_behind(
     except FileNotFoundError:
         return
     try:
-        if found.discarded:
-            file.set_length(position - base)
-        if file.length() != descriptor.segment_length:
-            file.set_length(descriptor.segment_length)
-        if sync_level:
-            file.sync(metadata=True)
+        clear_behind(
+            file,
+            position - base,
+            segment_length=descriptor.segment_length,
+            sync_level=sync_level,
+        )
     finally:
         file.close()

@@ -26,6 +26,7 @@ from aeron_async.archive.disk.catalog_file import (
 from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.descriptor import RecordingState
 from aeron_async.archive.disk.files import read_exactly, write_all
+from aeron_async.archive.disk.segment_end import clear_behind
 from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
 from aeron_async.archive.disk.segments import segment_bases, segment_name, term_base
 from aeron_async.archive.disk.torn_frames import find_torn
@@ -313,9 +314,7 @@ def with_zeros(
     """Let nothing follow an offset of a segment but zeros."""
     file = directory.open(name)
     try:
-        file.set_length(min(offset, file.length()))
-        file.set_length(descriptor.segment_length)
-        file.sync(metadata=True)
+        clear_behind(file, offset, segment_length=descriptor.segment_length, sync_level=2)
     finally:
         file.close()
 

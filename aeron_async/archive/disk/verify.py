@@ -239,7 +239,7 @@ def verify_recording(
 def gap(recording_id: int, start: int, end: int) -> Finding:
     """Return that files are not there."""
     what = f"no file holds positions {start} to {end} of recording {recording_id}"
-    return problem(segment_name(recording_id, start), 0, what, recording_id)
+    return problem(segment_name(recording_id, start), what, recording_id)
 
 
 def verify_segment(
@@ -258,10 +258,12 @@ def verify_segment(
     file = directory.open_to_read(segment_name(recording_id, base))
     try:
         length = file.length()
+        end = min(stop, base + descriptor.segment_length)
         if length != descriptor.segment_length:
             what = f"{length} bytes, and a segment has {descriptor.segment_length}"
-            yield problem(file.name, length, what, recording_id)
-        end = min(stop, base + descriptor.segment_length)
+            # A truncation whose archive died leaves one that is too short, and lacks nothing.
+            say = note if end - base <= length else problem
+            yield say(file.name, what, recording_id, offset=length)
         if has_no_end:
             end = base + find_end(file, start - base, buffer)
             what = f"recording {recording_id} has no end: it goes on, or its archive died at {end}"
@@ -269,20 +271,20 @@ def verify_segment(
             torn = find_torn(file, start - base, end - base, buffer) if end > start else None
             if torn is not None and checksum is None:
                 what = f"the last frame, up to {end - base}, may be torn"
-                yield problem(file.name, torn, what, recording_id)
+                yield problem(file.name, what, recording_id, offset=torn)
         walk = check_frames(
             file, descriptor, base=base, start=start, end=end, checksum=checksum, buffer=buffer
         )
         for each in walk:
             if isinstance(each, Problem):
-                yield problem(each.file, each.offset, each.what, recording_id)
+                yield problem(each.file, each.what, recording_id, offset=each.offset)
             else:
                 yield Progress(recording_id, base + each)
     finally:
         file.close()
 
 
-def problem(file: str, offset: int, what: str, recording_id: int) -> Finding:
+def problem(file: str, what: str, recording_id: int, *, offset: int = 0) -> Finding:
     """Return that something cannot be read."""
     return Finding(
         severity=Severity.PROBLEM, what=what, file=file, offset=offset, recording_id=recording_id

@@ -16,7 +16,9 @@ from aeron_async.archive.disk.changes import (
     purge_segments,
     truncate,
 )
+from aeron_async.archive.disk.files import OsFile
 from aeron_async.archive.disk.retention import Retention, expired_segments
+from aeron_async.archive.disk.verify import Finding, Severity, verify
 from aeron_async.errors import (
     ArchiveError,
     ArchiveErrorCode,
@@ -47,6 +49,26 @@ def holds(kept: Kept, start: int, stop: int) -> None:
 
 
 # Truncating.
+
+
+def test_a_file_with_nothing_behind_the_end_is_left_alone(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever died between cutting it off and making it whole would leave it too short.
+    monkeypatch.setattr(OsFile, "set_length", None)
+    assert clear_behind_stop(kept.directory, kept.catalog, 0) == 0
+    monkeypatch.undo()
+    holds(kept, 4_096, kept.stop)
+
+
+def test_a_file_that_is_too_short_gets_its_length_and_keeps_its_end(kept: Kept) -> None:
+    file = kept.directory.open("0-524288.rec")
+    file.set_length(kept.stop - 524_288)
+    file.close()
+    noted = [each for each in verify(kept.directory) if isinstance(each, Finding)]
+    assert [each.severity for each in noted] == [Severity.NOTE]
+    assert clear_behind_stop(kept.directory, kept.catalog, 0) == 0
+    holds(kept, 4_096, kept.stop)
 
 
 def test_a_recording_is_truncated_within_a_segment(kept: Kept) -> None:

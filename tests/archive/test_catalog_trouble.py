@@ -1,0 +1,99 @@
+"""What an archive says and does when its catalog cannot be read or written."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.files import OsFile
+from aeron_async.errors import StorageError, UnknownRecordingError
+from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from tests.archive.conftest import OpenArchive
+
+
+def broken(*_: object, **__: object) -> int:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+async def test_an_end_that_cannot_be_written_is_known_and_written_later(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = messages(20)
+    monkeypatch.setattr("aeron_async.archive.recording_ends.TRY_AGAIN_SECONDS", 0)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each)
+            monkeypatch.setattr(Catalog, "update", broken)
+            with pytest.raises(StorageError, match="Input/output error"):
+                await archive.stop_recording(IPC, STREAM)
+            stop = publication.position
+        # It is what it is, whatever the catalog says.
+        assert await archive.stop_position(0) is None
+        assert await archive.max_recorded_position(0) == stop
+        assert [each.data async for each in archive.replay(0)] == sent
+        monkeypatch.undo()
+        async with asyncio.timeout(5):
+            while await archive.stop_position(0) is None:
+                await asyncio.sleep(0)
+        assert await archive.stop_position(0) == stop
+        await archive.purge_recording(0)
+
+
+async def test_an_end_that_was_never_written_is_found_when_the_archive_opens_again(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = messages(20)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each)
+            monkeypatch.setattr(Catalog, "update", broken)
+            stop = publication.position
+            with pytest.raises(StorageError):
+                await archive.stop_recording(IPC, STREAM)
+    monkeypatch.undo()
+    async with open_archive() as (_, archive):
+        assert await archive.stop_position(0) == stop
+        assert [each.data async for each in archive.replay(0)] == sent
+
+
+async def test_a_catalog_that_cannot_be_read_is_a_failure_of_the_disk(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, messages(3))
+        monkeypatch.setattr(OsFile, "read_into", broken)
+        with pytest.raises(StorageError, match="Input/output error"):
+            await archive.describe(0)
+        with pytest.raises(StorageError):
+            await anext(archive.replay(0))
+        monkeypatch.undo()
+        assert (await archive.describe(0)).recording_id == 0
+
+
+async def test_a_listing_passes_over_what_is_purged_meanwhile(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = Catalog.get
+
+    def get_all_but_one(self: Catalog, recording_id: int) -> RecordingDescriptor:
+        if recording_id == 1:
+            message = "unknown recording id: 1"
+            raise UnknownRecordingError(message)
+        return get(self, recording_id)
+
+    async with open_archive() as (aeron, archive):
+        for _ in range(3):
+            await record(aeron, archive, messages(3))
+        monkeypatch.setattr(Catalog, "get", get_all_but_one)
+        assert [each.recording_id async for each in archive.recordings()] == [0, 2]
