@@ -1,0 +1,140 @@
+"""How much a micro-batch reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeron_async.spark.admission import Limit, Patience, Waiting, admit
+
+TERM = 65_536
+
+
+@attrs.define
+class Messages:
+    """Where messages end, by recording; counts how often it was asked."""
+
+    ends: dict[int, list[int]]
+    asked: int = 0
+
+    def last_end(self, recording_id: int, start: int, limit: int) -> int:
+        self.asked += 1
+        found = [each for each in self.ends[recording_id] if start < each <= limit]
+        return found[-1] if found else start
+
+    def first_end(self, recording_id: int, start: int, end: int) -> int:
+        self.asked += 1
+        return min((each for each in self.ends[recording_id] if each > start), default=end)
+
+    def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> int:
+        self.asked += 1
+        ends = self.ends[recording_id]
+        number = bisect_right(ends, start) + rows - 1
+        return ends[number] if number < len(ends) else end
+
+
+def filled(length: int, size: int) -> list[int]:
+    """Return where messages of one size end, none across the end of a term."""
+    ends = [end for end in range(size, length + 1, size) if end // TERM == (end - size) // TERM]
+    return sorted({*ends, *range(TERM, length + 1, TERM)})
+
+
+def waiting(*lengths: int) -> dict[int, Waiting]:
+    return {number: Waiting(0, length, TERM) for number, length in enumerate(lengths)}
+
+
+def test_without_a_limit_everything_is_read() -> None:
+    assert admit(waiting(64, 0, 1 << 40), Limit(), Messages({})) == {0: 64, 1: 0, 2: 1 << 40}
+
+
+def test_bytes_are_shared_in_proportion_to_what_waits() -> None:
+    messages = Messages({0: filled(32_000, 32), 1: filled(8_000, 32)})
+    assert admit(waiting(32_000, 8_000), Limit(max_bytes=4_000), messages) == {0: 3_200, 1: 800}
+
+
+def test_a_share_that_holds_no_message_is_one_message() -> None:
+    messages = Messages({0: filled(64_000, 6_400), 1: filled(640, 320)})
+    assert admit(waiting(64_000, 640), Limit(max_bytes=1), messages) == {0: 6_400, 1: 320}
+
+
+def test_a_recording_with_nothing_waiting_gets_nothing() -> None:
+    messages = Messages({0: filled(3_200, 32), 1: []})
+    assert admit(waiting(3_200, 0), Limit(max_bytes=64), messages) == {0: 64, 1: 0}
+    assert admit(waiting(3_200, 0), Limit(max_rows=3), messages) == {0: 96, 1: 0}
+
+
+def test_a_share_of_more_than_a_term_ends_where_one_begins_without_a_look_at_the_disk() -> None:
+    messages = Messages({})
+    found = admit(waiting(10 * TERM), Limit(max_bytes=3 * TERM + 100), messages)
+    assert found == {0: 3 * TERM}
+    assert not messages.asked
+
+
+def test_a_share_of_more_than_a_term_from_within_one_is_never_more_than_it_is() -> None:
+    each = {0: Waiting(TERM // 2, 10 * TERM, TERM)}
+    assert admit(each, Limit(max_bytes=TERM + 64), Messages({})) == {0: TERM}
+
+
+def test_rows_are_shared_and_each_recording_gets_one() -> None:
+    messages = Messages({0: filled(32_000, 32), 1: filled(320, 32)})
+    assert admit(waiting(32_000, 320), Limit(max_rows=10), messages) == {0: 9 * 32, 1: 32}
+
+
+def test_fewer_rows_than_the_limit_are_all_read() -> None:
+    assert admit(waiting(320), Limit(max_rows=100), Messages({0: filled(320, 32)})) == {0: 320}
+
+
+SIZES = st.integers(1, 300).map(lambda each: each * 32)
+LENGTHS = st.integers(0, 6 * TERM // 32).map(lambda each: each * 32)
+
+
+@given(st.lists(st.tuples(LENGTHS, SIZES), min_size=1, max_size=5), st.integers(1, 8 * TERM))
+def test_bytes_ends_are_of_messages_and_the_limit_is_passed_by_a_message_each(
+    recordings: list[tuple[int, int]], max_bytes: int
+) -> None:
+    messages = Messages({n: filled(length, size) for n, (length, size) in enumerate(recordings)})
+    given_ = waiting(*(length for length, _ in recordings))
+    found = admit(given_, Limit(max_bytes=max_bytes), messages)
+    for number, (length, _) in enumerate(recordings):
+        end = found[number]
+        assert end == length or end in messages.ends[number]
+        assert (end > 0) == (length > 0)
+    longest = sum(max(size, 32) for _, size in recordings)
+    # What is left of a term at its end may be one message more.
+    assert sum(found.values()) <= max_bytes + 2 * longest + len(recordings) * 9_600
+
+
+@given(LENGTHS, SIZES, st.integers(1, 8 * TERM))
+def test_batch_after_batch_comes_to_the_end(length: int, size: int, max_bytes: int) -> None:
+    messages = Messages({0: filled(length, size)})
+    position, batches = 0, 0
+    while position < length:
+        each = {0: Waiting(position, length, TERM)}
+        following = admit(each, Limit(max_bytes=max_bytes), messages)[0]
+        assert following > position
+        position, batches = following, batches + 1
+    assert batches <= length // 32 + 1
+
+
+def test_without_a_minimum_nothing_waits() -> None:
+    assert Patience(None, 1_000).is_over(1, 0)
+
+
+def test_less_than_the_minimum_waits_no_longer_than_the_delay() -> None:
+    patience = Patience(100, 1_000)
+    assert patience.is_over(0, 0)
+    assert not patience.is_over(99, 5_000)
+    assert not patience.is_over(99, 5_999)
+    assert patience.is_over(99, 6_000)
+    assert not patience.is_over(99, 6_001)
+
+
+@pytest.mark.parametrize("now_ms", [0, 10])
+def test_as_much_as_the_minimum_is_read_at_once(now_ms: int) -> None:
+    patience = Patience(100, 1_000)
+    assert not patience.is_over(1, 0)
+    assert patience.is_over(100, now_ms)

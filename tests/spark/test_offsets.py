@@ -1,0 +1,94 @@
+"""Offsets: the same ones are always the same text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.offsets import Offsets, RecordingOffset
+from tests.archive.disk.streams import described
+
+POSITIONS = st.integers(0, (1 << 62) // 32).map(lambda each: each * 32)
+RECORDINGS = st.dictionaries(
+    st.integers(0, (1 << 62)),
+    st.builds(
+        RecordingOffset,
+        POSITIONS,
+        POSITIONS,
+        st.integers(0, 1 << 60),
+        st.integers(-(1 << 31), (1 << 31) - 1),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+def text(offsets: Offsets) -> str:
+    return json.dumps(offsets.to_json())
+
+
+@given(RECORDINGS, st.randoms())
+def test_the_same_offsets_are_the_same_text_in_whatever_order_they_were_found(
+    recordings: dict[int, RecordingOffset], draw: Any
+) -> None:
+    shuffled = list(recordings.items())
+    draw.shuffle(shuffled)
+    assert text(Offsets(recordings)) == text(Offsets(dict(shuffled)))
+
+
+@given(RECORDINGS)
+def test_what_was_written_is_read_and_written_the_same(
+    recordings: dict[int, RecordingOffset],
+) -> None:
+    offsets = Offsets(recordings)
+    again = Offsets.from_json(json.loads(text(offsets)))
+    assert again == offsets
+    assert text(again) == text(offsets)
+
+
+@given(RECORDINGS, RECORDINGS)
+def test_other_offsets_are_another_text(
+    some: dict[int, RecordingOffset], others: dict[int, RecordingOffset]
+) -> None:
+    assert (text(Offsets(some)) == text(Offsets(others))) == (some == others)
+
+
+def test_recordings_stand_in_the_order_of_their_numbers_not_of_their_digits() -> None:
+    begun = RecordingOffset.begun(described(), 0)
+    assert list(Offsets({10: begun, 9: begun}).to_json()["recs"]) == ["9", "10"]
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1"])
+def test_offsets_of_another_version_are_refused(version: object) -> None:
+    with pytest.raises(ConfigurationError, match=f"of version {version!r}.*checkpointLocation"):
+        Offsets.from_json({"v": version, "recs": {}})
+
+
+@pytest.mark.parametrize(
+    "recs",
+    [
+        None,
+        [],
+        {"three": {"pos": 0, "from": 0, "began": 0, "term": 0}},
+        {"3": 4096},
+        {"3": {"pos": 0, "from": 0, "began": 0}},
+        {"3": {"pos": 0.5, "from": 0, "began": 0, "term": 0}},
+        {"3": {"pos": True, "from": 0, "began": 0, "term": 0}},
+        {"3": {"pos": 1 << 63, "from": 0, "began": 0, "term": 0}},
+    ],
+)
+def test_what_is_no_offset_is_refused(recs: object) -> None:
+    with pytest.raises(ConfigurationError, match="no offsets of recordings"):
+        Offsets.from_json({"v": 1, "recs": recs})
+
+
+def test_another_recording_with_the_same_id_is_told_by_its_start_and_first_term() -> None:
+    begun = RecordingOffset.begun(described(), 64)
+    assert begun.is_of(described(session_id=3, start_position=128, stop_position=256))
+    assert not begun.is_of(described(start_timestamp_ms=2))
+    assert not begun.is_of(described(initial_term_id=8))
