@@ -6,19 +6,41 @@ here holds a file, and making one does no I/O.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 
+from aeron_async.spark.decoding import decoder_named
 from aeron_async.spark.planning import partitions_of, plan_batch
+from aeron_async.spark.pruning import Predicate, pruned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pyspark.sql.datasource import Filter
 
     from aeron_async.spark.options import ArchiveOptions
     from aeron_async.spark.ranges import RecordingRange, ScanSettings
 
-__all__ = ["ArchivePartition", "BatchReader", "read_partition"]
+__all__ = ["ArchivePartition", "BatchReader", "PruningBatchReader", "read_partition"]
+
+OPERATORS: Final[Mapping[type, str]] = {
+    EqualTo: "=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    In: "in",
+}
 
 
 @final
@@ -64,6 +86,31 @@ class BatchReader(DataSourceReader):
         return read_partition(self.settings, partition)
 
 
+@final
+class PruningBatchReader(BatchReader):
+    """Leaves out what filters rule out; Spark lets none be without a setting of its own."""
+
+    predicates: tuple[Predicate, ...] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Remember filters, and return them all: Spark applies them to each row nevertheless."""
+        self.predicates = tuple(filter(None, map(predicate_of, filters)))
+        return filters
+
+    def planned(self) -> list[RecordingRange]:
+        """Return what is read of each recording, without what no row could be of."""
+        return pruned(super().planned(), self.predicates)
+
+
+def predicate_of(each: Filter) -> Predicate | None:
+    """Return what a filter of Spark says; None if it says nothing that helps."""
+    operator = OPERATORS.get(type(each))
+    if operator is None:
+        return None
+    column, value = ".".join(each.attribute), each.value  # type: ignore[attr-defined] # all of these have both
+    return None if value is None else Predicate(column, operator, value)
+
+
 def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterator[Any]:
     """Return an iterator of the batches of a partition."""
     if not isinstance(partition, ArchivePartition):
@@ -71,4 +118,7 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
     # Here, for it takes numpy and pyarrow, and whoever plans needs neither of them.
     from aeron_async.spark.scan import Scanner  # noqa: PLC0415
 
-    return Scanner(settings).batches(partition.parts)
+    batches = Scanner(settings).batches(partition.parts)
+    if settings.decoder is None:
+        return batches
+    return decoder_named(settings.decoder).decoded(batches, settings.decoded)

@@ -221,7 +221,7 @@ class ArchiveOptions:
         "filterPushdown",
         values.boolean,
         "skip what filters on position, recording_id, stream_id and channel rule out; needs "
-        "spark.sql.python.filterPushdown.enabled=true",
+        "spark.sql.python.filterPushdown.enabled=true, and a `load()` for each query",
         default=False,
         shown="false",
     )

@@ -12,14 +12,13 @@ import attrs
 
 from aeron_async.archive.disk.frame_places import check_position
 from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
-from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError, DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.catalog_reading import is_selective, open_directory, read_recordings
 from aeron_async.spark.frame_checksums import has_checksums
 from aeron_async.spark.option_values import EARLIEST, LATEST
 from aeron_async.spark.ranges import RecordingRange
-from aeron_async.spark.recorded_end import is_alive, scanned_end
+from aeron_async.spark.safe_end import SafeEnds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,7 +27,14 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.files import Directory
     from aeron_async.spark.options import ArchiveOptions
 
-__all__ = ["missing_segments", "partitions_of", "plan_batch"]
+__all__ = [
+    "check_segments",
+    "missing_segments",
+    "partitions_of",
+    "plan_batch",
+    "range_of",
+    "starting_position",
+]
 
 log = get_logger(__name__)
 
@@ -51,45 +57,96 @@ def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
         )
         raise ConfigurationError(message)
     names = directory.names()
-    alive = is_alive(directory, SystemClock().epoch_ms())
+    ends = SafeEnds(directory, options)
     found = []
     for descriptor in recordings.values():
-        end = recorded_end(directory, descriptor, options, names=names, alive=alive)
-        part = bounded(directory, descriptor, options, end)
+        part = bounded(directory, descriptor, options, ends.of(descriptor))
         if part.length > 0:
             check_segments(part, names, options)
             found.append(part)
     return found
 
 
-def recorded_end(
-    directory: Directory,
-    descriptor: RecordingDescriptor,
-    options: ArchiveOptions,
-    *,
-    names: list[str],
-    alive: bool,
-) -> int:
-    """Return up to where a recording may be read."""
-    if not descriptor.is_active:
-        return descriptor.stop_position
-    if options.position_source == "catalog":
-        return descriptor.start_position
-    return scanned_end(directory, descriptor, options, names=names, alive=alive)
-
-
 def bounded(
     directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> RecordingRange:
     """Return what is to be read of a recording that ends there."""
-    start, stop = (
-        position_in(directory, descriptor, options, positions.of(descriptor.recording_id), end)
-        for positions in (options.starting_positions, options.ending_positions)
-    )
+    start = starting_position(directory, descriptor, options, end)
+    stop = ending_position(directory, descriptor, options, end)
+    return range_of(directory, descriptor, options, start=start, end=max(start, stop))
+
+
+def range_of(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    options: ArchiveOptions,
+    *,
+    start: int,
+    end: int,
+) -> RecordingRange:
+    """Return a range of a recording, with what a reader must know of its frames."""
     has = options.verify_checksum is not None or (
-        start < stop and has_checksums(directory, descriptor, start, end)
+        start < end and has_checksums(directory, descriptor, start, end)
     )
-    return RecordingRange(descriptor, start, stop, has_checksums=has)
+    return RecordingRange(descriptor, start, end, has_checksums=has)
+
+
+def starting_position(
+    directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
+) -> int:
+    """Return where a query begins to read a recording that may be read up to an end.
+
+    Raises:
+        ConfigurationError: No message is as young as the time that was given.
+        DataLossError: It begins later by now, and that is not to be skipped.
+        InvalidPositionError: The position is in the middle of a frame.
+    """
+    recording_id = descriptor.recording_id
+    timestamp = options.starting_timestamp
+    if timestamp is None:
+        timestamp = options.starting_offsets_by_timestamp.get(recording_id)
+    if timestamp is None:
+        given = options.starting_positions.of(recording_id)
+        return position_in(directory, descriptor, options, given, end)
+    found = position_of_time(directory, descriptor, options, timestamp, end)
+    if found is None and options.starting_offsets_by_timestamp_strategy == "error":
+        message = (
+            f"recording {recording_id} has no message from {timestamp} ms on: change the "
+            "timestamp, or set startingOffsetsByTimestampStrategy=latest"
+        )
+        raise ConfigurationError(message)
+    return end if found is None else found
+
+
+def ending_position(
+    directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
+) -> int:
+    """Return up to where a batch query reads a recording that may be read up to an end.
+
+    Raises:
+        DataLossError: It ends earlier by now, and that is not to be skipped.
+        InvalidPositionError: The position is in the middle of a frame.
+    """
+    if options.ending_timestamp is None:
+        given = options.ending_positions.of(descriptor.recording_id)
+        return position_in(directory, descriptor, options, given, end)
+    found = position_of_time(directory, descriptor, options, options.ending_timestamp, end)
+    return end if found is None else found
+
+
+def position_of_time(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    options: ArchiveOptions,
+    timestamp_ms: int,
+    end: int,
+) -> int | None:
+    """Return where the first message begins that is not older; None if there is none."""
+    # Here, for it takes numpy and pyarrow, and hardly any query asks for times.
+    from aeron_async.spark.times import first_not_older  # noqa: PLC0415
+
+    whole = RecordingRange(descriptor, descriptor.start_position, end)
+    return first_not_older(directory, whole, options, timestamp_ms)
 
 
 def position_in(

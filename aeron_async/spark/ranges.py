@@ -5,7 +5,7 @@ All of it travels to the executors, which need no catalog then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
@@ -56,6 +56,8 @@ class ScanSettings:
         fail_on_data_loss: Raise at damage; skip it otherwise.
         checksum: Name of the one that every data frame is checked with; None to check none.
         timestamp_from: Where messages say when they were made; None for nowhere.
+        decoder: What makes other columns of these, as `module:callable`; None for nothing.
+        decoded: Arrow schema of what it makes.
     """
 
     path: str
@@ -67,9 +69,13 @@ class ScanSettings:
     fail_on_data_loss: bool = True
     checksum: str | None = None
     timestamp_from: TimestampFrom | None = None
+    decoder: str | None = None
+    decoded: Any = None
 
     @classmethod
-    def of(cls, options: ArchiveOptions, projection: Projection) -> ScanSettings:
+    def of(
+        cls, options: ArchiveOptions, projection: Projection, *, decoded: Any = None
+    ) -> ScanSettings:
         """Return what the options of a query say."""
         return cls(
             path=options.path,
@@ -81,4 +87,6 @@ class ScanSettings:
             fail_on_data_loss=options.fail_on_data_loss,
             checksum=options.verify_checksum,
             timestamp_from=options.timestamp_from,
+            decoder=options.decoder,
+            decoded=decoded,
         )

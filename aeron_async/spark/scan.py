@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PIECE_LENGTH", "ScanCounts", "Scanner"]
 
-PIECE_LENGTH: Final = 4 << 20
+PIECE_LENGTH: Final = 2 << 20
 LONGEST_PIECE: Final = 64 << 20
 """The longest message has 16 MiB, and with headers never four times that."""
 log = get_logger(__name__)

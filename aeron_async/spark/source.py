@@ -29,16 +29,20 @@ class AeronArchiveSource(DataSource):
 
     def schema(self) -> StructType | str:
         """Return the columns of a query that has not said which it wants."""
-        from aeron_async.spark.columns import default_columns  # noqa: PLC0415 - see the module
+        from aeron_async.spark.query_schema import declared_schema  # noqa: PLC0415 - see the module
 
-        return default_columns(self._parsed()).ddl()
+        return declared_schema(self._parsed())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads a batch with those columns; Spark names the argument."""
-        from aeron_async.spark.batch_reader import BatchReader  # noqa: PLC0415 - see the module
+        from aeron_async.spark import batch_reader  # noqa: PLC0415 - see the module
 
         options = self._parsed()
-        return BatchReader(options, self._settings(options, schema))
+        settings = self._settings(options, schema)
+        # Spark refuses to read with one that takes filters where its own setting forbids them.
+        if options.filter_pushdown:
+            return batch_reader.PruningBatchReader(options, settings)
+        return batch_reader.BatchReader(options, settings)
 
     def _parsed(self) -> ArchiveOptions:
         from aeron_async.spark.options import ArchiveOptions  # noqa: PLC0415 - see the module
@@ -46,7 +50,6 @@ class AeronArchiveSource(DataSource):
         return ArchiveOptions.parse(self.options)
 
     def _settings(self, options: ArchiveOptions, schema: StructType) -> ScanSettings:
-        from aeron_async.spark.columns import projection_of  # noqa: PLC0415 - see the module
-        from aeron_async.spark.ranges import ScanSettings  # noqa: PLC0415 - see the module
+        from aeron_async.spark.query_schema import settings_for  # noqa: PLC0415 - see the module
 
-        return ScanSettings.of(options, projection_of(schema.fields, options.fragment_mode))
+        return settings_for(options, schema)

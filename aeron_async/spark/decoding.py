@@ -1,0 +1,95 @@
+"""Turns batches of a recording into batches of the user's own, where they are read.
+
+A decoder is a callable that takes a `pyarrow.RecordBatch` and returns one, and whose attribute
+`schema` says what it returns: a `pyarrow.Schema`, or columns as SQL declares them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, final
+
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Decoder", "decoder_named"]
+
+
+@final
+class Decoder:
+    """A decoder, and what is wanted of what it returns.
+
+    Args:
+        name: As `module:callable`.
+        function: See the module.
+        schema: What it says that it returns.
+    """
+
+    def __init__(self, name: str, function: Callable[[Any], Any], schema: Any) -> None:
+        self.name = name
+        self.schema = schema
+        self._function = function
+
+    def decoded(self, batches: Iterator[Any], wanted: Any) -> Iterator[Any]:
+        """Yield batches with exactly the columns that are wanted.
+
+        Args:
+            batches: As they were read.
+            wanted: Arrow schema of the result; any of the decoder's columns, in any order.
+
+        Raises:
+            ConfigurationError: It returned something else than it said.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - whoever only plans does without
+
+        for batch in batches:
+            given = self._function(batch)
+            if not isinstance(given, pa.RecordBatch):
+                self._refuse(f"returned a {type(given).__name__}, and not a RecordBatch")
+            columns = [self._column(given, field) for field in wanted]
+            yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+    def _column(self, batch: Any, field: Any) -> Any:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            self._refuse(f"returned no column {field.name}, and it was asked for")
+        column = batch.column(at)
+        if column.type != field.type:
+            self._refuse(f"returned {field.name} as {column.type}, and Spark wants {field.type}")
+        return column
+
+    def _refuse(self, what: str) -> None:
+        message = f"decoder={self.name} {what}: change the decoder, or its schema"
+        raise ConfigurationError(message)
+
+
+def decoder_named(name: str) -> Decoder:
+    """Return the decoder that `module:callable` names.
+
+    Raises:
+        ConfigurationError: There is none, or it does not say what it returns.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        message = f"decoder={name!r} must be module:callable, such as orders:decode"
+        raise ConfigurationError(message)
+    try:
+        function: Any = import_module(module_name)
+        for each in attribute.split("."):
+            function = getattr(function, each)
+    except (ImportError, AttributeError) as error:
+        message = (
+            f"decoder={name!r} cannot be imported: {error}; the workers need its module on their "
+            "path (PYTHONPATH, --py-files)"
+        )
+        raise ConfigurationError(message) from error
+    schema = getattr(function, "schema", None)
+    if not callable(function) or schema is None:
+        message = (
+            f"decoder={name!r} must be callable and have an attribute `schema`: a pyarrow.Schema, "
+            "or columns as SQL declares them"
+        )
+        raise ConfigurationError(message)
+    return Decoder(name, function, schema)
