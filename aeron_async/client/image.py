@@ -165,14 +165,15 @@ class Image(Taking):
         if self._is_closed:
             return None
         self.look_up_trigger()
-        if self.is_closed:
-            # What was told may have been all that the driver waited for.
+        reader, port = self._reader, self._port
+        position = reader.position
+        # What was told just now may have been all that the driver waited for.
+        if self._has_closed() or port.rebuild_position <= position == self._position:
             return None
-        reader = self._reader
         # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
         # to follow without a gap may be what a damaged or forged datagram left there.
-        limit_position = self._port.rebuild_position
-        end_position = min(limit_position, reader.position + READ_AHEAD_LENGTH)
+        limit_position = port.rebuild_position
+        end_position = min(limit_position, position + READ_AHEAD_LENGTH)
         batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
         if batch.left:
             return batch

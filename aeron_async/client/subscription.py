@@ -253,7 +253,11 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             BusyError: Another task consumes the subscription.
             WrongLoopError: The subscription belongs to another event loop.
         """
-        self._check_consumer()
+        self._check_loop()
+        consumer = None if self._consumer is None else self._consumer()
+        is_ours = consumer is not None and consumer is asyncio.current_task(self._home.loop)
+        if self._is_waiting or not is_ours:
+            self._check_consumer()
         if self._taken is not None:
             self._taken.image.take(self._taken.position)
             self._taken = None
@@ -263,9 +267,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if self._batch.left and self._batch.image is not None:
             self._batch.image.rewind()
         self._batch = NOTHING
-        if self._consumer is not None and self._consumer() is not asyncio.current_task(
-            self._home.loop
-        ):
+        if not is_ours:
             self._consumer = None
 
     async def _next_batch(self, limit: int, only: Image | None = None) -> None:

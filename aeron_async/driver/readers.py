@@ -106,10 +106,9 @@ class Readers:
 
     def on_image_progress(self, source: Subscribable) -> None:
         """Tell the readers that there is more to read, or where the end is."""
-        for subscriber in source.subscribers:
-            if subscriber.is_active:
-                link = self._links[subscriber.subscription_id]
-                link.listener.on_image_progress(source.registration_id)
+        for subscriber in source.subscribers.active:
+            link = self._links[subscriber.subscription_id]
+            link.listener.on_image_progress(source.registration_id)
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Take the image from the client of a subscription: it was left behind, or all is over."""

@@ -27,7 +27,7 @@ from aeron_async.driver.media.receive_channel_endpoint import (
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
@@ -49,10 +49,11 @@ class EndpointListener:
     images: Images
     invalid_datagrams: InvalidDatagramLog
     endpoint: ReceiveChannelEndpoint = attrs.field(init=False)
+    on_image_activity: Callable[[PublicationImage], None] = attrs.field(init=False)
 
-    def on_image_activity(self, image: PublicationImage) -> None:
-        """Let the receiver poll the image."""
-        self.receiver.on_arrival(image)
+    def __attrs_post_init__(self) -> None:
+        # Called for every run of datagrams: not by way of a method that only passes it on.
+        self.on_image_activity = self.receiver.on_arrival
 
     def on_create_image(
         self, setup: Setup, source: Address, destination: ReceiveDestination

@@ -83,6 +83,7 @@ class Receiver(Agent):
         self._lifecycle = lifecycle
         self.endpoints: Iterable[ReceiveChannelEndpoint] = ()
         self._received_length = 0
+        self._bytes_received = system_counters[SystemCounterId.BYTES_RECEIVED]
         self._is_reading = False
         self._arrived: dict[PublicationImage, None] = {}
 
@@ -152,7 +153,7 @@ class Receiver(Agent):
 
     def _show_received(self) -> None:
         if self._received_length:
-            self._system_counters[SystemCounterId.BYTES_RECEIVED].increment(self._received_length)
+            self._bytes_received.increment(self._received_length)
             self._received_length = 0
 
     def on_stall(self, late_ns: int, now_ns: int) -> None:

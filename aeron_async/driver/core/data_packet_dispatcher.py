@@ -237,16 +237,7 @@ class DataPacketDispatcher:
         connection = image.connections.find(destination, source, now_ns)
         if connection is None or connection.is_new:
             return 0
-        taken = image.on_run(
-            data,
-            cuts,
-            connection,
-            index=index,
-            start=start,
-            term_id=term_id,
-            term_offset=term_offset,
-            now_ns=now_ns,
-        )
+        taken = image.on_run(data, cuts, connection, index, start, term_id, term_offset, now_ns)
         if taken:
             self._listener.on_image_activity(image)
         return taken

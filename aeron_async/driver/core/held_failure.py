@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Concatenate, NoReturn, ParamSpec, Protocol, Ty
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["held", "raise_failures"]
+__all__ = ["held", "held_at", "raise_failures"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +27,20 @@ class Stream(Protocol):
 
 
 S = TypeVar("S", bound=Stream)
+
+
+def held_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
+    """Do as `held` does, for what takes the time only, and happens for every datagram."""
+
+    @wraps(method)
+    def call(self: S, now_ns: int) -> T | None:
+        try:
+            return method(self, now_ns)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next poll raises it
+            self.failure = self.failure or error
+            return None
+
+    return call
 
 
 def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:

@@ -157,7 +157,6 @@ class ImageIntake:
         data: memoryview,
         cuts: Cuts,
         connection: ImageConnection,
-        *,
         index: int,
         start: int,
         term_id: int,

@@ -11,6 +11,7 @@ Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.held_failure import held
@@ -132,7 +133,7 @@ class NetworkPublication(SubscribablePublication):
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
         sender = self._sender
         self.quiet = self._quiet = QuietSender(
-            sender, self.doorbell, self.counters, lambda: self._listener.on_window_changed(self)
+            sender, self.doorbell, self.counters, partial(self._listener.on_window_changed, self)
         )
         # Called for what arrives: not by way of a method that only passes it on.
         self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm

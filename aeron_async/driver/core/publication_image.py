@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
 from aeron_async.driver.core.congestion_control.static import StaticWindowCongestionControl
-from aeron_async.driver.core.held_failure import held
+from aeron_async.driver.core.held_failure import held, held_at
 from aeron_async.driver.core.image_connection import ImageConnections
 from aeron_async.driver.core.image_consumption import ImageConsumption
 from aeron_async.driver.core.image_feedback import ImageFeedback
@@ -266,7 +266,7 @@ class PublicationImage:
             self._calm_until_ns = deadline_ns
         return deadline_ns
 
-    @held
+    @held_at
     def try_show(self, now_ns: int) -> bool:
         """Show readers what came in order; False where `poll` is to look, for far more work."""
         if now_ns >= self._calm_until_ns or self.failure is not None or self.doorbell.is_rung:
@@ -276,7 +276,7 @@ class PublicationImage:
             self._show(position)
         return position >= 0
 
-    @held
+    @held_at
     def try_report(self, now_ns: int) -> bool:
         """Tell the sources what readers have taken, where that is all there is to it.
 

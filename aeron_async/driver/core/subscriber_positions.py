@@ -66,12 +66,14 @@ class SubscriberPositions:
     """The subscribers of one stream, oldest first.
 
     Attributes:
+        active: Those whose clients have an image to read.
         untethered: Those that may be left behind.
     """
 
-    __slots__ = ("_all", "_working", "untethered")
+    __slots__ = ("_all", "_working", "active", "untethered")
 
     def __init__(self) -> None:
+        self.active: tuple[SubscriberPosition, ...] = ()
         self.untethered: tuple[SubscriberPosition, ...] = ()
         self._all: dict[int, SubscriberPosition] = {}
         self._working: list[Counter] = []
@@ -135,6 +137,7 @@ class SubscriberPositions:
     def _sort(self) -> None:
         subscribers = self._all.values()
         self._working = [each.position for each in subscribers if each.state in WORKING]
+        self.active = tuple(each for each in subscribers if each.is_active)
         self.untethered = tuple(each for each in subscribers if not each.is_tether)
 
 

@@ -62,7 +62,8 @@ class ReceiveDestinationTransport(ChannelSocket):
         self._dispatcher = endpoint.dispatcher
         self._clock = clock
         self._on_received = endpoint.on_received
-        self._on_reading = endpoint.on_reading
+        # Told by the transport itself: twice for every wake-up.
+        self.reading = endpoint.on_reading
         self._timestamps = endpoint.timestamps
         self._media_ns: int | None = None
 
@@ -76,10 +77,6 @@ class ReceiveDestinationTransport(ChannelSocket):
         for counter in self.counters:
             counter.close()
         self.counters.clear()
-
-    def reading(self, *, is_begun: bool) -> None:
-        """Tell the receiver that datagrams come, or that these were all for now."""
-        self._on_reading(is_begun)
 
     def media_timestamp_received(self, epoch_ns: int) -> None:
         """Note when the system had the next datagram, in nanoseconds since 1970."""

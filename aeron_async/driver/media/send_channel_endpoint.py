@@ -49,12 +49,9 @@ class SendSocket(ChannelSocket):
     def __init__(self, endpoint: SendChannelEndpoint, clock: Clock) -> None:
         super().__init__(endpoint)
         self._dispatcher = endpoint.dispatcher
-        self._on_reading = endpoint.on_reading
+        # Told by the transport itself: twice for every wake-up.
+        self.reading = endpoint.on_reading
         self._clock = clock
-
-    def reading(self, *, is_begun: bool) -> None:
-        """Tell the sender that control datagrams come, or that these were all for now."""
-        self._on_reading(is_begun)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Hand a control datagram to its publication."""

@@ -54,7 +54,7 @@ class SocketProtocol(Protocol):
         """The system dropped so many for want of room, since it was told last."""
         ...
 
-    def reading(self, *, is_begun: bool) -> None:
+    def reading(self, is_begun: bool, /) -> None:  # noqa: FBT001 - a callback of one meaning
         """All that has come is about to be handed over, or has been."""
         ...
 
@@ -100,12 +100,12 @@ class ReadingTransport(BoundedTransport):
         if not self._takes_bursts:
             self._read_datagrams()
             return
-        protocol = cast("SocketProtocol", self._protocol)
-        protocol.reading(is_begun=True)
+        protocol: Any = self._protocol
+        protocol.reading(True)
         try:
             self._read_datagrams()
         finally:
-            protocol.reading(is_begun=False)
+            protocol.reading(False)
 
     def _read_datagrams(self) -> None:
         reader = self._reader
@@ -120,7 +120,9 @@ class ReadingTransport(BoundedTransport):
                 protocol = cast("SocketProtocol", self._protocol)
                 self._tell(protocol.media_timestamp_received, reader.epoch_ns)
             for data, cuts, address in reader.groups:
-                if len(cuts) == ONE_RUN:
+                if cuts[1] >= len(data):
+                    self._tell(self._protocol.datagram_received, data, address)
+                elif len(cuts) == ONE_RUN:
                     self._tell(self._deliver_run, data, cuts[1], address)
                 else:
                     self._tell(self._deliver_runs, data, cuts, address)
