@@ -11,7 +11,7 @@ KERNEL = [
         [f"aeron_async/kernel/{name}.pyx"],
         extra_compile_args=["-O3"],
     )
-    for name in ("_atomics", "_batches", "_chains", "_frames", "_paths", "_sockets")
+    for name in ("_atomics", "_batches", "_chains", "_frames", "_paths", "_sockets", "_writing")
 ]
 modules = cythonize(KERNEL, build_dir="build")
 for module in modules:

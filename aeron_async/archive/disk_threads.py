@@ -22,7 +22,13 @@ Result = TypeVar("Result")
 
 
 class Disk(Protocol):
-    """Does blocking work for tasks."""
+    """Does blocking work for tasks.
+
+    Attributes:
+        is_apart: Whether that is done off the loop, which goes on meanwhile.
+    """
+
+    is_apart: bool
 
     async def run(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
         """Call a function, and return what it returns once it is done."""
@@ -66,6 +72,8 @@ class DiskThreads:
         thread_count: Most pieces of work at once.
     """
 
+    is_apart = True
+
     def __init__(self, thread_count: int = DEFAULT_THREAD_COUNT) -> None:
         self._pool = ThreadPoolExecutor(thread_count, thread_name_prefix="aeron-archive-disk")
 
@@ -91,6 +99,8 @@ class DiskThreads:
 @final
 class InlineDisk:
     """The caller's own thread: virtual time knows no others."""
+
+    is_apart = False
 
     def begin(
         self, function: Callable[..., Result], /, *args: Any, **keywords: Any

@@ -8,27 +8,22 @@ Source: Aeron `RecordingSession`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
+from aeron_async.archive.recording_lane import open_lane
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ArchiveError, StorageError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.recording_writer import Block, RecordingWriter
+    from aeron_async.archive.disk.recording_writer import RecordingWriter
     from aeron_async.archive.disk_threads import Disk
     from aeron_async.client.image import Image
     from aeron_async.client.subscription import Subscription
     from aeron_async.counters import Counter
 
 __all__ = ["RecordingSession"]
-
-SMALLEST_WRITE: Final = 1 << 16
-LARGEST_WRITE: Final = 1 << 22
-"""Bytes that are written before the position moves: it costs a thread's turn or two each time."""
-PARTS_OF_A_TERM: Final = 16
-"""Who publishes may go on while the next part is written; half a term is all that may wait."""
 
 log = get_logger(__name__)
 
@@ -75,9 +70,9 @@ class RecordingSession:
         self.is_over = False
         self._writer = writer
         self._counter = counter
-        self._disk = disk
-        part = min(image.term_length // PARTS_OF_A_TERM, LARGEST_WRITE)
-        self._write_length = max(part, SMALLEST_WRITE)
+        self._lane = open_lane(
+            writer, disk, term_length=image.term_length, ring=subscription.progress.ring
+        )
         self._is_stopping = False
         counter.set(self.position)
 
@@ -98,52 +93,52 @@ class RecordingSession:
         except StorageError as error:
             # What the writer says has been written is all that there is.
             self.error = error
-            self.position = self._writer.position
             self._report(error)
         finally:
             self.is_over = True
             try:
-                await self._disk.run(self._writer.close)
+                await self._lane.aclose()
             except OSError as error:
                 log.warning("recording_not_closed", recording_id=self.recording_id, exc_info=error)
+            self.position = self._writer.position
             self.progress.ring()
 
     async def _record(self) -> None:
-        image, writer = self.image, self._writer
+        image, lane = self.image, self._lane
         progress = self.subscription.progress
         end: int | None = None
         while end is None or self.position < end:
             was_stopping, was_closed = self._is_stopping, image.is_closed
-            blocks = self._gather()
-            if blocks:
-                self._on_written(await self._disk.run(writer.write, blocks))
-            elif was_stopping or was_closed or image.is_end_of_stream:
+            self._collect()
+            self._begin()
+            if lane.is_idle and (was_stopping or was_closed or image.is_end_of_stream):
                 return
-            else:
-                await progress.wait()
             if was_stopping and end is None:
                 # Whoever goes on publishing would keep it going for ever.
                 end = self.position + image.term_length
+            await progress.wait()
 
-    def _gather(self) -> list[Block]:
-        """Return what there is to be written, up to a bound."""
-        blocks: list[Block] = []
-        position = self.position
-        end = position + self._write_length
-        while position < end:
-            block, padding = self.image.peek_block(position, end - position)
+    def _begin(self) -> None:
+        """Let what is there be written, as much as may be under way at once."""
+        lane = self._lane
+        while room := lane.room():
+            block, padding = self.image.peek_block(lane.begun, room)
             if not len(block):
-                break
-            blocks.append((block, padding))
-            position += len(block) + padding
-        return blocks
+                return
+            if not lane.is_idle and len(block) < room // 2 and not padding:
+                # It grows while others are under way, and costs as much as a long one.
+                return
+            lane.begin(block, padding)
+
+    def _collect(self) -> None:
+        """Let go of what has been written: readers may have it, and the publisher its room."""
+        position = self._lane.collect()
+        if position != self.position:
+            self.position = position
+            self._counter.set(position)
+            self.image.take(position)
+            self.progress.ring()
 
     def _report(self, error: StorageError) -> None:
         fields = {"recording_id": self.recording_id, "position": self.position}
         log.error("recording_failed", exc_info=error, **fields)
-
-    def _on_written(self, position: int) -> None:
-        self.position = position
-        self._counter.set(position)
-        self.image.take(position)
-        self.progress.ring()

@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from aeron_async.kernel._frames import FrameWriter as FrameWriterType
     from aeron_async.kernel._sockets import RunReader as RunReaderType
     from aeron_async.kernel._sockets import SendSegmented
+    from aeron_async.kernel._writing import BlockWriter as BlockWriterType
 
 __all__ = [
     "NOTHING",
     "PURE_VARIABLE",
     "WHY_PURE",
     "Batch",
+    "BlockWriter",
     "Cell",
     "CompiledRunReader",
     "Doorbell",
@@ -89,6 +91,8 @@ CompiledRunReader: type[RunReaderType] | None = None
 """Receives many datagrams in one call; None in Python, and where there is no `recvmsg`."""
 send_segmented: SendSegmented | None = None
 """Sends many runs of datagrams in one call; likewise."""
+BlockWriter: type[BlockWriterType] | None = None
+"""Writes blocks to files in a thread apart; None in Python, and where there are no such threads."""
 
 if WHY_PURE is None:
     from aeron_async.kernel._batches import Batch, open_batch
@@ -118,3 +122,5 @@ if WHY_PURE is None:
     with suppress(ImportError):
         from aeron_async.kernel._sockets import RunReader as CompiledRunReader
         from aeron_async.kernel._sockets import send_segmented
+    with suppress(ImportError):
+        from aeron_async.kernel._writing import BlockWriter

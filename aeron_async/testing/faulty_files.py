@@ -123,6 +123,9 @@ class FaultyFile:
         self._content: Content | None = content
         self.name = name
 
+    def number(self) -> None:
+        """Return None: the system knows nothing of it."""
+
     def length(self) -> int:
         """Return how long it is."""
         return len(self._opened().data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,30 +23,57 @@ from aeron_async.errors import (
     RegistrationError,
     StorageError,
 )
+from aeron_async.kernel import BlockWriter
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from typing_extensions import Buffer
 
     from aeron_async import Subscription
     from aeron_async.archive import Replay
     from tests.archive.conftest import OpenArchive
 
+    Refuse = Callable[[Callable[[str], bool]], None]
+
+
+@pytest.fixture(params=["pool", "thread"])
+def refuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
+    """Return what lets writes to a file fail as on a full disk, in either lane."""
+    if request.param == "thread" and BlockWriter is None:
+        pytest.skip("it is not built")
+
+    def begin(is_full: Callable[[str], bool]) -> None:
+        write, number = OsFile.write, OsFile.number
+
+        def refused(self: OsFile, buffers: Sequence[Buffer], offset: int) -> int:
+            if is_full(self.name):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(self, buffers, offset)
+
+        def full(self: OsFile) -> int | None:
+            return device if is_full(self.name) else number(self)
+
+        if request.param == "pool":
+            monkeypatch.setattr(OsFile, "write", refused)
+            monkeypatch.setattr(OsFile, "number", lambda _: None)
+        else:
+            monkeypatch.setattr(OsFile, "number", full)
+
+    device = os.open("/dev/full", os.O_WRONLY)
+    yield begin
+    os.close(device)
+
 
 async def test_a_full_disk_ends_the_recording_and_leaves_what_was_written(
-    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, refuse: Refuse
 ) -> None:
     sent = messages(300)
-    write = OsFile.write
-
-    def full(self: OsFile, buffers: object, offset: int) -> int:
-        if self.name == "0-65536.rec":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, buffers, offset)  # type: ignore[arg-type]
-
     async with open_archive() as (aeron, archive):
         signals = archive.signals()
-        monkeypatch.setattr(OsFile, "write", full)
+        refuse(lambda name: name == "0-65536.rec")
         await archive.start_recording(IPC, STREAM)
         subscription = await aeron.add_subscription(IPC, STREAM)
         reading = asyncio.ensure_future(take(subscription, len(sent)))
@@ -68,22 +96,14 @@ async def take(subscription: Subscription | Replay, count: int) -> list[bytes]:
 
 
 async def test_who_stops_a_recording_that_failed_is_told(
-    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+    open_archive: OpenArchive, refuse: Refuse
 ) -> None:
-    def broken(*_: object) -> int:
-        raise OSError(errno.EIO, "Input/output error")
-
     async with open_archive() as (aeron, archive):
         await archive.start_recording(IPC, STREAM)
         async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
-            write = OsFile.write
-            monkeypatch.setattr(
-                OsFile,
-                "write",
-                lambda self, *rest: broken() if self.name.endswith(".rec") else write(self, *rest),
-            )
+            refuse(lambda name: name.endswith(".rec"))
             await publication.offer(b"lost")
-            with pytest.raises(StorageError, match="Input/output error"):
+            with pytest.raises(StorageError, match="No space left"):
                 await archive.stop_recording(IPC, STREAM)
         assert await archive.stop_position(0) == 0
 

@@ -45,6 +45,10 @@ class File(Protocol):
         """Return its name in the directory."""
         ...
 
+    def number(self) -> int | None:
+        """Return by what the system knows it while it is open; None if it is no file of that."""
+        ...
+
     def length(self) -> int:
         """Return how long it is."""
         ...
@@ -177,6 +181,10 @@ class OsFile:
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
         self._descriptor = descriptor
+
+    def number(self) -> int | None:
+        """Return by what the system knows it; see `File.number`."""
+        return self._descriptor
 
     def length(self) -> int:
         """Return how long it is."""

@@ -51,7 +51,9 @@ class RecordingWriter:
         sync_level: 0, 1 or 2; see `Catalog`.
 
     Attributes:
-        position: Up to where everything has been written, in bytes; synced, from level 1 on.
+        position: Up to where everything has been written, in bytes; synced, from level 1 on. Who
+            writes blocks to the file by its number moves it.
+        sync_level: As given.
 
     Raises:
         StorageError: The file cannot be had; nothing was written.
@@ -69,8 +71,7 @@ class RecordingWriter:
         self._directory = directory
         self._descriptor = descriptor
         self._checksum = checksum
-        self._sync_level = sync_level
-        self._segment_length = descriptor.segment_length
+        self.sync_level = sync_level
         self.position = position
         self._base = segment_base(
             position,
@@ -82,7 +83,7 @@ class RecordingWriter:
         try:
             self._file = self._open_segment(is_new=False)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def write(self, blocks: Sequence[Block]) -> int:
         """Append blocks that follow one another, and return the position behind them.
@@ -98,8 +99,42 @@ class RecordingWriter:
             for block, padding in blocks:
                 self._write_block(block, padding)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         return self.position
+
+    @property
+    def segment_end(self) -> int:
+        """Return the position behind the file that is written now."""
+        return self._base + self._descriptor.segment_length
+
+    @property
+    def file_number(self) -> int | None:
+        """Return by what the system knows the file; None if blocks must be written by `write`."""
+        return None if self._checksum is not None or self._file is None else self._file.number()
+
+    def offset_of(self, position: int) -> int:
+        """Return where a position lies in the file, in bytes."""
+        return position - self._base
+
+    def roll(self) -> None:
+        """Go on in the next file: everything up to the end of this one has been written.
+
+        Raises:
+            StorageError: It cannot be had.
+        """
+        try:
+            self._roll()
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def failure(self, error: OSError) -> StorageError:
+        """Return what tells of an error, and of what there is all the same."""
+        recording_id = self._descriptor.recording_id
+        message = (
+            f"recording {recording_id} stopped at position {self.position}, for its file could not "
+            f"be written in {self._directory.path}: {error}; what was recorded before is there"
+        )
+        return StorageError(message, code=ArchiveErrorCode.STORAGE_SPACE)
 
     def close(self) -> None:
         """Close the file; closing twice is closing once."""
@@ -121,7 +156,7 @@ class RecordingWriter:
         write_all(file, [block[:LENGTH_SIZE]], offset)
         self._sync(file)
         self.position += len(block) + padding
-        if self.position - self._base >= self._segment_length:
+        if self.position >= self.segment_end:
             # Now and not with the next block: an official archive leaves an empty file as well.
             self._roll()
 
@@ -141,7 +176,7 @@ class RecordingWriter:
     def _roll(self) -> None:
         """Go on in the next file."""
         self.close()
-        self._base += self._segment_length
+        self._base += self._descriptor.segment_length
         self._file = self._open_segment(is_new=True)
 
     def _open_segment(self, *, is_new: bool) -> File:
@@ -152,8 +187,8 @@ class RecordingWriter:
         try:
             # Whatever lay behind the position is gone, and zeros are there that take no room.
             file.set_length(min(file.length(), self.position - self._base))
-            file.set_length(self._segment_length)
-            if self._sync_level:
+            file.set_length(self._descriptor.segment_length)
+            if self.sync_level:
                 file.sync(metadata=True)
                 directory.sync()
         except BaseException:
@@ -162,13 +197,5 @@ class RecordingWriter:
         return file
 
     def _sync(self, file: File) -> None:
-        if self._sync_level:
-            file.sync(metadata=self._sync_level > 1)
-
-    def _failure(self, error: OSError) -> StorageError:
-        recording_id = self._descriptor.recording_id
-        message = (
-            f"recording {recording_id} stopped at position {self.position}, for its file could not "
-            f"be written in {self._directory.path}: {error}; what was recorded before is there"
-        )
-        return StorageError(message, code=ArchiveErrorCode.STORAGE_SPACE)
+        if self.sync_level:
+            file.sync(metadata=self.sync_level > 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import sys
@@ -14,11 +15,36 @@ from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
+from aeron_async.archive.disk_threads import DiskThreads
+from aeron_async.archive.recording_lane import open_lane
 from tests.archive.disk.streams import FrameSource, described
 
 
 def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+async def write_by_lane(writer: RecordingWriter, source: FrameSource, count: int) -> None:
+    """Write as a recording does, several blocks at once where that can be."""
+    rung = asyncio.Event()
+    disk = DiskThreads()
+    descriptor = source.descriptor
+    lane = open_lane(writer, disk, term_length=descriptor.term_length, ring=rung.set)
+    said = position = writer.position
+    left = count
+    while left or not lane.is_idle:
+        while left and lane.room():
+            lane.begin(*source.block())
+            left -= 1
+        rung.clear()
+        position = lane.collect()
+        if position != said:
+            said = position
+            say("wrote", descriptor.recording_id, position)
+        if not lane.is_idle and not (left and lane.room()):
+            await rung.wait()
+    await lane.aclose()
+    await disk.aclose()
 
 
 def main(path: str, sync_level: int, seed: int) -> None:
@@ -46,9 +72,13 @@ def main(path: str, sync_level: int, seed: int) -> None:
         if not descriptor.is_active:
             catalog.update(recording_id, stop_position=-1, stop_timestamp_ms=-1)
         source = FrameSource(descriptor, number, position)
-        for _ in range(draw.randrange(60)):
-            writer.write([source.block()])
-            say("wrote", recording_id, writer.position)
+        count = draw.randrange(60)
+        if draw.random() < 1 / 2:
+            asyncio.run(write_by_lane(writer, source, count))
+        else:
+            for _ in range(count):
+                writer.write([source.block()])
+                say("wrote", recording_id, writer.position)
         writer.close()
         catalog.update(recording_id, stop_position=writer.position, stop_timestamp_ms=now_ms)
         say("stopped", recording_id, writer.position)

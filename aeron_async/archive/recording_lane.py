@@ -1,0 +1,268 @@
+"""Where the blocks of one recording are written, in their order and off the event loop.
+
+There are two lanes. One is a thread of its own that the interpreter never holds up, and takes
+several blocks at once: a thread of the interpreter waits for its turn before and after each write,
+and while the event loop is busy a turn takes milliseconds, in which a publisher fills its window.
+The other is the threads for everything else, one block at a time; it serves where there is no
+compiled kernel, where files are not the system's, and where frames get checksums.
+
+Invariant: memory of a block is somebody's, and is looked at until the block has been collected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from aeron_async.archive.disk_threads import finished
+from aeron_async.errors import StorageError
+from aeron_async.kernel import BlockWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.archive.disk.recording_writer import RecordingWriter
+    from aeron_async.archive.disk_threads import Disk
+    from aeron_async.kernel._writing import BlockWriter as BlockWriterType
+
+__all__ = ["PoolLane", "RecordingLane", "ThreadLane", "open_lane"]
+
+SMALLEST_WRITE: Final = 1 << 16
+LARGEST_WRITE: Final = 1 << 22
+"""Bytes of a block where each costs turns of threads, or waits for the disk."""
+LARGEST_OF_MANY: Final = 1 << 18
+"""Bytes of a block where several may be under way: their publisher goes on sooner."""
+MOST_AT_ONCE: Final = 8
+PARTS_OF_A_TERM: Final = 16
+"""Who publishes may go on while the next part is written; half a term is all that may wait."""
+BELL_LENGTH: Final = 64
+
+
+class RecordingLane(Protocol):
+    """Writes blocks, and says how far it is.
+
+    Attributes:
+        begun: Position behind the last block that was begun, in bytes.
+    """
+
+    begun: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is under way that was not collected."""
+        ...
+
+    def room(self) -> int:
+        """Return how long the next block may be, in bytes; 0 while none can be begun."""
+        ...
+
+    def begin(self, block: memoryview, padding: int) -> None:
+        """Let a block be written, behind those that were begun before.
+
+        Args:
+            block: Whole frames of one term.
+            padding: How far the last one, if it is padding, goes on.
+        """
+        ...
+
+    def collect(self) -> int:
+        """Return up to which position everything has been written; see `RecordingWriter.write`.
+
+        Raises:
+            StorageError: The disk failed, and nothing more will be written.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Wait for what was begun, cancelled or not, and close the file.
+
+        Raises:
+            OSError: The file cannot be closed.
+        """
+        ...
+
+
+def open_lane(
+    writer: RecordingWriter, disk: Disk, *, term_length: int, ring: Callable[[], object]
+) -> RecordingLane:
+    """Return the lane that suits best.
+
+    Args:
+        writer: Open where the recording goes on; the lane closes it.
+        disk: Where else is written.
+        term_length: Of the stream, in bytes.
+        ring: Called in the loop when there may be something to collect.
+    """
+    part = max(term_length // PARTS_OF_A_TERM, SMALLEST_WRITE)
+    if BlockWriter is not None and disk.is_apart and writer.file_number is not None:
+        # A loop that watches no descriptors, or none that are left: the other lane does as well.
+        with suppress(NotImplementedError, OSError):
+            return ThreadLane(writer, disk, BlockWriter, part=part, ring=ring)
+    return PoolLane(writer, disk, part=part, ring=ring)
+
+
+@final
+class PoolLane:
+    """One block at a time, by `RecordingWriter.write`; see `RecordingLane`."""
+
+    def __init__(
+        self, writer: RecordingWriter, disk: Disk, *, part: int, ring: Callable[[], object]
+    ) -> None:
+        self.begun = writer.position
+        self._writer = writer
+        self._disk = disk
+        self._length = min(part, LARGEST_WRITE)
+        self._ring = ring
+        self._writing: asyncio.Future[int] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is under way; see `RecordingLane.is_idle`."""
+        return self._writing is None
+
+    def room(self) -> int:
+        """Return how long the next block may be; see `RecordingLane.room`."""
+        return self._length if self._writing is None else 0
+
+    def begin(self, block: memoryview, padding: int) -> None:
+        """Let a block be written; see `RecordingLane.begin`."""
+        self.begun += len(block) + padding
+        self._writing = self._disk.begin(self._writer.write, [(block, padding)])
+        self._writing.add_done_callback(lambda _: self._ring())
+
+    def collect(self) -> int:
+        """Return how far it is; see `RecordingLane.collect`."""
+        if self._writing is not None and self._writing.done():
+            writing, self._writing = self._writing, None
+            writing.result()
+        return self._writer.position
+
+    async def aclose(self) -> None:
+        """Wait, and close the file; see `RecordingLane.aclose`."""
+        writing, self._writing = self._writing, None
+        try:
+            if writing is not None:
+                with suppress(StorageError):
+                    await finished(writing)
+        finally:
+            await self._disk.run(self._writer.close)
+
+
+@final
+class ThreadLane:
+    """Several blocks at once, by a thread of its own; see `RecordingLane`.
+
+    Args:
+        writer: Whose file has a number.
+        disk: Where the next file is opened.
+        blocks: The compiled writer.
+        part: Longest block, in bytes, that leaves who publishes room to go on.
+        ring: As for `open_lane`.
+
+    Raises:
+        NotImplementedError: The loop watches no descriptors.
+        OSError: There are no descriptors left, or no threads.
+    """
+
+    def __init__(
+        self,
+        writer: RecordingWriter,
+        disk: Disk,
+        blocks: type[BlockWriterType],
+        *,
+        part: int,
+        ring: Callable[[], object],
+    ) -> None:
+        self.begun = writer.position
+        self._writer = writer
+        self._disk = disk
+        self._ring = ring
+        # Where each block waits for the disk, few long ones are better than many.
+        self._length = min(part, LARGEST_WRITE if writer.sync_level else LARGEST_OF_MANY)
+        self._most = 1 if writer.sync_level else MOST_AT_ONCE
+        self._lengths: deque[int] = deque()
+        self._rolling: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._bell, end = os.pipe()
+        self._ends = (self._bell, end)
+        try:
+            for each in self._ends:
+                os.set_blocking(each, False)
+            self._loop.add_reader(self._bell, self._on_bell)
+            self._blocks = blocks(end)
+        except BaseException:
+            self._close_bell()
+            raise
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether nothing is under way; see `RecordingLane.is_idle`."""
+        return not self._lengths and self._rolling is None
+
+    def room(self) -> int:
+        """Return how long the next block may be; see `RecordingLane.room`."""
+        if self._rolling is not None or self.begun >= self._writer.segment_end:
+            # There is no file to write to, or it is not sure that there will be one.
+            return 0
+        return self._length if len(self._lengths) < self._most else 0
+
+    def begin(self, block: memoryview, padding: int) -> None:
+        """Let a block be written; see `RecordingLane.begin`."""
+        writer = self._writer
+        file = writer.file_number
+        assert file is not None, "a lane of its own has a file of the system"
+        self._blocks.begin(file, block, writer.offset_of(self.begun), writer.sync_level)
+        self._lengths.append(len(block) + padding)
+        self.begun += len(block) + padding
+
+    def collect(self) -> int:
+        """Return how far it is; see `RecordingLane.collect`."""
+        writer = self._writer
+        failure = self._take()
+        if failure:
+            raise writer.failure(OSError(failure, os.strerror(failure)))
+        if self._rolling is not None and self._rolling.done():
+            rolling, self._rolling = self._rolling, None
+            rolling.result()
+        elif self._rolling is None and writer.position >= writer.segment_end:
+            # Now and not with the next block: an official archive leaves an empty file as well.
+            self._rolling = self._disk.begin(writer.roll)
+            self._rolling.add_done_callback(lambda _: self._ring())
+        return writer.position
+
+    async def aclose(self) -> None:
+        """Wait, and close the file; see `RecordingLane.aclose`."""
+        try:
+            await self._disk.run(self._blocks.close)
+        finally:
+            self._take()
+            self._close_bell()
+            await self._close_file()
+
+    async def _close_file(self) -> None:
+        try:
+            if self._rolling is not None:
+                with suppress(StorageError):
+                    await finished(self._rolling)
+        finally:
+            await self._disk.run(self._writer.close)
+
+    def _take(self) -> int:
+        """Count what has been written, and return the number of the error that ended it, or 0."""
+        count, failure = self._blocks.collect()
+        for _ in range(count):
+            self._writer.position += self._lengths.popleft()
+        return failure
+
+    def _on_bell(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._bell, BELL_LENGTH)
+        self._ring()
+
+    def _close_bell(self) -> None:
+        self._loop.remove_reader(self._bell)
+        for each in self._ends:
+            os.close(each)

@@ -1,0 +1,134 @@
+"""Both lanes write what a recording's writer would have written, and end as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from aeron_async.archive import recording_lane
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.recording_writer import RecordingWriter
+from aeron_async.archive.disk_threads import DiskThreads, InlineDisk
+from aeron_async.archive.recording_lane import PoolLane, RecordingLane, ThreadLane, open_lane
+from aeron_async.errors import StorageError
+from aeron_async.kernel import BlockWriter
+from aeron_async.testing.faulty_files import FaultyDirectory
+from tests.archive.disk.streams import FrameSource, described, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from aeron_async.archive.disk_threads import Disk
+
+needs_compiled = pytest.mark.skipif(BlockWriter is None, reason="it is not built")
+TERM = 65_536
+
+
+@pytest.fixture
+async def disk() -> AsyncIterator[DiskThreads]:
+    found = DiskThreads()
+    yield found
+    await found.aclose()
+
+
+async def feed(lane: RecordingLane, rung: asyncio.Event, source: FrameSource, count: int) -> int:
+    """Write so many blocks, and return the position behind them."""
+    left = count
+    async with asyncio.timeout(20):
+        while left or not lane.is_idle:
+            while left and lane.room():
+                lane.begin(*source.block())
+                left -= 1
+            rung.clear()
+            lane.collect()
+            if not lane.is_idle and not (left and lane.room()):
+                await rung.wait()
+    return lane.collect()
+
+
+@needs_compiled
+@pytest.mark.parametrize("sync_level", [0, 1, 2])
+async def test_both_lanes_write_the_same_files(
+    tmp_path: Path, disk: DiskThreads, sync_level: int
+) -> None:
+    found: dict[str, bytes] = {}
+    disks: dict[str, Disk] = {"thread": disk, "inline": InlineDisk()}
+    for name, each in disks.items():
+        directory = OsDirectory(tmp_path / name)
+        rung = asyncio.Event()
+        writer = RecordingWriter(directory, described(), position=0, sync_level=sync_level)
+        lane = open_lane(writer, each, term_length=TERM, ring=rung.set)
+        assert type(lane) is (ThreadLane if name == "thread" else PoolLane)
+        position = await feed(lane, rung, FrameSource(described(), 1), 60)
+        await lane.aclose()
+        assert position == writer.position == lane.begun > 3 * TERM
+        found[name] = read_all(directory, described(), 0, position)
+        assert len(directory.names()) == position // (2 * TERM) + 1
+    assert found["thread"] == found["inline"]
+
+
+@needs_compiled
+async def test_what_a_thread_apart_cannot_do_the_others_do(
+    tmp_path: Path, disk: DiskThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lane_of(writer: RecordingWriter) -> type[RecordingLane]:
+        return type(open_lane(writer, disk, term_length=TERM, ring=int))
+
+    in_memory = RecordingWriter(FaultyDirectory(), described(), position=0)
+    assert lane_of(in_memory) is PoolLane
+    directory = OsDirectory(tmp_path)
+    checksum = checksum_named("crc32")
+    stamping = RecordingWriter(directory, described(), position=0, checksum=checksum)
+    assert lane_of(stamping) is PoolLane
+    stamping.close()
+    assert stamping.file_number is None
+
+    def refuse(*_: object) -> None:
+        raise NotImplementedError
+
+    process = psutil.Process()
+    before = process.num_fds()
+    writer = RecordingWriter(directory, described(), position=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.get_running_loop(), "add_reader", refuse, raising=False)
+        patch.setattr(asyncio.get_running_loop(), "remove_reader", int, raising=False)
+        assert lane_of(writer) is PoolLane
+    with monkeypatch.context() as patch:
+        patch.setattr(recording_lane, "BlockWriter", None)
+        assert lane_of(writer) is PoolLane
+    writer.close()
+    assert process.num_fds() == before
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_a_next_file_that_cannot_be_had_ends_it_where_the_last_one_does(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    directory = OsDirectory(tmp_path)
+    writer = RecordingWriter(directory, described(), position=0)
+    directory.open(f"0-{2 * TERM}.rec", create=True).close()
+    rung = asyncio.Event()
+    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=rung.set)
+    with pytest.raises(StorageError, match="stopped at position 131072"):
+        await feed(lane, rung, FrameSource(described(), 2), 60)
+    await lane.aclose()
+    assert writer.position == 2 * TERM
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_what_was_begun_is_written_though_it_is_closed(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
+    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=int)
+    lane.begin(*FrameSource(described(), 3).block())
+    closing = asyncio.ensure_future(lane.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait((closing,))
+    assert writer.position == lane.begun > 0
