@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from aeron_async.spark.decoding import decoder_named
+from aeron_async.spark.batch_decoder import decoder_named
 from aeron_async.spark.planning import partitions_of, plan_batch
 from aeron_async.spark.pruning import Predicate, pruned
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.spark.batch_decoder import decoder_named
 from aeron_async.spark.columns import default_columns, projection_of
-from aeron_async.spark.decoding import decoder_named
 from aeron_async.spark.ranges import ScanSettings
 
 if TYPE_CHECKING:
