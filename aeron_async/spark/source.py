@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from aeron_async.spark.options import ArchiveOptions
@@ -43,6 +43,13 @@ class AeronArchiveSource(DataSource):
         if options.filter_pushdown:
             return batch_reader.PruningBatchReader(options, settings)
         return batch_reader.BatchReader(options, settings)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what follows recordings with those columns."""
+        from aeron_async.spark.stream_reader import StreamReader  # noqa: PLC0415 - see the module
+
+        options = self._parsed()
+        return StreamReader(options, self._settings(options, schema))
 
     def _parsed(self) -> ArchiveOptions:
         from aeron_async.spark.options import ArchiveOptions  # noqa: PLC0415 - see the module

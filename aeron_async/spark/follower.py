@@ -1,0 +1,226 @@
+"""Follows the recordings of an archive: what the next micro-batch reads, and which ranges that is.
+
+Knows nothing of Spark. The end of a batch is decided in `latest`, once; which ranges lie between
+its start and its end is in the offsets alone, for Spark may ask for them again after a restart, and
+what was read must be read again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from aeron_async.clock import NS_PER_MS, SystemClock
+from aeron_async.spark.admission import Limit, Patience, Waiting, admit
+from aeron_async.spark.boundaries import DiskBoundaries
+from aeron_async.spark.catalog_reading import open_directory, read_recordings
+from aeron_async.spark.catalog_watch import CatalogWatch
+from aeron_async.spark.data_loss import LossPolicy, refuse_other
+from aeron_async.spark.offsets import Offsets, RecordingOffset
+from aeron_async.spark.planning import check_segments, missing_segments, range_of, starting_position
+from aeron_async.spark.safe_end import SafeEnds
+from aeron_async.spark.tails import Tails
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.clock import Clock
+    from aeron_async.spark.options import ArchiveOptions
+    from aeron_async.spark.ranges import RecordingRange
+
+__all__ = ["Follower"]
+
+
+@final
+class Follower:
+    """Follows one archive for one query.
+
+    Args:
+        options: Of the query.
+        clock: For what may wait, and whether an archive is alive.
+
+    Raises:
+        ConfigurationError: There is no such archive.
+    """
+
+    def __init__(self, options: ArchiveOptions, *, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._directory = open_directory(options)
+        self._by_message = options.fragment_mode == "message"
+        self._catalog = CatalogWatch(self._directory, options)
+        ends = SafeEnds(self._directory, options, clock=self._clock)
+        self._tails = Tails(self._directory, ends, by_message=self._by_message)
+        self._patience = Patience(options.min_bytes_per_trigger, options.max_trigger_delay_ms)
+        self._losses = LossPolicy(fails=options.fail_on_data_loss)
+        self._available: Offsets | None = None
+        self._target: Offsets | None = None
+
+    def initial(self) -> Offsets:
+        """Return where a new query begins.
+
+        Raises:
+            ConfigurationError: No message is as young as the time that was given.
+            UnknownRecordingError: One that is named by its id is not there.
+            DataLossError: It begins later by now, and that is not to be skipped.
+            InvalidPositionError: The position is in the middle of a frame.
+        """
+        found = {}
+        now_ns = self._look()
+        for descriptor in read_recordings(self._directory, self._options).values():
+            end = self._tails.of(descriptor, now_ns)
+            start = starting_position(self._directory, descriptor, self._options, end)
+            found[descriptor.recording_id] = RecordingOffset.begun(descriptor, start)
+        return Offsets(found)
+
+    def latest(self, start: Offsets, limit: Limit | None) -> Offsets:
+        """Return the end of the batch that begins there; the start if there is nothing to read.
+
+        Args:
+            start: Up to where everything was read.
+            limit: Of the batch; None for everything at once, whatever the options say.
+
+        Raises:
+            DataLossError: What is to be read is not there, and that is not to be skipped.
+            ConfigurationError: Nobody says where recordings end.
+        """
+        now_ns = self._look()
+        known = {key: self._known(key, each) for key, each in start.recordings.items()}
+        waiting = {}
+        for recording_id, descriptor in self._catalog.selected.items():
+            offset = known.get(recording_id) or RecordingOffset.begun(
+                descriptor, descriptor.start_position
+            )
+            end = self._tails.of(descriptor, now_ns)
+            waiting[recording_id] = self._waiting(descriptor, offset, end)
+            known[recording_id] = attrs.evolve(offset, position=waiting[recording_id].start)
+        self._available = self._at(known, {key: each.end for key, each in waiting.items()})
+        if self._target is not None:
+            waiting = until(waiting, self._target)
+        elif limit is not None:
+            total = sum(each.length for each in waiting.values())
+            if not self._patience.is_over(total, now_ns // NS_PER_MS):
+                return start
+        boundaries = DiskBoundaries(
+            self._directory,
+            self._catalog.selected,
+            by_message=self._by_message,
+            with_padding=self._options.include_padding,
+        )
+        admitted = admit(waiting, limit or Limit(), boundaries)
+        begun = {
+            key: each
+            for key, each in known.items()
+            if key in start.recordings or admitted.get(key, 0) > each.position
+        }
+        return self._at(begun, admitted)
+
+    def freeze(self) -> None:
+        """Let what is there now be all there will ever be."""
+        now_ns = self._look()
+        found = {}
+        for recording_id, descriptor in self._catalog.selected.items():
+            end = self._tails.of(descriptor, now_ns)
+            found[recording_id] = RecordingOffset.begun(descriptor, end)
+        self._target = Offsets(found)
+
+    def reported(self) -> Offsets | None:
+        """Return what there was to be read when the last batch was decided; looks at nothing."""
+        return self._available
+
+    def ranges(self, start: Offsets, end: Offsets) -> list[RecordingRange]:
+        """Return what lies between two offsets.
+
+        Raises:
+            DataLossError: Something of it is not there, and that is not to be skipped.
+        """
+        self._catalog.look()
+        found = []
+        for recording_id, offset in end.recordings.items():
+            before = start.recordings.get(recording_id)
+            position = offset.first if before is None else before.position
+            part = self._range(recording_id, offset, position)
+            if part is not None:
+                found.append(part)
+        return found
+
+    def _look(self) -> int:
+        self._catalog.look()
+        self._tails.look()
+        return self._clock.now_ns()
+
+    def _known(self, recording_id: int, offset: RecordingOffset) -> RecordingOffset:
+        """Return the offset of a recording, which is checked to be that one, and to be there."""
+        descriptor = self._catalog.recordings.get(recording_id)
+        if descriptor is not None:
+            refuse_other(offset, descriptor)
+            return offset
+        if not offset.is_done:
+            self._losses.removed(recording_id, offset.position)
+        return attrs.evolve(offset, is_done=True)
+
+    def _waiting(
+        self, descriptor: RecordingDescriptor, offset: RecordingOffset, end: int
+    ) -> Waiting:
+        """Return what of a recording is to be read, wherever it begins and ends by now."""
+        recording_id, position = descriptor.recording_id, offset.position
+        if position < descriptor.start_position:
+            position = self._losses.purged(recording_id, position, descriptor.start_position)
+        if end < position and not self._tails.holds(descriptor, position):
+            position = self._losses.rolled_back(recording_id, position, end)
+        return Waiting(position, max(end, position), descriptor.term_length)
+
+    def _at(self, known: dict[int, RecordingOffset], positions: dict[int, int]) -> Offsets:
+        """Return offsets with those positions."""
+        found = {}
+        for recording_id, offset in known.items():
+            position = positions.get(recording_id)
+            if position is None:
+                found[recording_id] = offset
+                continue
+            descriptor = self._catalog.selected[recording_id]
+            is_done = not descriptor.is_active and position == descriptor.stop_position
+            found[recording_id] = attrs.evolve(offset, position=position, is_done=is_done)
+        return Offsets(found)
+
+    def _range(
+        self, recording_id: int, offset: RecordingOffset, start: int
+    ) -> RecordingRange | None:
+        end = offset.position
+        if end <= start:
+            return None
+        descriptor = self._catalog.recordings.get(recording_id)
+        if descriptor is None:
+            self._losses.removed(recording_id, start)
+            return None
+        refuse_other(offset, descriptor)
+        if start < descriptor.start_position:
+            start = self._losses.purged(recording_id, start, descriptor.start_position)
+        if not descriptor.is_active and end > descriptor.stop_position:
+            end = self._losses.rolled_back(recording_id, end, descriptor.stop_position)
+        if end <= start:
+            return None
+        part = range_of(self._directory, descriptor, self._options, start=start, end=end)
+        check_segments(part, self._present(part), self._options)
+        return part
+
+    def _present(self, part: RecordingRange) -> list[str]:
+        """Return which of the files of a range are there; others are not looked for."""
+        return [name for _, name in missing_segments(part, set()) if self._is_there(name)]
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._directory.modified_ms(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def until(waiting: dict[int, Waiting], target: Offsets) -> dict[int, Waiting]:
+    """Return what is to be read up to a target, and nothing of what came later."""
+    found = {}
+    for recording_id, each in waiting.items():
+        last = target.recordings.get(recording_id)
+        end = each.start if last is None else max(min(each.end, last.position), each.start)
+        found[recording_id] = attrs.evolve(each, end=end)
+    return found

@@ -1,0 +1,174 @@
+"""Up to where growing recordings may be read, when that is asked many times a second.
+
+A query that waits asks again every few milliseconds. So what was found is kept until the files tell
+that it is old: a header behind the last known frame. That is one small read. Once a second it is
+found anew in any case, for whoever writes may have gone, and what was held back because of that
+may be read then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+import attrs
+
+from aeron_async.archive.disk.files import read_exactly
+from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
+from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.spark.boundaries import DiskBoundaries
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory
+
+__all__ = ["REFRESH_NS", "Ends", "Tails"]
+
+REFRESH_NS: Final = NS_PER_SECOND
+LENGTH_SIZE: Final = 4
+
+
+class Ends(Protocol):
+    """Finds up to where a recording may be read; that may take its time."""
+
+    def look(self) -> None:
+        """Forget what files and counters there were."""
+        ...
+
+    def of(self, descriptor: RecordingDescriptor) -> int:
+        """Return up to where a recording may be read, in bytes."""
+        ...
+
+
+@final
+@attrs.define
+class Tail:
+    """What is known of the end of a recording.
+
+    Attributes:
+        safe: Up to where it may be read, in bytes; a message ends there.
+        seen: Behind the last frame that is there.
+        found_ns: When that was found.
+    """
+
+    safe: int
+    seen: int
+    found_ns: int
+
+
+@final
+class Tails:
+    """Knows up to where each recording may be read, and finds out when there is more.
+
+    Args:
+        directory: Of the archive.
+        ends: Finds it.
+        by_message: Whether messages are read whole; frames one by one otherwise.
+    """
+
+    def __init__(self, directory: Directory, ends: Ends, *, by_message: bool = True) -> None:
+        self._directory = directory
+        self._ends = ends
+        self._by_message = by_message
+        self._tails: dict[int, Tail] = {}
+        self._buffer = ScanBuffer()
+        self._held: dict[int, int] = {}
+        self._has_looked = False
+        self.found = 0
+        """How often an end had to be found, and was not just the last one."""
+
+    def look(self) -> None:
+        """Find out about growth once for all that is asked from now on."""
+        self._has_looked = False
+
+    def of(self, descriptor: RecordingDescriptor, now_ns: int) -> int:
+        """Return up to where a recording may be read, in bytes.
+
+        Args:
+            descriptor: Of the recording.
+            now_ns: Monotonic time.
+
+        Raises:
+            ConfigurationError: Nobody is there who could say it, of those who were to be asked.
+            DataLossError: The frames at its end are damaged, and that is not to be skipped.
+        """
+        recording_id = descriptor.recording_id
+        if not descriptor.is_active:
+            self._tails.pop(recording_id, None)
+            return descriptor.stop_position
+        tail = self._tails.get(recording_id)
+        if tail is not None:
+            is_young = now_ns - tail.found_ns < REFRESH_NS
+            if is_young and not self._has_frame(descriptor, tail.seen):
+                return tail.safe
+        return self._find(descriptor, tail, now_ns).safe
+
+    def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
+        """Return whether the files of a recording that is growing go up to a position.
+
+        They may, and yet what may be read end before it: who writes was not there before.
+        """
+        if not descriptor.is_active:
+            return False
+        if self._held.get(descriptor.recording_id) != position:
+            start = max(term_base(position - 1, descriptor.term_length), descriptor.start_position)
+            if self._end_of_frames(descriptor, start) < position:
+                return False
+            self._held[descriptor.recording_id] = position
+        return True
+
+    def _find(self, descriptor: RecordingDescriptor, tail: Tail | None, now_ns: int) -> Tail:
+        if not self._has_looked:
+            self._ends.look()
+            self._has_looked = True
+        self.found += 1
+        recording_id = descriptor.recording_id
+        known = descriptor.start_position if tail is None else tail.safe
+        safe = max(self._ends.of(descriptor), known)
+        boundaries = DiskBoundaries(
+            self._directory, {recording_id: descriptor}, by_message=self._by_message
+        )
+        safe = boundaries.last_end(recording_id, known, safe)
+        seen = self._end_of_frames(descriptor, safe)
+        found = self._tails[recording_id] = Tail(safe, seen, now_ns)
+        return found
+
+    def _end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
+        """Return the position behind the last frame that is there, from a frame on."""
+        while True:
+            base = base_of(descriptor, position)
+            try:
+                file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
+            except FileNotFoundError:
+                return position
+            try:
+                end = base + find_end(file, position - base, self._buffer)
+            finally:
+                file.close()
+            if end < base + descriptor.segment_length:
+                return end
+            position = end
+
+    def _has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
+        """Return whether a frame begins at a position."""
+        base = base_of(descriptor, position)
+        length = memoryview(bytearray(LENGTH_SIZE))
+        try:
+            file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
+        except FileNotFoundError:
+            return False
+        try:
+            read_exactly(file, length, position - base)
+        finally:
+            file.close()
+        return any(length)
+
+
+def base_of(descriptor: RecordingDescriptor, position: int) -> int:
+    """Return where the file begins that holds a position."""
+    return segment_base(
+        position,
+        start_position=descriptor.start_position,
+        term_length=descriptor.term_length,
+        segment_length=descriptor.segment_length,
+    )
