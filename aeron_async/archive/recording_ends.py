@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
+from aeron_async.archive.disk.descriptor import ACTIVE
 from aeron_async.errors import ArchiveError
 from aeron_async.logs import get_logger
 
@@ -38,6 +40,10 @@ class RecordingEnds:
         """Return where a recording has ended whose entry does not say so; None for all others."""
         return self._positions.get(recording_id)
 
+    def forget(self, recording_id: int) -> None:
+        """Write no end any more of a recording that goes on."""
+        self._positions.pop(recording_id, None)
+
     async def write(self, recording_id: int, position: int) -> ArchiveError | None:
         """Write where a recording has ended, now or as soon as the disk lets that happen.
 
@@ -46,12 +52,12 @@ class RecordingEnds:
             when the archive opens the next time.
         """
         now_ms = self._resources.aeron.clock.epoch_ms()
+        self._positions[recording_id] = position
         try:
-            await self._update(recording_id, position, now_ms)
+            await self._try_writing(recording_id, position, now_ms)
         except ArchiveError as error:
             fields = {"recording_id": recording_id, "position": position}
             log.error("stop_not_written", exc_info=error, **fields)  # noqa: TRY400 - it is given the error
-            self._positions[recording_id] = position
             self._resources.tasks.start(
                 self._write_later(recording_id, position, now_ms),
                 f"aeron-archive-end-of-recording-{recording_id}",
@@ -60,18 +66,23 @@ class RecordingEnds:
         return None
 
     async def _write_later(self, recording_id: int, position: int, now_ms: int) -> None:
-        while True:
+        while recording_id in self._positions:
             await asyncio.sleep(TRY_AGAIN_SECONDS)
-            try:
-                await self._update(recording_id, position, now_ms)
-            except ArchiveError:
-                continue
-            del self._positions[recording_id]
-            self._on_written()
-            log.info("stop_written", recording_id=recording_id, position=position)
-            return
+            with suppress(ArchiveError):
+                await self._try_writing(recording_id, position, now_ms)
+        self._on_written()
 
-    async def _update(self, recording_id: int, position: int, now_ms: int) -> None:
-        await self._resources.desk.update(
-            recording_id, stop_position=position, stop_timestamp_ms=now_ms
-        )
+    async def _try_writing(self, recording_id: int, position: int, now_ms: int) -> None:
+        await self._resources.desk.call(self._write, recording_id, position, now_ms)
+        self._positions.pop(recording_id, None)
+
+    def _write(self, recording_id: int, position: int, now_ms: int) -> None:
+        """Write an end while nobody else works on the catalog, if it still is one."""
+        catalog = self._resources.desk.catalog
+        # What was said to have failed may have been written, and been changed since.
+        if (
+            self._positions.get(recording_id) == position
+            and recording_id in catalog
+            and catalog.get(recording_id).stop_position in (ACTIVE, position)
+        ):
+            catalog.update(recording_id, stop_position=position, stop_timestamp_ms=now_ms)

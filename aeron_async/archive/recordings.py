@@ -321,14 +321,21 @@ class Recordings:
         # What a truncation left when its archive died would lie behind what is recorded now.
         await desk.call(clear_behind_stop, self._resources.directory, desk.catalog, recording_id)
         self._extending[recording_id] = image.join_position
-        return await desk.update(
-            recording_id,
-            control_session_id=request.control_session_id,
-            correlation_id=max(request.correlation_id, 0),
-            stop_timestamp_ms=-1,
-            session_id=image.session_id,
-            stop_position=-1,
-        )
+        self._ends.forget(recording_id)
+        try:
+            return await desk.update(
+                recording_id,
+                control_session_id=request.control_session_id,
+                correlation_id=max(request.correlation_id, 0),
+                stop_timestamp_ms=-1,
+                session_id=image.session_id,
+                stop_position=-1,
+            )
+        except BaseException:
+            # Some of it may have been written, and the recording seem to go on.
+            self._extending.pop(recording_id, None)
+            await self._ends.write(recording_id, descriptor.stop_position)
+            raise
 
     async def _end(self, request: RecordingRequest, session: RecordingSession) -> None:
         """Write where a session has ended, and close its subscription with the last of them."""

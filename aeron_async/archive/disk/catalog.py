@@ -75,7 +75,6 @@ class Catalog:
         checksum: Of entries; None for none.
         sync_level: 0 leaves it to the system when things reach the disk, 1 waits for them, and 2
             also for what the file system knows of the files.
-        is_writable: Whether anything may be changed.
 
     Attributes:
         alignment: Of entries, in bytes.
@@ -92,12 +91,12 @@ class Catalog:
         *,
         checksum: Checksum | None = None,
         sync_level: int = 0,
-        is_writable: bool = True,
     ) -> None:
         self._file = file
         self._checksum = checksum
         self.sync_level = sync_level
-        self._is_writable = is_writable
+        # Of an entry whose writer was told that it is none, the length may be there.
+        self._is_half_added = False
         header = read_header(file)
         self.version = header.version
         self.alignment = header.alignment
@@ -174,7 +173,7 @@ class Catalog:
         """
         file = directory.open_to_read(CATALOG_NAME)
         try:
-            return cls(file, is_writable=False)
+            return cls(file)
         except BaseException:
             close_quietly(file)
             raise
@@ -241,34 +240,20 @@ class Catalog:
         self._write_next_id(descriptor.recording_id + 1)
         # Behind it there may be what is left of one that was never finished.
         end = bytes(min(4, self.capacity - offset - len(entry)))
+        if self._is_half_added:
+            self._end_at(offset)
         # The length comes last: until it is there the entry is none.
         write_all(self._file, [entry[4:], end], offset + 4)
         self._sync()
+        self._is_half_added = True
         write_all(self._file, [entry[:4]], offset)
         self._sync()
+        self._is_half_added = False
         self.next_recording_id = descriptor.recording_id + 1
         self._ids.append(descriptor.recording_id)
         self._offsets.append(offset)
         self._end = offset + len(entry)
         return descriptor
-
-    def replace(self, descriptor: RecordingDescriptor) -> None:
-        """Write an entry anew; those behind it make room if it has become longer.
-
-        Raises:
-            UnknownRecordingError: There is no recording with that id.
-            ArchiveError: The catalog has no room any more.
-        """
-        offset = self._offset(descriptor.recording_id)
-        old_length = ENTRY_HEADER_LENGTH + len(self._read_body(offset))
-        entry = encode_entry(descriptor, alignment=self.alignment)
-        if len(entry) > old_length:
-            self._shift(offset + old_length, len(entry) - old_length)
-        else:
-            entry += bytes(old_length - len(entry))
-            ENTRY_HEADER.pack_into(entry, 0, old_length - ENTRY_HEADER_LENGTH, 0, 0)
-        write_all(self._file, [self._sealed(entry)], offset)
-        self._sync()
 
     def delete(self, recording_id: int) -> None:
         """Let a recording count no more; its id is never used again.
@@ -312,20 +297,6 @@ class Catalog:
         ENTRY_HEADER.pack_into(entry, 0, length, RecordingState.VALID, checksum)
         return entry
 
-    def _shift(self, start: int, by: int) -> None:
-        """Move all entries from an offset on towards the end, the last ones first."""
-        self._grow_to(self._end + by)
-        buffer = memoryview(bytearray(1 << 16))
-        end = self._end
-        while end > start:
-            count = min(len(buffer), end - start)
-            read_exactly(self._file, buffer[:count], end - count)
-            write_all(self._file, [buffer[:count]], end - count + by)
-            end -= count
-        self._end += by
-        for place in range(bisect_left(self._offsets, start), len(self._offsets)):
-            self._offsets[place] += by
-
     def _grow_to(self, needed: int) -> None:
         if needed <= self.capacity:
             return
@@ -338,6 +309,10 @@ class Catalog:
             raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)
         self._file.set_length(capacity)
         self.capacity = capacity
+
+    def _end_at(self, offset: int) -> None:
+        write_all(self._file, [bytes(4)], offset)
+        self._sync()
 
     def _write_next_id(self, recording_id: int) -> None:
         write_all(self._file, [recording_id.to_bytes(EIGHT_BYTES, "little")], NEXT_ID_OFFSET)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -21,6 +23,7 @@ from aeron_async.archive.disk.checksums import CHECKSUMS, checksum_named
 from aeron_async.archive.disk.descriptor import RecordingDescriptor, RecordingState
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.errors import ArchiveFileError, ConfigurationError, UnknownRecordingError
+from aeron_async.testing.faulty_files import FaultyDirectory, FaultyFile, ProcessStopped
 from tests.archive.golden import ARCHIVES, RECORDINGS, copy_of, facts, golden_path, recording_facts
 
 if TYPE_CHECKING:
@@ -187,20 +190,49 @@ def test_a_catalog_has_an_end() -> None:
     assert grown_capacity(1 << 30, LARGEST_CAPACITY + 1) is None
 
 
-def test_an_entry_that_becomes_longer_moves_those_behind_it(tmp_path: Path) -> None:
-    catalog = opened(tmp_path, capacity=2_048, checksum=checksum_named("crc32c"))
-    added = [catalog.add(attrs.evolve(FIRST, stream_id=number)) for number in range(9)]
-    longer = attrs.evolve(added[3], original_channel="aeron:ipc?alias=" + "x" * 500)
-    catalog.replace(longer)
-    shorter = attrs.evolve(longer, original_channel="aeron:ipc")
-    assert catalog.get(3) == longer
-    assert catalog.get(8) == added[8]
-    catalog.replace(shorter)
-    assert catalog.checksum_problem(3, CHECKSUMS["crc32c"]) is None
-    assert "is" in (catalog.checksum_problem(3, CHECKSUMS["crc32"]) or "")
-    catalog.close()
-    again = opened(tmp_path)
-    assert [again.get(each) for each in again.ids()] == [*added[:3], shorter, *added[4:]]
+def test_the_checksum_of_an_entry_is_that_of_all_of_it(tmp_path: Path) -> None:
+    catalog = opened(tmp_path, checksum=checksum_named("crc32c"))
+    for number in range(3):
+        catalog.add(attrs.evolve(FIRST, stream_id=number))
+    catalog.update(1, stop_position=4_096)
+    assert catalog.checksum_problem(1, CHECKSUMS["crc32c"]) is None
+    assert "is" in (catalog.checksum_problem(1, CHECKSUMS["crc32"]) or "")
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("stops_at", range(1, 9))
+def test_an_entry_that_could_not_be_written_makes_room_for_the_next(
+    fails_at: int, stops_at: int, seed: int
+) -> None:
+    disk = FaultyDirectory(seed)
+    catalog = Catalog.open(disk, sync_level=1)
+    first = catalog.add(FIRST)
+    sync, left = FaultyFile.sync, fails_at
+
+    def fails(self: FaultyFile, *, metadata: bool) -> None:
+        nonlocal left
+        left -= 1
+        sync(self, metadata=metadata)
+        if not left:
+            raise OSError(errno.EIO, "Input/output error")
+
+    half = attrs.evolve(FIRST, recording_id=1, original_channel="aeron:ipc?alias=" + "x" * 2_500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FaultyFile, "sync", fails)
+        with pytest.raises(OSError, match="Input/output"):
+            catalog.add(half)
+    assert list(catalog.ids()) == [0]
+    disk.stop_at = disk.steps + stops_at
+    other = "aeron:ipc?alias=" + "y" * 1_500
+    following = attrs.evolve(FIRST, recording_id=1, stripped_channel=other)
+    with suppress(ProcessStopped):
+        assert catalog.add(following) == following
+    disk.kill()
+    again = Catalog.open(disk)
+    found = [again.get(each) for each in again.ids()]
+    # Whole, whichever it is.
+    assert found in ([first], [first, half], [first, following])
 
 
 def test_what_is_no_ascii_travels_as_question_marks(catalog: Catalog) -> None:
