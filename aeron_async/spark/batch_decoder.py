@@ -1,11 +1,14 @@
 """Turns batches of a recording into batches of the user's own, where they are read.
 
-A decoder is a callable that takes a `pyarrow.RecordBatch` and returns one, and whose attribute
-`schema` says what it returns: a `pyarrow.Schema`, or columns as SQL declares them.
+A decoder is one of those of `decoding`, such as `struct:<price:q`; or `module:callable`, which
+takes a `pyarrow.RecordBatch` and returns one, and whose attribute `schema` says what it returns: a
+`pyarrow.Schema`, or columns as SQL declares them. A callable without that is called to get a
+`decoding.Decoder`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,6 +16,8 @@ from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from aeron_async.spark.columns import Projection
 
 __all__ = ["Decoder", "decoder_named"]
 
@@ -22,7 +27,7 @@ class Decoder:
     """A decoder, and what is wanted of what it returns.
 
     Args:
-        name: As `module:callable`.
+        name: As the option has it.
         function: See the module.
         schema: What it says that it returns.
     """
@@ -65,31 +70,67 @@ class Decoder:
         raise ConfigurationError(message)
 
 
-def decoder_named(name: str) -> Decoder:
-    """Return the decoder that `module:callable` names.
+def decoder_named(name: str, columns: Projection) -> Decoder:
+    """Return the decoder that an option names.
+
+    Args:
+        name: See the module.
+        columns: What it is given.
 
     Raises:
         ConfigurationError: There is none, or it does not say what it returns.
     """
+    # Here, for it takes pyarrow, and hardly any query decodes.
+    from aeron_async.spark import decoding  # noqa: PLC0415
+
+    if name.partition(":")[0] in decoding.KINDS:
+        return of_payloads(name, decoding.decoder_of(name), columns)
+    function = imported(name)
+    schema = getattr(function, "schema", None)
+    if schema is not None:
+        return Decoder(name, function, schema)
+    try:
+        made = function()
+    except TypeError:
+        made = None
+    if not hasattr(made, "fields") or not hasattr(made, "decode"):
+        message = (
+            f"decoder={name!r} must be callable and have an attribute `schema`, a pyarrow.Schema "
+            "or columns as SQL declares them; or return a Decoder when called"
+        )
+        raise ConfigurationError(message)
+    return of_payloads(name, made, columns)
+
+
+def of_payloads(name: str, decoder: Any, columns: Projection) -> Decoder:
+    """Return what puts the columns of a decoder in place of the payload."""
+    from aeron_async.spark.decoding import decode_batch, decoded_schema  # noqa: PLC0415 - as above
+
+    schema = decoded_schema(columns.arrow_schema(), decoder)
+    return Decoder(name, partial(decode_batch, decoder=decoder), schema)
+
+
+def imported(name: str) -> Any:
+    """Return what `module:callable` names.
+
+    Raises:
+        ConfigurationError: It is spelled otherwise, or cannot be imported.
+    """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
-        message = f"decoder={name!r} must be module:callable, such as orders:decode"
+        message = (
+            f"decoder={name!r} must be module:callable, such as orders:decode, or begin with "
+            "struct:, sbe:, json: or msgpack:"
+        )
         raise ConfigurationError(message)
     try:
-        function: Any = import_module(module_name)
+        found: Any = import_module(module_name)
         for each in attribute.split("."):
-            function = getattr(function, each)
+            found = getattr(found, each)
     except (ImportError, AttributeError) as error:
         message = (
             f"decoder={name!r} cannot be imported: {error}; the workers need its module on their "
             "path (PYTHONPATH, --py-files)"
         )
         raise ConfigurationError(message) from error
-    schema = getattr(function, "schema", None)
-    if not callable(function) or schema is None:
-        message = (
-            f"decoder={name!r} must be callable and have an attribute `schema`: a pyarrow.Schema, "
-            "or columns as SQL declares them"
-        )
-        raise ConfigurationError(message)
-    return Decoder(name, function, schema)
+    return found

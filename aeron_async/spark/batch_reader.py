@@ -121,4 +121,5 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
     batches = Scanner(settings).batches(partition.parts)
     if settings.decoder is None:
         return batches
-    return decoder_named(settings.decoder).decoded(batches, settings.decoded)
+    decoder = decoder_named(settings.decoder, settings.projection)
+    return decoder.decoded(batches, settings.decoded)

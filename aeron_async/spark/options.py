@@ -226,7 +226,9 @@ class ArchiveOptions:
         shown="false",
     )
     decoder: str | None = option(
-        "decoder", values.text, "`module:callable`, a RecordBatch in and one out"
+        "decoder",
+        values.text,
+        "columns of one's own: `struct:`, `sbe:`, `json:`, `msgpack:`, or `module:callable`",
     )
     timestamp_from: TimestampFrom | None = option(
         "timestampFrom",

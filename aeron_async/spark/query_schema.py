@@ -28,7 +28,7 @@ def declared_schema(options: ArchiveOptions) -> StructType | str:
     columns = default_columns(options)
     if options.decoder is None:
         return columns.ddl()
-    schema = decoder_named(options.decoder).schema
+    schema = decoder_named(options.decoder, default_columns(options)).schema
     return schema if isinstance(schema, str) else struct_of(schema, options.decoder)
 
 
@@ -40,7 +40,7 @@ def settings_for(options: ArchiveOptions, schema: StructType) -> ScanSettings:
     """
     if options.decoder is None:
         return ScanSettings.of(options, projection_of(schema.fields, options.fragment_mode))
-    declared = decoder_named(options.decoder).schema
+    declared = decoder_named(options.decoder, default_columns(options)).schema
     if not isinstance(declared, str):
         check_declared(schema, struct_of(declared, options.decoder), options.decoder)
     decoded = to_arrow_schema(schema)

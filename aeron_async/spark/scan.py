@@ -80,6 +80,7 @@ class Scanner:
 
     Attributes:
         counts: What came by so far.
+        schema: Of every batch.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Scanner:
         self._settings = settings
         self._directory = directory or OsDirectory(settings.path, create=False)
         self._builder = BatchBuilder(settings)
+        self.schema = self._builder.schema
         self._checksum = checksum_named(settings.checksum)
         self._piece_length = piece_length
         self._memory = memoryview(bytearray(piece_length))

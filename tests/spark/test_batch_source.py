@@ -190,6 +190,8 @@ def test_a_decoder_makes_columns_of_its_own(spark: SparkSession) -> None:
     assert frame.columns == ["position", "number"]
     numbers = [row.number for row in frame.orderBy("position").collect()]
     assert numbers == list(range(75))
+    packed = table(spark, decoder="struct:<number:I", columns="payload", recordingIds="0")
+    assert [row.number for row in packed.collect()] == numbers
     named = table(spark, decoder="tests.spark.decoders:sized", recordingIds="0")
     assert sum(row.size for row in named.collect()) == recording_facts(NAME, 0)["payload_bytes"]
 
