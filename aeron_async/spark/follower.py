@@ -128,6 +128,11 @@ class Follower:
         """Return what there was to be read when the last batch was decided; looks at nothing."""
         return self._available
 
+    @property
+    def lost_bytes(self) -> int:
+        """Return what is known to be lost so far, where that is no error."""
+        return self._losses.lost_bytes
+
     def ranges(self, start: Offsets, end: Offsets) -> list[RecordingRange]:
         """Return what lies between two offsets.
 

@@ -60,6 +60,7 @@ class GrowingRecording:
         self.archive = archive
         self.recording_id = descriptor.recording_id
         self.count = 0
+        self.starts: list[int] = []
         self.ends: list[int] = []
         self._descriptor = descriptor
         self._random = random.Random(descriptor.recording_id)
@@ -85,6 +86,7 @@ class GrowingRecording:
         total = sum((32 + len(part) + 31) & -32 for part, _ in frames)
         self.pad_unless(total)
         out, position = b"", self.position
+        self.starts.append(position)
         for part, flags in frames:
             out += frame(self._descriptor, position + len(out), part, flags=flags)
         self._writer.write([(memoryview(out), 0)])
@@ -95,6 +97,7 @@ class GrowingRecording:
         parts = fragments(payload)
         assert len(parts) > 1
         self.pad_unless(len(parts) * 1_408)
+        self.starts.append(self.position)
         for part, flags in parts[:-1]:
             out = frame(self._descriptor, self.position, part, flags=flags)
             self._writer.write([(memoryview(out), 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,73 +9,13 @@ import pytest
 from aeron_async.archive.disk import changes
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.spark.admission import Limit
-from aeron_async.spark.columns import project
-from aeron_async.spark.follower import Follower
-from aeron_async.spark.offsets import Offsets
 from aeron_async.spark.options import ArchiveOptions
-from aeron_async.spark.ranges import ScanSettings
-from aeron_async.spark.scan import Scanner
 from tests.archive.disk.streams import TERM
 from tests.spark.growing import NUMBER, GrowingArchive
+from tests.spark.queries import ALL, MS, Query
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-MS = 1_000_000
-ALL = Limit()
-
-
-class HandClock:
-    """Time that a test sets."""
-
-    def __init__(self) -> None:
-        self.ns = 0
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    def epoch_ms(self) -> int:
-        return 1_800_000_000_000 + self.ns // MS
-
-    def epoch_ns(self) -> int:
-        return self.epoch_ms() * MS
-
-
-class Query:
-    """Reads batch after batch, as Spark would."""
-
-    def __init__(self, path: Path, **options: str) -> None:
-        self.options = ArchiveOptions.parse({"path": str(path), **options})
-        self.settings = ScanSettings.of(
-            self.options, project(("recording_id", "position", "payload"), "message")
-        )
-        self.clock = HandClock()
-        self.follower = Follower(self.options, clock=self.clock)
-        self.at = self.follower.initial()
-        self.numbers: dict[int, list[int]] = {}
-
-    def restart(self) -> None:
-        self.at = Offsets.from_json(json.loads(json.dumps(self.at.to_json())))
-        self.follower = Follower(self.options, clock=self.clock)
-
-    def batch(self, limit: Limit | None = ALL) -> int:
-        """Read the next batch; return how many rows it has, or -1 if there is none."""
-        end = self.follower.latest(self.at, limit)
-        if end == self.at:
-            return -1
-        rows = self.rows(self.at, end)
-        for recording_id, payload in rows:
-            (number,) = NUMBER.unpack_from(payload)
-            self.numbers.setdefault(recording_id, []).append(number)
-        self.at = end
-        return len(rows)
-
-    def rows(self, start: Offsets, end: Offsets) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        parts = self.follower.ranges(start, end)
-        for batch in Scanner(self.settings).batches(parts):
-            found += zip(batch.column(0).to_pylist(), batch.column(2).to_pylist(), strict=True)
-        return found
 
 
 @pytest.fixture
