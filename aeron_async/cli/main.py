@@ -49,6 +49,9 @@ ARCHIVE_COMMANDS: Final = (
     ("purge", "room", "Forget a recording, or its beginning."),
     ("prune", "room", "Forget what is too old, or too much."),
 )
+PIPELINE_COMMANDS: Final = (
+    ("run", "run", "Bring recordings into a lake: bronze, silver and gold."),
+)
 """Name, module without its prefix, and purpose."""
 
 
@@ -94,15 +97,16 @@ def make_app() -> App:
     )
     for place, (name, purpose) in enumerate(COMMANDS):
         app.command(f"aeron_async.cli.{name}:{name}", name=name, help=purpose, sort_key=place)
-    archive = App(
-        name="archive",
-        help="Record streams, and replay what was recorded.",
-        sort_key=len(COMMANDS),
+    groups = (
+        ("archive", "Record streams, and replay what was recorded.", ARCHIVE_COMMANDS),
+        ("pipeline", "Recordings into a lake, with Spark, and a report of it.", PIPELINE_COMMANDS),
     )
-    for place, (name, module, purpose) in enumerate(ARCHIVE_COMMANDS):
-        where = f"aeron_async.cli.archive_{module}:{name}"
-        archive.command(where, name=name, help=purpose, sort_key=place)
-    app.command(archive)
+    for group, (group_name, group_purpose, commands) in enumerate(groups, len(COMMANDS)):
+        inner = App(name=group_name, help=group_purpose, sort_key=group)
+        for place, (name, module, purpose) in enumerate(commands):
+            where = f"aeron_async.cli.{group_name}_{module}:{name}"
+            inner.command(where, name=name, help=purpose, sort_key=place)
+        app.command(inner)
     return app
 
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS
+from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS, PIPELINE_COMMANDS
 from tests.examples.pages import ROOT, Block, blocks
 
 CONSOLE = [block for block in blocks() if block.language == "console"]
@@ -26,8 +26,9 @@ def test_commands_in_a_page_exist(block: Block) -> None:
         elif program == "python":
             assert (ROOT / arguments[0]).exists()
         elif program == "aeron-async":
-            if arguments[0] == "archive":
-                assert arguments[1] in {command for command, *_ in ARCHIVE_COMMANDS}
+            groups = {"archive": ARCHIVE_COMMANDS, "pipeline": PIPELINE_COMMANDS}
+            if arguments[0] in groups:
+                assert arguments[1] in {command for command, *_ in groups[arguments[0]]}
             else:
                 assert arguments[0] in {command for command, _ in COMMANDS}
         else:

@@ -1,0 +1,31 @@
+"""The pipeline job: recordings into a lake of bronze, silver and gold, and a report of it.
+
+Names are imported when they are asked for: who only draws the report needs no PySpark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aeron_async.spark.pipeline.histogram import Histogram
+    from aeron_async.spark.pipeline.job import PipelineJob
+    from aeron_async.spark.pipeline.lake import Lake
+    from aeron_async.spark.pipeline.settings import PipelineSettings
+
+__all__ = ["Histogram", "Lake", "PipelineJob", "PipelineSettings"]
+
+MODULES: Final = {
+    "Histogram": "histogram",
+    "Lake": "lake",
+    "PipelineJob": "job",
+    "PipelineSettings": "settings",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in MODULES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

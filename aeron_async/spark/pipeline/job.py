@@ -1,0 +1,151 @@
+"""The job: batch after batch from an archive into bronze, silver and gold.
+
+Whatever a batch writes replaces what an earlier attempt at the same batch has written, and depends
+on nothing but that batch and those before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.clock import SystemClock
+from aeron_async.spark.catalog_reading import open_directory, read_recordings
+from aeron_async.spark.options import ArchiveOptions
+from aeron_async.spark.pipeline import gold
+from aeron_async.spark.pipeline.bronze import bronze, read_archive, source_options
+from aeron_async.spark.pipeline.decoding_step import Batch, DecodingStep
+from aeron_async.spark.pipeline.lake import forget_batch
+from aeron_async.spark.pipeline.runs import Run
+from aeron_async.spark.pipeline.silver import kinds_of
+from aeron_async.spark.pipeline.tables import Tables, read_folders, write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.spark.pipeline.lake import Lake
+    from aeron_async.spark.pipeline.settings import PipelineSettings
+
+__all__ = ["BatchReport", "PipelineJob"]
+
+NS_PER_SECOND: Final = 1_000_000_000
+
+
+@final
+@attrs.frozen
+class BatchReport:
+    """What a batch has done.
+
+    Attributes:
+        batch_id: Of the batch.
+        messages: In bronze.
+        bytes: Of their payloads.
+        gaps: That were found.
+        decoded: Messages, by kind.
+        quarantined: Messages that could not be decoded.
+        positions: Up to where each recording is in the lake now, in bytes.
+        seconds: That it took.
+    """
+
+    batch_id: int
+    messages: int
+    bytes: int
+    gaps: int
+    decoded: Mapping[str, int]
+    quarantined: int
+    positions: Mapping[int, int]
+    seconds: float
+
+
+@final
+class PipelineJob:
+    """Brings an archive into a lake; checks all it was told before Spark is started.
+
+    Args:
+        archive: Directory of the archive.
+        lake: Where to.
+        settings: What it was told.
+        tell: Called with the report of every batch.
+
+    Raises:
+        ConfigurationError: There is no archive, or a decoder or field is none.
+    """
+
+    def __init__(
+        self,
+        archive: Path,
+        lake: Lake,
+        settings: PipelineSettings,
+        tell: Callable[[BatchReport], None],
+    ) -> None:
+        self._archive = archive
+        self._lake = lake
+        self._settings = settings
+        self._tell = tell
+        self._kinds = kinds_of(settings)
+        self._options = ArchiveOptions.parse(source_options(archive, settings))
+        self._clock = SystemClock()
+        self.recordings()
+
+    def recordings(self) -> dict[int, RecordingDescriptor]:
+        """Return what the catalog knows of the recordings that are read."""
+        return read_recordings(open_directory(self._options), self._options)
+
+    def run(self, spark: SparkSession) -> None:
+        """Ingest what there is."""
+        self.process(read_archive(spark, self._archive, self._settings), 0)
+
+    def process(self, frame: DataFrame, batch_id: int) -> None:
+        """Bring one batch into every table.
+
+        Args:
+            frame: Rows of the source.
+            batch_id: Of the batch; the same rows for the same id.
+        """
+        began_ns = self._clock.now_ns()
+        tables = Tables(frame.sparkSession, self._settings)
+        tables.write(bronze(frame, batch_id), self._lake.bronze, batch_id)
+        messages = tables.read_batch(self._lake.bronze, batch_id)
+        recordings = self.recordings()
+        lengths = {each.recording_id: each.term_length for each in recordings.values()}
+        earlier = self._earlier_runs(batch_id)
+        runs, gaps = gold.stitched(gold.summary(messages, lengths), earlier, lengths)
+        if not runs:
+            forget_batch(self._lake.bronze, batch_id)
+            return
+        seconds = gold.rates(messages)
+        write_rows(self._lake.gold("rates_second"), batch_id, seconds)
+        write_rows(self._lake.gold("rates_minute"), batch_id, gold.per_minute(seconds))
+        batch = Batch(batch_id, messages, runs, earlier, recordings)
+        step = DecodingStep(self._lake, self._settings, self._kinds, tables)
+        counts, quarantined = step.run(batch)
+        step.latencies(batch, counts)
+        all_runs, all_gaps = list(runs), list(gaps)
+        for more_runs, more_gaps in step.sequences(batch, counts):
+            all_runs += more_runs
+            all_gaps += more_gaps
+        write_rows(self._lake.gold("gaps"), batch_id, gold.table_of(all_gaps, gold.GAPS))
+        write_rows(self._lake.gold("runs"), batch_id, gold.table_of(all_runs, gold.RUNS))
+        write_rows(self._lake.gold("recordings"), 0, gold.recording_rows(recordings.values()))
+        self._tell(
+            BatchReport(
+                batch_id=batch_id,
+                messages=sum(run.messages for run in runs),
+                bytes=sum(run.bytes for run in runs),
+                gaps=len(all_gaps),
+                decoded=counts,
+                quarantined=quarantined,
+                positions=batch.ends | {run.recording_id: run.end_position for run in runs},
+                seconds=(self._clock.now_ns() - began_ns) / NS_PER_SECOND,
+            )
+        )
+
+    def _earlier_runs(self, batch_id: int) -> list[Run]:
+        """Return the runs of all batches before one."""
+        rows = read_folders(self._lake.gold("runs"), gold.RUNS, before=batch_id)
+        return [Run(**row) for row in rows.to_pylist()]

@@ -1,0 +1,156 @@
+"""Where a lake keeps what: tables as folders, and in each a folder for every ingested batch.
+
+    LAKE/
+    ├── bronze/batch=7/                              one row per message
+    ├── silver/KIND/batch=7/date=…/stream_id=…/      decoded
+    ├── quarantine/batch=7/                          what could not be decoded
+    ├── gold/TABLE/batch=7/                          partial results, which add up
+    ├── _checkpoint/                                 Spark's: how far recordings were read
+    └── _state/                                      ours: which query this is
+
+A batch that is done again replaces its folder, so that doing it twice is doing it once, for any
+reader: no log of Spark's needs to be consulted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Final, final
+
+from aeron_async.errors import ConfigurationError
+
+__all__ = ["GOLD_TABLES", "Lake", "batch_folders"]
+
+GOLD_TABLES: Final = (
+    "rates_second",
+    "rates_minute",
+    "runs",
+    "gaps",
+    "latency",
+    "recordings",
+)
+BATCH: Final = re.compile(r"batch=(\d{1,19})")
+
+
+@final
+class Lake:
+    """The paths of a lake.
+
+    Args:
+        root: Its folder, which every executor must see under the same path.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+
+    @property
+    def checkpoint(self) -> Path:
+        """Return the folder of Spark's checkpoint."""
+        return self.root / "_checkpoint"
+
+    @property
+    def bronze(self) -> Path:
+        """Return the folder of messages."""
+        return self.root / "bronze"
+
+    @property
+    def quarantine(self) -> Path:
+        """Return the folder of what could not be decoded."""
+        return self.root / "quarantine"
+
+    def silver(self, kind: str) -> Path:
+        """Return the folder of decoded messages of a kind."""
+        return self.root / "silver" / kind
+
+    def gold(self, table: str) -> Path:
+        """Return the folder of results."""
+        return self.root / "gold" / table
+
+    def tables(self) -> list[Path]:
+        """Return the folder of every table that is there."""
+        found = [self.bronze, self.quarantine]
+        for parent in ("silver", "gold"):
+            folder = self.root / parent
+            found += sorted(folder.iterdir()) if folder.is_dir() else []
+        return [each for each in found if each.is_dir()]
+
+    def check_readable(self) -> None:
+        """Refuse a folder that is no lake.
+
+        Raises:
+            ConfigurationError: There is none, or nothing was ingested into it.
+        """
+        if not self.root.is_dir():
+            message = f"lake {str(self.root)!r} is no directory: name the LAKE of `pipeline run`"
+            raise ConfigurationError(message)
+        if not (self.root / "gold").is_dir():
+            message = f"lake {str(self.root)!r} has no gold tables: `pipeline run` makes them"
+            raise ConfigurationError(message)
+
+    def check_resumable(self, resolved: dict[str, Any]) -> None:
+        """Refuse to go on where that would count messages twice, or mix what differs.
+
+        Args:
+            resolved: What a lake was begun with, and has to be gone on with.
+
+        Raises:
+            ConfigurationError: The checkpoint is gone and the tables are not, or what the lake was
+                begun with is another.
+        """
+        path = self.root / "_state" / "begun.json"
+        has_batches = bool(batch_folders(self.bronze))
+        has_checkpoint = (self.checkpoint / "metadata").exists()
+        if has_batches and not has_checkpoint:
+            message = (
+                f"lake {str(self.root)!r} has messages and no _checkpoint, so that all of them "
+                "would be ingested again: restore it, or begin another LAKE"
+            )
+            raise ConfigurationError(message)
+        begun = json.loads(path.read_text()) if path.exists() else resolved
+        for name, value in resolved.items():
+            if begun.get(name, value) != value:
+                message = (
+                    f"lake {str(self.root)!r} was begun with {name}={begun[name]!r}, and this is "
+                    f"{value!r}: change {name}, or begin another LAKE"
+                )
+                raise ConfigurationError(message)
+        write_atomically(path, json.dumps(begun, indent=2).encode())
+
+
+def batch_folders(table: Path) -> dict[int, Path]:
+    """Return the folders of a table's batches, in order."""
+    if not table.is_dir():
+        return {}
+    found = [(BATCH.fullmatch(each.name), each) for each in table.iterdir()]
+    return dict(sorted((int(match[1]), each) for match, each in found if match is not None))
+
+
+def batch_folder(table: Path, batch_id: int) -> Path:
+    """Return where a batch of a table is kept."""
+    return table / f"batch={batch_id}"
+
+
+def forget_batch(table: Path, batch_id: int) -> None:
+    """Remove what an earlier attempt at a batch has left."""
+    folder = batch_folder(table, batch_id)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file that is whole or not there.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        message = f"{str(path)!r} could not be written: {error.strerror}; choose another place"
+        raise ConfigurationError(message) from error

@@ -1,0 +1,90 @@
+"""Makes a Spark session for the job, or says in one line what is in the way."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.java import ensure_interpreter, ensure_java
+
+if TYPE_CHECKING:
+    from aeron_async.spark.pipeline.settings import PipelineSettings
+
+__all__ = ["check_format", "check_installed", "make_session"]
+
+NEEDED: Final = ("pyspark", "pyarrow", "numpy")
+DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.speculation": "false",
+}
+PACKAGES: Final = {
+    "delta": ("spark.sql.extensions", "delta", "io.delta:delta-spark_2.13"),
+    "iceberg": (
+        "spark.sql.extensions",
+        "iceberg",
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
+    ),
+}
+
+
+def check_installed(names: tuple[str, ...] = NEEDED) -> None:
+    """Refuse to begin where a package is not installed.
+
+    Raises:
+        ConfigurationError: One is not.
+    """
+    for name in names:
+        if find_spec(name) is None:
+            message = f"{name} is not installed: pip install 'aeron-async[spark]'"
+            raise ConfigurationError(message)
+
+
+def check_format(settings: PipelineSettings) -> None:
+    """Refuse a format whose packages nobody has configured.
+
+    Raises:
+        ConfigurationError: They are not.
+    """
+    if settings.format not in PACKAGES:
+        return
+    key, word, package = PACKAGES[settings.format]
+    if word not in settings.conf.get(key, "").lower():
+        message = (
+            f"format {settings.format!r} needs its packages in Spark: give --conf "
+            f"spark.jars.packages={package}:VERSION and --conf {key}=..., as its documentation "
+            "says, or --format parquet"
+        )
+        raise ConfigurationError(message)
+
+
+def make_session(settings: PipelineSettings) -> Any:
+    """Return the session: the one that is there, or one as the settings want it.
+
+    Raises:
+        ConfigurationError: There is no Java or no PySpark, or the interpreter is wrong.
+    """
+    check_installed()
+    check_format(settings)
+    ensure_java()
+    ensure_interpreter()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - whoever has no Java is told so first
+
+    builder = SparkSession.builder.appName("aeron-async pipeline")
+    # Under spark-submit the master is known already.
+    if settings.master is not None or "SPARK_ENV_LOADED" not in os.environ:
+        builder = builder.master(settings.master or "local[*]")
+    for name, value in (DEFAULTS | dict(settings.conf)).items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

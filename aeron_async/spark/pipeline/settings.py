@@ -1,0 +1,307 @@
+"""What a pipeline was told: by the command line, by a TOML file, or both.
+
+A key of the file is a flag of `aeron-async pipeline run` without its dashes, in snake case. Flags
+go before the file. What is unknown is refused, with the name that was probably meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark import option_values as values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["Decoding", "EventTime", "Latency", "PipelineSettings", "Sequence"]
+
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+DECODE: Final = re.compile(r"(-?\d{1,10})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?=(.+)", re.DOTALL)
+EVENT_NS: Final = "event_ns"
+RECORDED_NS: Final = "timestamp_ns"
+
+
+@final
+@attrs.frozen
+class Decoding:
+    """How the messages of a stream are read.
+
+    Attributes:
+        stream_id: Of the stream.
+        kind: The name of their table in silver.
+        spec: Of the decoder; see `aeron_async.spark.decoding`.
+    """
+
+    stream_id: int
+    kind: str
+    spec: str
+
+
+@final
+@attrs.frozen
+class Latency:
+    """A latency: the time between two stamps of one message.
+
+    Attributes:
+        kind: Of the messages.
+        start: The earlier stamp: a decoded field, or `timestamp_ns`, which `timestamp_from` fills.
+        end: The later one.
+        unit_ns: What decoded stamps count, in nanoseconds.
+    """
+
+    kind: str
+    start: str
+    end: str
+    unit_ns: int = 1
+
+    @property
+    def name(self) -> str:
+        """Return what it is called in the report."""
+        return f"{self.kind}: {self.start} to {self.end}"
+
+
+@final
+@attrs.frozen
+class Sequence:
+    """A number that counts the messages of a recording.
+
+    Attributes:
+        kind: Of the messages.
+        field: The decoded field.
+    """
+
+    kind: str
+    field: str
+
+
+@final
+@attrs.frozen
+class EventTime:
+    """A decoded field that says when something happened.
+
+    Attributes:
+        kind: Of the messages.
+        field: The decoded field.
+        unit_ns: What it counts since 1970, in nanoseconds.
+    """
+
+    kind: str
+    field: str
+    unit_ns: int
+
+
+def decodings(name: str, given: Any) -> tuple[Decoding, ...]:
+    """Read `STREAM[:KIND]=SPEC`, any number of them."""
+    found = []
+    for text in texts(name, given):
+        match = DECODE.fullmatch(text.strip())
+        if match is None:
+            values.refuse(name, text, "STREAM[:KIND]=SPEC, such as 1001:quotes=struct:<price:q")
+        stream_id, spec = int(match[1]), match[3]
+        found.append(Decoding(stream_id, match[2] or kind_of(stream_id, spec), spec))
+    kinds = [each.kind for each in found]
+    twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
+    if twice:
+        values.refuse(name, ", ".join(twice), "kinds of different names: write STREAM:KIND=SPEC")
+    return tuple(found)
+
+
+def kind_of(stream_id: int, spec: str) -> str:
+    """Return the kind of messages that were given none: SBE's name of them, or the stream's id."""
+    _, has_name, name = spec.partition("#")
+    if spec.startswith("sbe:") and has_name and NAME.fullmatch(name):
+        return name.lower()
+    return f"stream_{stream_id}".replace("-", "minus_")
+
+
+def latencies(name: str, given: Any) -> tuple[Latency, ...]:
+    """Read `KIND=START..END[:unit]`, any number of them."""
+    found = []
+    for text in texts(name, given):
+        kind, rest, unit_ns = kind_and_unit(name, text, "KIND=START..END[:unit]")
+        start, dots, end = rest.partition("..")
+        if not dots or not NAME.fullmatch(start) or not NAME.fullmatch(end) or start == end:
+            values.refuse(name, text, "KIND=START..END[:unit], such as quotes=sent..timestamp_ns")
+        found.append(Latency(kind, start, end, unit_ns))
+    return tuple(found)
+
+
+def sequences(name: str, given: Any) -> tuple[Sequence, ...]:
+    """Read `KIND=FIELD`, any number of them."""
+    found = []
+    for text in texts(name, given):
+        kind, equals, field = text.strip().partition("=")
+        if not equals or not NAME.fullmatch(kind) or not NAME.fullmatch(field):
+            values.refuse(name, text, "KIND=FIELD, such as quotes=sequence")
+        found.append(Sequence(kind, field))
+    return tuple(found)
+
+
+def event_times(name: str, given: Any) -> tuple[EventTime, ...]:
+    """Read `KIND=FIELD[:unit]`, any number of them."""
+    found = []
+    for text in texts(name, given):
+        kind, field, unit_ns = kind_and_unit(name, text, "KIND=FIELD[:unit]")
+        if not NAME.fullmatch(field):
+            values.refuse(name, text, "KIND=FIELD[:unit], such as quotes=event_us:us")
+        found.append(EventTime(kind, field, unit_ns))
+    return tuple(found)
+
+
+def kind_and_unit(name: str, text: str, wanted: str) -> tuple[str, str, int]:
+    """Return a kind, what follows it, and a unit in nanoseconds."""
+    kind, equals, rest = text.strip().partition("=")
+    rest, _, unit = rest.partition(":")
+    unit_ns = values.UNITS_NS.get(unit or "ns")
+    if not equals or not NAME.fullmatch(kind) or unit_ns is None:
+        values.refuse(name, text, f"{wanted}, unit one of {', '.join(values.UNITS_NS)}")
+    return kind, rest, unit_ns
+
+
+def texts(name: str, given: Any) -> tuple[str, ...]:
+    """Read one text, or a list of them."""
+    found = [given] if isinstance(given, str) else given
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        values.refuse(name, given, "a text, or a list of texts")
+    return tuple(found)
+
+
+def pairs(name: str, given: Any) -> dict[str, str]:
+    """Read `NAME=VALUE`, any number of them, or a table."""
+    if isinstance(given, dict):
+        return {key: shown(value) for key, value in given.items()}
+    found = {}
+    for text in texts(name, given):
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            values.refuse(name, text, "NAME=VALUE")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def shown(value: object) -> str:
+    """Return a value of TOML as Spark spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def reading(read: Callable[[str, str], Any]) -> Callable[[str, Any], Any]:
+    """Return a reader of what may be a number in TOML, and is a text on the command line."""
+    return lambda name, given: read(name, shown(given))
+
+
+def setting(read: Callable[[str, Any], Any], default: Any) -> Any:
+    """Declare a field."""
+    return attrs.field(default=default, metadata={"read": read})
+
+
+def trigger(name: str, given: Any) -> int | None:
+    """Read how long to wait between two batches; `available-now` is None."""
+    text = shown(given)
+    if text == "available-now":
+        return None
+    return values.duration_ms(name, text) or values.refuse(name, text, "more than 0")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PipelineSettings:
+    """Everything that a pipeline can be told.
+
+    Attributes:
+        decode: How messages are read.
+        timestamp_from: Where each message says when it was recorded, or sent; as the option
+            `timestampFrom` of the source. Rates over time need it.
+        event_time: In its place, for the date of decoded messages.
+        sequence: What counts messages.
+        latency: What is measured.
+        format: Of bronze and silver; gold is always Parquet.
+        trigger: Milliseconds between two batches; None to take what there is, and end.
+        source: More options of `aeron_archive`.
+        conf: More settings of Spark.
+        master: Of Spark.
+        max_file_bytes: Of a file; a batch is divided, and small ones are put together.
+        compact_batches: So many small folders of a table are put together.
+        purge_grace: Bytes of a recording that are kept beyond what all have read.
+        consumers: Checkpoints of others that read the same archive.
+    """
+
+    decode: tuple[Decoding, ...] = setting(decodings, ())
+    timestamp_from: str | None = setting(reading(values.text), None)
+    event_time: tuple[EventTime, ...] = setting(event_times, ())
+    sequence: tuple[Sequence, ...] = setting(sequences, ())
+    latency: tuple[Latency, ...] = setting(latencies, ())
+    format: str = setting(reading(values.one_of("parquet", "delta", "iceberg")), "parquet")
+    trigger: int | None = setting(trigger, None)
+    source: Mapping[str, str] = setting(pairs, attrs.Factory(dict))
+    conf: Mapping[str, str] = setting(pairs, attrs.Factory(dict))
+    master: str | None = setting(reading(values.text), None)
+    max_file_bytes: int = setting(reading(values.positive_size), 128 << 20)
+    compact_batches: int = setting(reading(values.count), 32)
+    purge_grace: int = setting(reading(values.size), 0)
+    consumers: tuple[str, ...] = setting(texts, ())
+
+    def __attrs_post_init__(self) -> None:
+        if self.timestamp_from is not None:
+            values.timestamp_from("timestamp_from", self.timestamp_from)
+        kinds = {each.kind for each in self.decode}
+        for name in ("event_time", "sequence", "latency"):
+            for each in getattr(self, name):
+                if each.kind not in kinds:
+                    known = ", ".join(sorted(kinds)) or "none: give decode"
+                    values.refuse(name, each.kind, f"a kind that decode names ({known})")
+        managed = sorted(
+            key for key in self.source if key.lower() in {"path", "columns", "timestampfrom"}
+        )
+        if managed:
+            values.refuse("source", managed[0], "none that the pipeline sets by itself")
+        for each in self.latency:
+            if RECORDED_NS in {each.start, each.end} and self.timestamp_from is None:
+                values.refuse("latency", each.name, f"without {RECORDED_NS}, or set timestamp_from")
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Self:
+        """Return what those settings say.
+
+        Raises:
+            ConfigurationError: A name is unknown, a value is none, or two contradict one another.
+        """
+        fields = {field.name: field for field in attrs.fields(cls)}
+        found = {}
+        for key, value in given.items():
+            if key not in fields:
+                near = difflib.get_close_matches(key.replace("-", "_"), fields, n=1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                message = f"no setting is named {key!r}: {hint}There are {', '.join(fields)}"
+                raise ConfigurationError(message)
+            found[key] = fields[key].metadata["read"](key, value)
+        return cls(**found)
+
+    @classmethod
+    def load(cls, config: Path | None, flags: Mapping[str, Any]) -> Self:
+        """Return what a file and flags say; flags go first, and those that are None say nothing.
+
+        Raises:
+            ConfigurationError: The file is not there, or no TOML, or as for `parse`.
+        """
+        given: dict[str, Any] = {}
+        if config is not None:
+            try:
+                given = tomllib.loads(config.read_text())
+            except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+                problem = getattr(error, "strerror", None) or str(error)
+                message = f"config {str(config)!r} cannot be read: {problem}; change --config"
+                raise ConfigurationError(message) from error
+        given |= {name: value for name, value in flags.items() if value is not None}
+        return cls.parse(given)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Return the kinds of messages that are decoded."""
+        return [each.kind for each in self.decode]

@@ -1,0 +1,225 @@
+"""Silver: messages decoded, each once, and what cannot be decoded put aside with the reason.
+
+The time of a message is a decoded field where one was named, else when it was recorded, where its
+frames say so, else when its recording began; `event_ns` has it in nanoseconds, `event_time` to the
+microsecond, `date` to the day.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.decoding import ERROR_COLUMN, decode_batch, decoded_schema, decoder_of
+from aeron_async.spark.pipeline.settings import RECORDED_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame
+
+    from aeron_async.spark.decoding import Decoder
+    from aeron_async.spark.pipeline.settings import Decoding, PipelineSettings
+
+__all__ = ["Kind", "decoded", "kinds_of", "silver", "undecodable"]
+
+KEPT: Final = (
+    "recording_id",
+    "session_id",
+    "stream_id",
+    "position",
+    "end_position",
+    RECORDED_NS,
+    "ingest_batch",
+)
+ADDED: Final = ("event_ns", "event_time", "date", "block")
+BLOCK_BITS: Final = 26
+"""Messages of 64 MiB of a recording stay together."""
+NS_PER_MS: Final = 1_000_000
+
+
+@attrs.frozen
+class Kind:
+    """A kind of messages, and what makes columns of them.
+
+    Attributes:
+        decoding: As it was told.
+        decoder: That it names.
+        event_time: What the time of a message is, in SQL.
+    """
+
+    decoding: Decoding
+    decoder: Decoder
+    event_time: str
+
+
+def kinds_of(settings: PipelineSettings) -> list[Kind]:
+    """Return every kind, with all fields that settings name checked.
+
+    Raises:
+        ConfigurationError: A decoder is none, or has no such field, or one that is no number.
+    """
+    found = []
+    for decoding in settings.decode:
+        decoder = decoder_of(decoding.spec)
+        taken = {field.name for field in decoder.fields} & set(ADDED)
+        if taken:
+            message = (
+                f"decode {decoding.kind!r} has a field {min(taken)!r}, and so has silver: rename it"
+            )
+            raise ConfigurationError(message)
+        for name, fields in fields_named(settings, decoding.kind):
+            for field in fields:
+                check_number(name, decoding.kind, decoder, field)
+        times = [each for each in settings.event_time if each.kind == decoding.kind]
+        event = "event_ns"
+        if times:
+            event = f"coalesce(cast(`{times[0].field}` as bigint) * {times[0].unit_ns}, event_ns)"
+        found.append(Kind(decoding, decoder, event))
+    return found
+
+
+def fields_named(settings: PipelineSettings, kind: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield every setting that names fields of a kind, and those fields."""
+    yield "event_time", tuple(each.field for each in settings.event_time if each.kind == kind)
+    yield "sequence", tuple(each.field for each in settings.sequence if each.kind == kind)
+    for each in settings.latency:
+        if each.kind == kind:
+            yield "latency", tuple({each.start, each.end} - {RECORDED_NS})
+
+
+def check_number(setting: str, kind: str, decoder: Decoder, name: str) -> None:
+    """Refuse a field that is not there, or no whole number."""
+    types = {field.name: field.type for field in decoder.fields}
+    if name not in types:
+        near = difflib.get_close_matches(name, types, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        message = f"{setting}: {kind} has no field {name!r}: {hint}It has {', '.join(types)}"
+        raise ConfigurationError(message)
+    if not pa.types.is_integer(types[name]):
+        message = f"{setting}: field {name!r} of {kind} is {types[name]}, and must be an integer"
+        raise ConfigurationError(message)
+
+
+def decoded(
+    frame: DataFrame, kind: Kind, *, ends: Mapping[int, int], started_ms: Mapping[int, int]
+) -> DataFrame:
+    """Return the messages of a kind with their columns; those that have none, with the reason.
+
+    Args:
+        frame: Rows of bronze.
+        kind: Which messages.
+        ends: Up to where each recording was decoded before; what lies before that was.
+        started_ms: When each recording began.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - workers do without it
+
+    decoder = kind.decoder
+    before = pa.schema([(name, ARROW_TYPES[name]) for name in KEPT] + [("payload", pa.binary())])
+    schema = decoded_schema(before, decoder).append(pa.field("event_ns", pa.int64()))
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            fresh = batch.filter(is_fresh(batch, ends))
+            done = decode_batch(fresh.select([*KEPT, "payload"]), decoder)
+            event = recorded_ns(done, started_ms)
+            yield pa.RecordBatch.from_arrays([*done.columns, event], names=schema.names)
+
+    rows = frame.where(F.col("stream_id") == kind.decoding.stream_id).select(*KEPT, "payload")
+    return rows.mapInArrow(decode, from_arrow_schema(schema))
+
+
+ARROW_TYPES: Final[dict[str, Any]] = {
+    "recording_id": pa.int64(),
+    "session_id": pa.int32(),
+    "stream_id": pa.int32(),
+    "position": pa.int64(),
+    "end_position": pa.int64(),
+    RECORDED_NS: pa.int64(),
+    "ingest_batch": pa.int64(),
+}
+
+
+def is_fresh(batch: pa.RecordBatch, ends: Mapping[int, int]) -> pa.Array:
+    """Return which rows lie behind what was decoded before."""
+    ids = batch.column("recording_id").to_numpy(zero_copy_only=False)
+    positions = batch.column("position").to_numpy(zero_copy_only=False)
+    return pa.array(positions >= by_recording(ids, ends))
+
+
+def recorded_ns(batch: pa.RecordBatch, started_ms: Mapping[int, int]) -> pa.Array:
+    """Return when each row was recorded, as well as that is known."""
+    ids = batch.column("recording_id").to_numpy(zero_copy_only=False)
+    began = pa.array(by_recording(ids, started_ms) * NS_PER_MS)
+    return (
+        batch.column(RECORDED_NS).fill_null(0)
+        if not len(ids)
+        else pa.compute.coalesce(batch.column(RECORDED_NS), began)
+    )
+
+
+def by_recording(ids: Any, values: Mapping[int, int]) -> Any:
+    """Return a value for each recording id; 0 where there is none."""
+    unique, places = np.unique(ids, return_inverse=True)
+    return np.array([values.get(each, 0) for each in unique.tolist()], np.int64)[places]
+
+
+def silver(rows: DataFrame, kind: Kind, file_count: int) -> DataFrame:
+    """Return decoded rows as silver keeps them: dated, each once, in order, in so many files."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    key = ["recording_id", "block"]
+    good = rows.where(F.col(ERROR_COLUMN).isNull()).drop(ERROR_COLUMN)
+    dated = (
+        good.withColumn("event_ns", F.expr(kind.event_time))
+        .withColumn("event_time", F.expr("timestamp_micros(event_ns div 1000)"))
+        .withColumn("date", F.expr("to_date(event_time)"))
+        .withColumn("block", F.expr(f"shiftright(position, {BLOCK_BITS})"))
+    )
+    # One exchange serves three: so many files, each message once, and those of a stretch together.
+    spread = dated.repartition(file_count, *key).dropDuplicates([*key, "position"])
+    ordered = spread.sortWithinPartitions("date", "stream_id", "recording_id", "position")
+    return ordered.drop("block")
+
+
+def undecodable(frame: DataFrame, kinds: list[Kind]) -> DataFrame:
+    """Return the messages of a stream that no decoder can read, with the first reason given.
+
+    What a decoder knows as messages of another kind is none of its errors.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415 - likewise
+
+    decoders = [kind.decoder for kind in kinds]
+
+    def fail(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            reasons = reasons_of(batch.column("payload"), decoders)
+            failed = batch.append_column(ERROR_COLUMN, reasons)
+            yield failed.filter(reasons.is_valid())
+
+    rows = frame.where(F.col("stream_id") == kinds[0].decoding.stream_id)
+    schema = StructType([*rows.schema.fields, StructField(ERROR_COLUMN, StringType())])
+    return rows.mapInArrow(fail, schema)
+
+
+def reasons_of(payloads: pa.Array, decoders: list[Decoder]) -> pa.Array:
+    """Return why each message cannot be decoded by any; null where one can, or none claims it."""
+    count = len(payloads)
+    is_good = np.zeros(count, np.bool_)
+    reasons = pa.nulls(count, pa.string())
+    for decoder in decoders if count else ():
+        result = decoder.decode(payloads)
+        others = np.zeros(count, np.bool_) if result.others is None else result.others
+        errors = result.errors.is_valid().to_numpy(zero_copy_only=False)
+        is_good |= ~errors & ~others
+        reasons = pa.compute.coalesce(
+            reasons, pa.compute.if_else(pa.array(others), None, result.errors)
+        )
+    return pa.compute.if_else(pa.array(is_good), pa.scalar(None, pa.string()), reasons)
