@@ -40,7 +40,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "archive": ("archive", "client", "kernel", "logbuffer", "protocol", "counters", "clock"),
     "cli": ("",),
-    "spark": ("spark", "archive", "client", "logbuffer", "protocol", "clock"),
+    "spark": ("spark", "archive", "client", "flow_control", "logbuffer", "protocol", "clock"),
     "testing": ("",),
     "__main__": ("cli",),
     "": (

@@ -1,0 +1,168 @@
+"""The driver and client of a worker process, which tasks use one after the other.
+
+Spark's workers are synchronous and the package is not: one thread owns the event loop, and a batch
+goes over in one call. Workers are reused, so what is here survives a task, and ends when no task
+has come for a while. They may be killed without notice: nothing goes wrong if this is not closed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_SECOND, SystemClock
+from aeron_async.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+__all__ = ["WorkerConnection", "close_connection", "worker_connection"]
+
+T = TypeVar("T")
+START_TIMEOUT_S = 30
+
+log = get_logger(__name__)
+
+
+@final
+class WorkerConnection:
+    """A driver, a client, and the thread that owns both.
+
+    Attributes:
+        aeron: The client.
+        kept: What tasks leave for those that come after them, by name; lives in the loop.
+    """
+
+    aeron: Aeron
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._users = 0
+        self._idle_at_ns = 0
+        self._is_over = False
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="aeron-spark-sink", daemon=True)
+        self._thread.start()
+        self._started.result(START_TIMEOUT_S)
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
+        """Run a coroutine function in the loop and return what it does."""
+        return self._portal.call(function, *args)
+
+    def enter(self) -> bool:
+        """Begin to use it; return False if it is over."""
+        with self._lock:
+            if self._is_over or self.aeron.is_closed:
+                return False
+            self._users += 1
+            return True
+
+    def leave(self, linger_ms: int) -> None:
+        """Use it no more, and let it end when nobody has come for so long."""
+        with self._lock:
+            self._users -= 1
+            self._idle_at_ns = self._clock.now_ns() + linger_ms * (NS_PER_SECOND // 1_000)
+        self._wake()
+
+    def close(self) -> None:
+        """End it, used or not, and wait for that."""
+        with self._lock:
+            self._is_over = True
+        self._wake()
+        self._thread.join()
+
+    def _wake(self) -> None:
+        # The loop may have ended by itself: there is nobody to wake then.
+        if self._thread.is_alive():
+            with suppress(RuntimeError):
+                self._portal.start_task_soon(self._changed_now)
+
+    def _run(self) -> None:
+        try:
+            anyio.run(self._live, backend_options={"use_uvloop": sys.platform != "win32"})
+        except BaseException as error:  # it is given to who waits, or logged
+            if self._started.done():
+                log.warning("sink_driver_failed", exc_info=error)
+            else:
+                self._started.set_exception(error)
+        finally:
+            with self._lock:
+                self._is_over = True
+
+    async def _live(self) -> None:
+        self._changed = anyio.Event()
+        async with BlockingPortal() as self._portal, Aeron.connect() as self.aeron:
+            self._started.set_result(None)
+            while not self._try_end():
+                with anyio.move_on_after(self._idle_s()):
+                    await self._changed.wait()
+                self._changed = anyio.Event()
+
+    def _try_end(self) -> bool:
+        with self._lock:
+            is_idle = self._users == 0 and 0 < self._idle_at_ns <= self._clock.now_ns()
+            self._is_over = self._is_over or is_idle
+            return self._is_over
+
+    def _idle_s(self) -> float:
+        """Return how long nothing can happen by itself, in seconds."""
+        with self._lock:
+            if self._users or not self._idle_at_ns:
+                return float("inf")
+            return max(0, self._idle_at_ns - self._clock.now_ns()) / NS_PER_SECOND
+
+    async def _changed_now(self) -> None:
+        self._changed.set()
+
+
+class Kept:
+    """The connection of this process, if there is one."""
+
+    connection: WorkerConnection | None = None
+    lock = threading.Lock()
+
+
+@contextmanager
+def worker_connection(linger_ms: int) -> Iterator[WorkerConnection]:
+    """Lend the connection of this process, made when there is none.
+
+    Args:
+        linger_ms: How long it stays after this use of it.
+    """
+    with Kept.lock:
+        connection = Kept.connection
+        if connection is None or not connection.enter():
+            connection = Kept.connection = WorkerConnection()
+            connection.enter()
+    try:
+        yield connection
+    finally:
+        connection.leave(linger_ms)
+
+
+def close_connection() -> None:
+    """Close the connection of this process now."""
+    with Kept.lock:
+        connection, Kept.connection = Kept.connection, None
+    if connection is not None:
+        connection.close()
+
+
+def forget_connection() -> None:
+    """Know nothing of what a parent process had: its thread is not here."""
+    Kept.connection = None
+    Kept.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forget_connection)

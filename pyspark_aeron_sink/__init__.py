@@ -1,0 +1,12 @@
+"""Lets Spark find `df.write.format("aeron")` by itself; see `pyspark_aeron`."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
+
+try:
+    from aeron_async.spark.sink.source import AeronSink as DefaultSource
+except ImportError:  # pragma: no cover - only where PySpark is missing or too old
+    pass
+else:
+    __all__ += ["DefaultSource"]
