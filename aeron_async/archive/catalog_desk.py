@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from aeron_async.errors import ArchiveError, ArchiveErrorCode, StorageError
+from aeron_async.errors import (
+    ArchiveError,
+    ArchiveErrorCode,
+    StorageError,
+    UnknownRecordingError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from aeron_async.archive.disk.catalog import Catalog
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -62,6 +68,15 @@ class CatalogDesk:
     async def update(self, recording_id: int, **changes: Any) -> RecordingDescriptor:
         """Change what is known of a recording; see `Catalog.update`."""
         return await self.call(self.catalog.update, recording_id, **changes)
+
+    async def descriptors(self, start: int) -> AsyncIterator[RecordingDescriptor]:
+        """Walk what is known of recordings, in the order of their ids, from one on."""
+        recording_id = self.following(start)
+        while recording_id is not None:
+            # Not there when it is purged before this has its turn.
+            with suppress(UnknownRecordingError):
+                yield await self.get(recording_id)
+            recording_id = self.following(recording_id + 1)
 
     def following(self, recording_id: int) -> int | None:
         """Return the first id from one on, or None; it is looked up in memory."""

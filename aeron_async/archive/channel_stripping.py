@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.protocol.parameters import PARAMETERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["recording_key", "stripped_channel"]
+__all__ = ["recording_key", "stripped_channel", "without_unknown"]
 
 KEPT: Final = (
     # In the order in which the official archive prints them.
@@ -52,6 +54,13 @@ def stripped_channel(uri: ChannelUri) -> str:
 def recording_key(uri: ChannelUri, stream_id: int) -> str:
     """Return what two requests to record have in common if they mean the same stream."""
     return f"{stream_id}:{only(uri, IDENTIFYING)}"
+
+
+def without_unknown(channel: str) -> str:
+    """Return a channel without the parameters that no Aeron knows, as others may send them."""
+    head, _, query = channel.partition("?")
+    known = [each for each in query.split("|") if each.partition("=")[0] in PARAMETERS]
+    return f"{head}{'?' if known else ''}{'|'.join(known)}"
 
 
 def only(uri: ChannelUri, keys: Iterable[str]) -> str:

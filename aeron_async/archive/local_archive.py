@@ -6,6 +6,7 @@ Source: Aeron `Archive`, `ArchiveConductor`.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Self, final
 from weakref import WeakSet
 
@@ -16,7 +17,7 @@ from aeron_async.archive.api import (
     SourceLocation,
 )
 from aeron_async.archive.catalog_desk import CatalogDesk
-from aeron_async.archive.disk_threads import DiskThreads
+from aeron_async.archive.disk_threads import DiskThreads, finished
 from aeron_async.archive.extending import extending_channel
 from aeron_async.archive.making_room import MakingRoom
 from aeron_async.archive.opening import OpenFiles, close_files, open_files
@@ -28,11 +29,11 @@ from aeron_async.archive.resources import ArchiveResources
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.tasks import Tasks
 from aeron_async.client.signal import Signal
-from aeron_async.errors import ClosedError, UnknownRecordingError
+from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from aeron_async.archive.api import RecordingSignalEvent, Replay
     from aeron_async.archive.context import ArchiveContext
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk_threads import Disk
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.errors import AeronError
 
 __all__ = ["LocalArchive"]
 
@@ -66,7 +68,7 @@ class LocalArchive(Archive):
         self._room = MakingRoom(resources, self._recordings, self._replayed)
         self._iterators: WeakSet[LocalReplay] = WeakSet()
         resources.tasks.start(self._stay_alive(), "aeron-archive-mark-file")
-        self._is_closed = False
+        self._closing: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(
@@ -231,8 +233,9 @@ class LocalArchive(Archive):
         length: int = ALL_AND_FOLLOW,
         limit_counter_id: int | None = None,
         file_io_max_length: int = -1,
+        on_failed: Callable[[AeronError], object] | None = None,
     ) -> int:
-        """Publish a recording anew; see `Archive.start_replay`."""
+        """Publish a recording anew; see `Archive.start_replay`, and `Replays.start`."""
         self._check_open()
         return await self._replays.start(
             recording_id,
@@ -242,6 +245,7 @@ class LocalArchive(Archive):
             length=length,
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
+            on_failed=on_failed,
         )
 
     async def stop_replay(self, replay_session_id: int) -> None:
@@ -265,18 +269,9 @@ class LocalArchive(Archive):
     ) -> AsyncIterator[RecordingDescriptor]:
         """Iterate over recordings, in the order of their ids; see `Archive.recordings`."""
         self._check_open()
-        desk = self._resources.desk
-        recording_id = desk.following(from_recording_id)
-        while recording_id is not None:
-            try:
-                descriptor = await desk.get(recording_id)
-            except UnknownRecordingError:
-                # Purged while this waited for its turn.
-                recording_id = desk.following(recording_id + 1)
-                continue
-            if channel in descriptor.original_channel and stream_id in (None, descriptor.stream_id):
-                yield descriptor
-            recording_id = desk.following(recording_id + 1)
+        async for each in self._resources.desk.descriptors(from_recording_id):
+            if channel in each.original_channel and stream_id in (None, each.stream_id):
+                yield each
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Archive.describe`."""
@@ -356,22 +351,28 @@ class LocalArchive(Archive):
         return self._resources.signals.stream()
 
     async def aclose(self) -> None:
-        """Stop all recordings and replays, and close the files; closing twice is closing once."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        """Stop all recordings and replays, and close the files, cancelled or not.
+
+        Closing twice is closing once; a second caller waits for the first.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="aeron-archive-close")
+        await finished(self._closing)
+
+    async def _close(self) -> None:
         resources = self._resources
-        for replay in list(self._iterators):
-            replay.end(ClosedError(f"the archive of {resources.directory.path} was closed"))
-        await self._recordings.aclose()
-        await self._replays.stop_all()
-        await resources.tasks.aclose()
-        for replay in list(self._iterators):
-            await replay.aclose()
-        resources.signals.close()
-        await resources.desk.call(close_files, self._files)
-        if self._is_disk_owned:
-            await resources.disk.aclose()
+        # Whatever fails, the rest is closed.
+        async with AsyncExitStack() as stack:
+            if self._is_disk_owned:
+                stack.push_async_callback(resources.disk.aclose)
+            stack.push_async_callback(resources.desk.call, close_files, self._files)
+            stack.callback(resources.signals.close)
+            for replay in list(self._iterators):
+                replay.end(ClosedError(f"the archive of {resources.directory.path} was closed"))
+                stack.push_async_callback(replay.aclose)
+            stack.push_async_callback(resources.tasks.aclose)
+            stack.push_async_callback(self._replays.stop_all)
+            stack.push_async_callback(self._recordings.aclose)
 
     def _replayed(self, recording_id: int) -> Iterator[tuple[int, int | None]]:
         """Return for each replay of a recording where it is, and where it ends, in bytes."""
@@ -392,6 +393,6 @@ class LocalArchive(Archive):
                 log.warning("mark_file_not_written", exc_info=error)
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._closing is not None:
             message = f"the archive of {self._resources.directory.path} is closed"
             raise ClosedError(message)

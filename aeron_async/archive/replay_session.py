@@ -11,10 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.archive.disk.segment_scan import ScanBuffer
-from aeron_async.errors import AeronError, AeronTimeoutError, ArchiveError
+from aeron_async.errors import (
+    AeronError,
+    AeronTimeoutError,
+    ArchiveError,
+    ClosedError,
+    NotConnectedError,
+)
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.archive.disk.recording_reader import RecordedBlock, RecordingReader
     from aeron_async.archive.disk_threads import Disk
     from aeron_async.archive.replay_limit import ReplayLimit
@@ -70,9 +78,8 @@ class ReplaySession:
         disk: Where is read.
         block_length: Longest block, in bytes.
         connect_timeout_ns: How long to wait for somebody who subscribes.
-
-    Attributes:
-        error: Why it ended, if it should not have.
+        on_failed: Called when it ends as it should not have, and not because it was stopped, or
+            because whoever subscribed has gone.
     """
 
     def __init__(
@@ -86,11 +93,12 @@ class ReplaySession:
         disk: Disk,
         block_length: int,
         connect_timeout_ns: int,
+        on_failed: Callable[[AeronError], object] | None = None,
     ) -> None:
         self.replay_id = replay_id
         self.recording_id = recording_id
         self.publication = publication
-        self.error: AeronError | None = None
+        self._on_failed = on_failed
         self._reader = reader
         self._limit = limit
         self._disk = disk
@@ -115,20 +123,21 @@ class ReplaySession:
             await self._connect()
             await self._replay()
             is_whole = True
+        except (NotConnectedError, ClosedError) as error:
+            self._report("replay_left", error)
         except AeronError as error:
-            self.error = error
-            log.warning(
-                "replay_failed",
-                replay_id=self.replay_id,
-                recording_id=self.recording_id,
-                position=self.position,
-                exc_info=error,
-            )
+            self._report("replay_failed", error)
+            if self._on_failed is not None:
+                self._on_failed(error)
         finally:
             if not self.publication.is_closed:
                 # What is cut short must not look as if it had ended.
                 await self.publication.aclose(revoke=not is_whole)
             await self._disk.run(self._reader.close)
+
+    def _report(self, event: str, error: AeronError) -> None:
+        fields = {"replay_id": self.replay_id, "recording_id": self.recording_id}
+        log.warning(event, exc_info=error, position=self.position, **fields)
 
     async def _connect(self) -> None:
         publication = self.publication

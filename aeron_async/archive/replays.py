@@ -21,12 +21,13 @@ from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import wrap_int32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.recordings import Recordings
     from aeron_async.archive.resources import ArchiveResources
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.errors import AeronError
 
 __all__ = ["Replays"]
 
@@ -56,8 +57,13 @@ class Replays:
         length: int,
         limit_counter_id: int | None,
         file_io_max_length: int = NULL_POSITION,
+        on_failed: Callable[[AeronError], object] | None = None,
     ) -> int:
-        """Publish a recording, and return the id of the replay; see `Archive.start_replay`."""
+        """Publish a recording, and return the id of the replay; see `Archive.start_replay`.
+
+        At most `file_io_max_length` bytes are read in one go, unless that is not positive; and
+        `on_failed` is called when it ends as it should not have, and was not stopped.
+        """
         resources = self._resources
         most = resources.context.max_concurrent_replays
         if len(self._sessions) + self._opening >= most:
@@ -67,6 +73,11 @@ class Replays:
         self._opening += 1
         try:
             descriptor = await resources.desk.get(recording_id)
+            if 0 < file_io_max_length < descriptor.mtu_length:
+                message = (
+                    f"fileIoMaxLength={file_io_max_length} < mtuLength={descriptor.mtu_length}"
+                )
+                raise ArchiveError(message)
             limit = self._limit(descriptor, position, length, limit_counter_id)
             begin = descriptor.start_position if position == NULL_POSITION else position
             recorded = self._recordings.recorded_position(descriptor)
@@ -78,7 +89,10 @@ class Replays:
             self._opening -= 1
         self._count += 1
         replay_id = self._count << 32 | publication.session_id & UINT32_MASK
-        self._run(replay_id, descriptor, publication, begin, limit, file_io_max_length)
+        block_length = resources.context.file_io_max_length
+        if file_io_max_length > 0:
+            block_length = min(block_length, file_io_max_length)
+        self._run(replay_id, descriptor, publication, begin, limit, block_length, on_failed)
         return replay_id
 
     async def stop(self, replay_id: int) -> None:
@@ -178,13 +192,11 @@ class Replays:
         publication: ExclusivePublication,
         position: int,
         limit: ReplayLimit,
-        file_io_max_length: int,
+        block_length: int,
+        on_failed: Callable[[AeronError], object] | None,
     ) -> None:
         resources = self._resources
         context = resources.context
-        most = context.file_io_max_length
-        if file_io_max_length > 0:
-            most = max(min(most, file_io_max_length), publication.mtu_length)
         session = self._sessions[replay_id] = ReplaySession(
             replay_id=replay_id,
             recording_id=descriptor.recording_id,
@@ -198,8 +210,10 @@ class Replays:
             limit=limit,
             disk=resources.disk,
             # A block may overshoot the window by its length, and never reaches the next term.
-            block_length=max(min(most, descriptor.term_length // 4), publication.mtu_length) & -32,
+            block_length=max(min(block_length, descriptor.term_length // 4), publication.mtu_length)
+            & -32,
             connect_timeout_ns=context.connect_timeout_ns,
+            on_failed=on_failed,
         )
         name = f"aeron-archive-replay-{replay_id}"
         task = self._tasks[replay_id] = resources.tasks.start(session.run(), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.archive.channel_stripping import recording_key, stripped_channel
+from aeron_async.archive.channel_stripping import recording_key, stripped_channel, without_unknown
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.archive.golden import ARCHIVES, facts
 
@@ -40,3 +40,12 @@ def test_one_stream_has_one_key_however_it_is_made() -> None:
     assert recording_key(one, 3) == recording_key(other, 3) == "3:aeron:udp?endpoint=127.0.0.1:1"
     assert recording_key(one, 4) != recording_key(one, 3)
     assert recording_key(one.replace(session_id=9), 3) != recording_key(one, 3)
+
+
+def test_parameters_that_nobody_knows_are_left_out_where_others_send_them() -> None:
+    assert without_unknown("aeron:ipc") == "aeron:ipc"
+    assert without_unknown("aeron:ipc?colour=red") == "aeron:ipc"
+    assert (
+        without_unknown("aeron:udp?colour=red|endpoint=127.0.0.1:1|x|mtu=1408")
+        == "aeron:udp?endpoint=127.0.0.1:1|mtu=1408"
+    )

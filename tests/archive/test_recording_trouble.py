@@ -315,3 +315,40 @@ async def test_a_recording_that_cannot_begin_holds_nobody_up(
         assert await archive.stop_position(0) == 0
         monkeypatch.undo()
         await archive.start_recording(IPC, STREAM)
+
+
+async def test_an_archive_whose_closing_is_cancelled_is_closed_all_the_same(
+    open_archive: OpenArchive,
+) -> None:
+    sent = messages(50)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each)
+            closing = asyncio.ensure_future(archive.aclose())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            stop = publication.position
+    async with open_archive() as (_, archive):
+        # Nothing was left to be recovered.
+        assert await archive.stop_position(0) == stop
+        assert [each.data async for each in archive.replay(0)] == sent
+
+
+async def test_an_archive_that_cannot_close_in_order_lets_go_of_everything(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(StorageError, match="Input/output error"):
+        async with open_archive() as (_, archive):
+            monkeypatch.setattr("aeron_async.archive.disk.mark_file.MarkFile.refresh", broken)
+    monkeypatch.undo()
+    with pytest.raises(StorageError):
+        await archive.aclose()
+    async with open_archive():
+        pass

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from aeron_async.archive import RemoteArchive
+from aeron_async.archive.control.messages import CODEC, PROTOCOL_VERSION, ControlResponse
+from aeron_async.archive.control.requests import AuthConnectRequest, ReplayRequest
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.errors import ArchiveError
+from tests.archive.test_record_and_replay import record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from aeron_async import Aeron
     from aeron_async.archive import LocalArchive
@@ -21,8 +29,10 @@ LOCAL = "aeron:ipc?term-length=64k"
 
 
 @asynccontextmanager
-async def served(open_archive: OpenArchive) -> AsyncIterator[tuple[Aeron, LocalArchive, Any]]:
-    async with open_archive(archive_id=77) as (aeron, archive):
+async def served(
+    open_archive: OpenArchive, **more: Any
+) -> AsyncIterator[tuple[Aeron, LocalArchive, Any]]:
+    async with open_archive(archive_id=77, **more) as (aeron, archive):
         settings = ControlSettings(local_control_channel=LOCAL)
         async with (
             ControlServer(aeron, archive, settings),
@@ -55,3 +65,74 @@ async def test_an_archive_says_its_id(open_archive: OpenArchive) -> None:
     async with served(open_archive) as (_, archive, remote):
         assert archive.archive_id == 77
         assert remote.archive_id == 77
+
+
+async def test_a_client_whose_channel_has_parameters_of_its_own_is_answered(
+    open_archive: OpenArchive,
+) -> None:
+    async with served(open_archive) as (aeron, _, _):
+        subscription = await aeron.add_subscription("aeron:ipc", 99)
+        publication = await aeron.add_exclusive_publication(LOCAL, 10)
+        request = AuthConnectRequest(
+            correlation_id=5,
+            response_stream_id=99,
+            version=PROTOCOL_VERSION,
+            response_channel="aeron:ipc?colour=red",
+        )
+        await publication.offer(CODEC.encode(request))
+        async with asyncio.timeout(5):
+            answer = CODEC.decode((await anext(subscription)).data)
+        assert isinstance(answer, ControlResponse)
+        assert answer.correlation_id == 5
+
+
+async def test_what_goes_wrong_in_a_replay_is_told_to_who_asked_for_it(
+    open_archive: OpenArchive, tmp_path: Path
+) -> None:
+    async with served(open_archive) as (aeron, archive, remote):
+        await record(aeron, archive, [bytes(1_000)] * 40)
+        path = tmp_path / "archive" / "0-0.rec"
+        data = bytearray(path.read_bytes())
+        data[10 * 1_056 + 16] ^= 0xFF
+        path.write_bytes(data)
+        async with asyncio.timeout(5), remote.replay(0) as replay:
+            received = [await anext(replay) for _ in range(10)]
+            with pytest.raises(ArchiveError, match=r"0-0\.rec, offset 10560: a frame of stream"):
+                await anext(replay)
+        assert len(received) == 10
+
+
+async def test_a_replay_that_nobody_subscribes_to_is_told_to_who_asked_for_it(
+    open_archive: OpenArchive,
+) -> None:
+    async with served(open_archive, connect_timeout_ns=20_000_000) as (aeron, archive, remote):
+        await record(aeron, archive, [b"one"])
+        told = asyncio.get_running_loop().create_future()
+        await remote.connection.ask(
+            ReplayRequest,
+            on_late_error=told.set_result,
+            recording_id=0,
+            position=-1,
+            length=-1,
+            replay_stream_id=99,
+            replay_channel="aeron:ipc",
+        )
+        async with asyncio.timeout(5):
+            assert "no connection established" in str(await told)
+
+
+async def test_a_replay_in_blocks_that_hold_no_datagram_is_refused(
+    open_archive: OpenArchive,
+) -> None:
+    async with served(open_archive) as (aeron, archive, remote):
+        await record(aeron, archive, [b"one"])
+        with pytest.raises(ArchiveError, match="fileIoMaxLength=1000 < mtuLength=1408"):
+            await remote.connection.ask(
+                ReplayRequest,
+                recording_id=0,
+                position=-1,
+                length=-1,
+                replay_stream_id=99,
+                replay_channel="aeron:ipc",
+                file_io_max_length=1_000,
+            )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from aeron_async.archive.channel_stripping import without_unknown
 from aeron_async.archive.control.authentication import AskAgain, Verdict
 from aeron_async.archive.control.listings import LISTINGS, listing
 from aeron_async.archive.control.messages import (
@@ -31,7 +32,7 @@ from aeron_async.archive.control.requests import (
     KeepAliveRequest,
     ReplayTokenRequest,
 )
-from aeron_async.archive.control.served import DELETIONS, HANDLERS, STARTS
+from aeron_async.archive.control.served import DELETIONS, HANDLERS, REPLAYS, STARTS, replay
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -151,7 +152,8 @@ class ControlSession:
 
     def _response_channel(self) -> ChannelUri:
         """Return where to answer: the client's channel, with terms of a size that suits answers."""
-        uri = ChannelUri.parse(self._connect.response_channel)
+        # A client whose channel is refused could not even be told.
+        uri = ChannelUri.parse(without_unknown(self._connect.response_channel))
         settings = self._settings
         is_response = uri.control_mode is ControlMode.RESPONSE
         return uri.replace(
@@ -298,7 +300,10 @@ class ControlSession:
         if is_start:
             router.hold()
         try:
-            relevant_id = await handler(self._server.archive, request)
+            if isinstance(request, REPLAYS):
+                relevant_id = await self._replay(request)
+            else:
+                relevant_id = await handler(self._server.archive, request)
         except Exception as error:  # noqa: BLE001 - whatever one client asks, the others go on
             self._answer_error(request, refusal_of(request, error))
         else:
@@ -310,6 +315,14 @@ class ControlSession:
         finally:
             if is_start:
                 router.release()
+
+    async def _replay(self, request: Request) -> int:
+        """Start a replay; what goes wrong later is answered too, when the replay has ended."""
+
+        def on_failed(error: AeronError) -> None:
+            self._answer_error(request, refusal_of(request, error))
+
+        return await replay(self._server.archive, request, on_failed)
 
     async def _list(self, request: Request) -> None:
         """Answer a listing, as fast as the client takes it."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteReplay", "resolved", "session_of"]
 
+LATE_ERROR_S: Final = 0.25
 LOOK_AGAIN_S: Final = 0.25
 """Between two questions whether a recording that has stopped was extended."""
 
@@ -63,6 +64,7 @@ class RemoteReplay(Replay):
         self._replay_session_id: int | None = None
         self._is_over = False
         self._late_error: ArchiveError | None = None
+        self._has_late_error = asyncio.Event()
         self._tolerance = 0
 
     @property
@@ -198,6 +200,7 @@ class RemoteReplay(Replay):
 
     def _on_late_error(self, error: ArchiveError) -> None:
         self._late_error = error
+        self._has_late_error.set()
 
     async def _end_of_image(self, image: Image) -> None:
         """See whether everything came, and go on where that is wanted.
@@ -214,6 +217,8 @@ class RemoteReplay(Replay):
             raise ClosedError(message)
         is_whole = end is not None and position >= end and not image.is_publication_revoked
         self._replay_session_id = None
+        if not is_whole:
+            await self._hear_why()
         await self._stop()
         wanted = self._end
         if is_whole and wanted is not None and position < wanted - self._tolerance:
@@ -232,6 +237,12 @@ class RemoteReplay(Replay):
         self._from = position
         if not self._is_following or (self._to is not None and position >= self._to):
             self._is_over = True
+
+    async def _hear_why(self) -> None:
+        """Give the archive time to say what went wrong: the stream may be cut before that comes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LATE_ERROR_S):
+                await self._has_late_error.wait()
 
     async def _stop(self) -> None:
         """Let go of everything; the archive is told if it still replays."""

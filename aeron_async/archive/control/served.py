@@ -18,14 +18,23 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.recording_session import RecordingSession
 
-__all__ = ["DELETIONS", "HANDLERS", "STARTS", "RecordingSubscription", "ServedArchive"]
+__all__ = [
+    "DELETIONS",
+    "HANDLERS",
+    "REPLAYS",
+    "STARTS",
+    "RecordingSubscription",
+    "ServedArchive",
+    "replay",
+]
 
 
 class ServedArchive(Protocol):
     """What an archive must offer beyond `Archive` to be served; `LocalArchive` does.
 
     Those who start or extend a recording also say `correlation_id`, who extend also
-    `control_session_id`, and who start a replay also `file_io_max_length`.
+    `control_session_id`, and who start a replay also `file_io_max_length`, and `on_failed` to hear
+    of what goes wrong later.
 
     Attributes:
         archive_id: By which its clients tell it from others.
@@ -94,7 +103,7 @@ async def stop_recording_subscription(archive: Any, request: Any) -> int:
     return 0
 
 
-async def replay(archive: Any, request: Any) -> int:
+async def replay(archive: Any, request: Any, on_failed: Any = None) -> int:
     """Answer with the id of the replay."""
     return int(
         await archive.start_replay(
@@ -105,6 +114,7 @@ async def replay(archive: Any, request: Any) -> int:
             length=request.length,
             limit_counter_id=getattr(request, "limit_counter_id", None),
             file_io_max_length=request.file_io_max_length,
+            on_failed=on_failed,
         )
     )
 
@@ -217,6 +227,9 @@ STARTS: Final = (
     requests.ExtendRecordingRequest2,
 )
 """Whoever asks this hears what becomes of the recording."""
+
+REPLAYS: Final = (requests.ReplayRequest, requests.BoundedReplayRequest)
+"""Whoever asks this hears of what goes wrong until the replay has ended."""
 
 DELETIONS: Final = (
     catalog.TruncateRecordingRequest,

@@ -363,10 +363,11 @@ def check_dead(
         return
     if header.activity_timestamp_ms == STARTING:
         refuse(directory, header, "is starting, or died while it did: remove the file if none is")
-    # All zeros is what a crash leaves of a file that was being made; for an official archive that
-    # is making one it lasts a moment, and is noticed when we are ready.
     last_ms = header.activity_timestamp_ms
-    if not header.version:
+    if header.is_blank:
+        # A crash leaves this of a file that was being made, and so it looks while it is.
+        last_ms = directory.modified_ms(MARK_FILE_NAME)
+    elif not header.version:
         last_ms = max(last_ms, header.start_timestamp_ms)
     if now_ms - last_ms < LIVENESS_TIMEOUT_MS and last_ms != CLOSED:
         refuse(directory, header, f"was alive {now_ms - last_ms} ms ago, and is dead after 10 s")

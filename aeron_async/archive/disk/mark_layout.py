@@ -142,6 +142,12 @@ class MarkFileHeader:
         return self.identity.pid
 
     @property
+    def is_blank(self) -> bool:
+        """Return whether nothing has been written into it."""
+        times = self.activity_timestamp_ms, self.start_timestamp_ms
+        return self.version == self.pid == 0 and times == (0, 0)
+
+    @property
     def is_ours(self) -> bool:
         """Return whether an archive of ours wrote it, and no other has since."""
         signature = self.signature

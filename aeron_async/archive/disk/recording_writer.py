@@ -93,7 +93,8 @@ class RecordingWriter:
 
         Raises:
             StorageError: The disk is full, or failed; `position` says up to where all is well, and
-                nothing behind it looks like a frame.
+                nothing behind it looks like a frame, but for one that is whole where the disk
+                failed in the very last step, when it was waited for.
         """
         try:
             for block, padding in blocks:

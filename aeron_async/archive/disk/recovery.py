@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.archive.disk.segment_end import behind_length, clear_behind
-from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
+from aeron_async.archive.disk.segment_scan import (
+    SESSION_WORD,
+    Problem,
+    ScanBuffer,
+    check_frames,
+    find_end,
+)
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
-from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.archive.disk.torn_frames import find_last, find_torn
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
@@ -58,8 +64,8 @@ def recover(
         catalog: Its catalog, open to write.
         now_ms: The time, in milliseconds since 1970; when they stopped, as far as anybody knows.
         ends_are_whole: No frame can be torn; see `MarkFile.ends_are_whole`.
-        checksum: What data frames have in place of their session; they end before the first of the
-            last file in which it is wrong. None for none.
+        checksum: What data frames have in place of their session; where ends may be torn, they end
+            before the first of the last file in which it is wrong. None for none.
 
     Raises:
         ArchiveFileError: An entry is damaged, a file contradicts it, or its last frame may be torn;
@@ -143,10 +149,14 @@ def end_on_disk(
     try:
         start = descriptor.start_position - base if base == first else 0
         end = find_end(file, start, buffer)
-        if checksum is not None:
-            end = find_bad(file, descriptor, base, start, end, checksum, buffer)
-        elif not ends_are_whole:
-            check_end(file, descriptor, base, start, end, buffer)
+        if not ends_are_whole:
+            if checksum is None:
+                check_chain(file, descriptor, base, start, end, buffer)
+            else:
+                end = find_bad(file, descriptor, base, start, end, checksum, buffer)
+            check_last(
+                file, descriptor, base, start, end, buffer, has_checksums=checksum is not None
+            )
         discarded = behind_length(file, end, buffer)
         if sync_level:
             # Read it was, but from memory perhaps: its archive died before it had waited.
@@ -189,7 +199,7 @@ def find_bad(
     return end
 
 
-def check_end(
+def check_chain(
     file: File,
     descriptor: RecordingDescriptor,
     base: int,
@@ -197,13 +207,10 @@ def check_end(
     end: int,
     buffer: ScanBuffer,
 ) -> None:
-    """Refuse frames that do not follow one another, and a last one that may be torn.
-
-    The disk takes pages of 4096 bytes in any order: of a frame that lies in several, the first may
-    be there and others not. One is believed when there is something in each of them.
+    """Refuse frames that do not follow one another.
 
     Raises:
-        ArchiveFileError: The frames are not what they must be.
+        ArchiveFileError: One is not what it must be.
     """
     walk = check_frames(
         file,
@@ -218,9 +225,34 @@ def check_end(
         if isinstance(each, Problem):
             message = f"{each.what}; {REPAIR}"
             raise ArchiveFileError(message, file=file.name, offset=each.offset)
+
+
+def check_last(
+    file: File,
+    descriptor: RecordingDescriptor,
+    base: int,
+    start: int,
+    end: int,
+    buffer: ScanBuffer,
+    *,
+    has_checksums: bool,
+) -> None:
+    """Refuse a last frame that may be torn, unless its checksum has said that it is whole.
+
+    The disk takes pages of 4096 bytes in any order: of a frame that lies in several, the first may
+    be there and others not. One is believed when there is something in each of them.
+
+    Raises:
+        ArchiveFileError: It may be torn.
+    """
     # A term begins with a frame.
     last_term = term_base(max(base + end - 1, base + start), descriptor.term_length) - base
-    torn = find_torn(file, max(start, last_term), end, buffer)
+    start = max(start, last_term)
+    if has_checksums and start < end:
+        buffer.fill(file, find_last(file, start, end, buffer), end)
+        if buffer.words[SESSION_WORD] != descriptor.session_id:
+            return
+    torn = find_torn(file, start, end, buffer)
     if torn is not None:
         message = f"the last frame, up to {end}, may be torn: a page of it is all zeros; {REPAIR}"
         raise ArchiveFileError(message, file=file.name, offset=torn)

@@ -23,11 +23,20 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import File
 
-__all__ = ["Problem", "ScanBuffer", "check_frame", "check_frames", "find_end", "scan"]
+__all__ = [
+    "SESSION_WORD",
+    "Problem",
+    "ScanBuffer",
+    "check_frame",
+    "check_frames",
+    "find_end",
+    "scan",
+]
 
 CHUNK_LENGTH: Final = 1 << 20
 HEADER_LENGTH: Final = 32
 HEADER: Final = Struct("<iBBHiiiiq")
+SESSION_WORD: Final = 3
 PADDING: Final = 0
 DATA: Final = 1
 
@@ -160,14 +169,18 @@ def check_each(
     position: int,
     checksum: Checksum,
 ) -> int:
-    """Return how many bytes of frames with the right checksums there are, padding included."""
+    """Return how many bytes of frames with the right checksums there are, padding included.
+
+    A frame that has its session in place of a checksum was recorded without one: settings change,
+    and a recording may be extended with others.
+    """
     length, padding = scan(buffer, count, descriptor, position)
     at = 0
     while at < length:
         problem, aligned = check_frame(
             buffer.bytes[at:count], descriptor, position=position + at, checksum=checksum
         )
-        if problem is not None:
+        if problem is not None and buffer.words[(at >> 2) + SESSION_WORD] != descriptor.session_id:
             return at
         at += aligned
     return length + padding

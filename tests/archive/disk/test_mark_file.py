@@ -204,9 +204,14 @@ def test_another_archive_that_minds_no_lock_is_noticed(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_of_a_new_file_is_taken(tmp_path: Path) -> None:
-    (tmp_path / MARK_FILE_NAME).write_bytes(bytes(8_192))
-    opened(tmp_path).close()
-    (tmp_path / MARK_FILE_NAME).write_bytes(b"")
+    path = tmp_path / MARK_FILE_NAME
+    path.write_bytes(bytes(8_192))
+    os.utime(path, ns=(0, NOW * 1_000_000))
+    # So it looks too while another archive is about to write into it.
+    with pytest.raises(ArchiveBusyError, match="was alive 9999 ms ago"):
+        opened(tmp_path, NOW + 9_999)
+    opened(tmp_path, NOW + 10_000).close()
+    path.write_bytes(b"")
     assert read_mark_file(OsDirectory(tmp_path)) is None
     opened(tmp_path).close()
 

@@ -150,9 +150,34 @@ def test_with_checksums_a_recording_ends_before_the_first_that_is_wrong(tmp_path
 
 def test_frames_without_checksums_are_not_taken_for_damaged_ones(tmp_path: Path) -> None:
     catalog = died(tmp_path, three(described()))
-    with pytest.raises(ArchiveFileError, match="was it recorded without"):
-        recover(OsDirectory(tmp_path), catalog, now_ms=1, checksum=CRC)
+    (found,) = recover(OsDirectory(tmp_path), catalog, now_ms=1, checksum=CRC)
+    assert found.stop_position == 4_224
+
+
+def test_a_last_frame_without_checksum_may_be_torn_for_all_that(tmp_path: Path) -> None:
+    catalog = died(tmp_path, three(described()))
+    directory = OsDirectory(tmp_path)
+    file = directory.open("0-0.rec")
+    file.write([bytes(4_224 - 4_096)], 4_096)
+    file.close()
+    with pytest.raises(ArchiveFileError, match=r"may be torn.*archive repair") as caught:
+        recover(directory, catalog, now_ms=1, checksum=CRC)
+    assert (caught.value.file, caught.value.offset) == ("0-0.rec", 2_816)
+
+
+def test_frames_of_which_nobody_knows_whether_they_have_checksums_are_refused(
+    tmp_path: Path,
+) -> None:
+    catalog = died(tmp_path, three(described()))
+    # As if it had been extended since.
+    catalog.update(0, session_id=99)
+    directory = OsDirectory(tmp_path)
+    with pytest.raises(ArchiveFileError, match=r"0-0\.rec, offset 0.*was it recorded without"):
+        recover(directory, catalog, now_ms=1, checksum=CRC)
     assert catalog.get(0).is_active
+    # A process that was killed has torn nothing, whatever the settings are by now.
+    (found,) = recover(directory, catalog, now_ms=1, checksum=CRC, ends_are_whole=True)
+    assert found.stop_position == 4_224
 
 
 def test_with_checksums_all_that_is_right_is_kept(tmp_path: Path) -> None:
