@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from aeron_async.spark.java import ensure_java
+    from aeron_async.spark.lag import LagListener, QueryLag
     from aeron_async.spark.registration import register
 
-__all__ = ["ensure_java", "register"]
+__all__ = ["LagListener", "QueryLag", "ensure_java", "register"]
 
-MODULES: Final = {"ensure_java": "java", "register": "registration"}
+MODULES: Final = {
+    "LagListener": "lag",
+    "QueryLag": "lag",
+    "ensure_java": "java",
+    "register": "registration",
+}
 
 
 def __getattr__(name: str) -> object:

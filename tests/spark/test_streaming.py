@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.admission import Limit
 from aeron_async.spark.columns import project
+from aeron_async.spark.lag import LagListener, QueryLag
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.stream_reader import StreamReader, limit_of
@@ -69,7 +71,14 @@ def test_available_now_reads_in_batches_and_resumes(
     recording = archive.record()
     recording.write(100)
     frame = stream(spark, archive, maxRowsPerTrigger=40)
+    told: SimpleQueue[QueryLag] = SimpleQueue()
+    listener = LagListener(told.put)
+    spark.streams.addListener(listener)
     progress = run(frame, tmp_path)
+    # Spark tells listeners in its own time.
+    behind = [told.get(timeout=30).total for _ in range(3)]
+    spark.streams.removeListener(listener)
+    assert behind[0] > behind[1] > behind[2] == 0
     assert [each["numInputRows"] for each in progress] == [40, 40, 20]
     (source,) = progress[-1]["sources"]
     assert source["latestOffset"]["recs"]["0"]["pos"] == recording.position

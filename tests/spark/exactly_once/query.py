@@ -1,0 +1,71 @@
+"""Follows an archive into Parquet files, until it is killed or, at last, until all is read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from aeron_async.spark.java import ensure_interpreter, ensure_java
+
+ROOT = Path(__file__).parents[3]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("archive")
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--bytes", default="1m")
+    parser.add_argument("--to-the-end", action="store_true")
+    given = parser.parse_args()
+    ensure_java()
+    ensure_interpreter()
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Java is found first
+
+    from aeron_async.spark import register  # noqa: PLC0415
+
+    builder = (
+        SparkSession.builder.master(given.master)
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "700m")
+        .config("spark.executor.memory", "600m")
+        .config("spark.executor.cores", "1")
+        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+        .config("spark.task.maxFailures", "20")
+        .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.sql.warehouse.dir", str(given.target / "warehouse"))
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    frame = (
+        spark.readStream.format("aeron_archive")
+        .option("maxBytesPerTrigger", given.bytes)
+        # As small as terms, so that a batch has several partitions and every executor has work.
+        .option("maxBytesPerPartition", "256k")
+        .load(given.archive)
+    )
+    writer = (
+        frame.select("recording_id", "position", "end_position", "payload")
+        .writeStream.format("parquet")
+        .option("path", str(given.target / "out"))
+        .option("checkpointLocation", str(given.target / "checkpoint"))
+    )
+    query = (writer.trigger(availableNow=True) if given.to_the_end else writer).start()
+    query.awaitTermination()
+    spark.stop()
+    sys.stdout.write("done\n")
+
+
+if __name__ == "__main__":
+    main()

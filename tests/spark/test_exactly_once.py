@@ -1,0 +1,42 @@
+"""Each message comes through once, whatever is killed and whenever.
+
+Two kills by default. `AERON_SPARK_KILLS=20` asks for more, and for executors of a cluster as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.java import ensure_java
+from tests.spark.exactly_once.campaign import Campaign
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KILLS: Final = int(os.environ.get("AERON_SPARK_KILLS", "2"))
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    try:
+        ensure_java()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+
+
+def test_a_driver_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    outcome = Campaign(tmp_path).run(KILLS)
+    assert outcome.rows == outcome.sent > 0
+
+
+@pytest.mark.skipif(KILLS <= 2, reason="takes minutes: set AERON_SPARK_KILLS=20")
+def test_executors_that_are_killed_again_and_again_lose_and_double_nothing(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path, master="local-cluster[2,1,1024]", victim="executor")
+    outcome = campaign.run(KILLS)
+    assert outcome.rows == outcome.sent > 0
