@@ -64,6 +64,14 @@ SMALL: Final = "throughput-100-mtu1408"
 JUMBO: Final = "throughput-100-mtu8192"
 LONG: Final = "throughput-10k-mtu1408"
 RATE: Final = "messages_per_s"
+LAG: Final = "lag_p99_ms"
+READ: Final = "ours, read and not recorded"
+RECORDED: Final = (
+    "ours, recorded in memory",
+    "ours, recorded and read, in memory",
+    "ours, recorded on disk",
+    "ours, recorded and read, on disk",
+)
 GOALS: Final = (
     Goal(scenario=SMALL, metric=RATE, limit=5e6),
     Goal(scenario=SMALL, metric=RATE, limit=1.5e6, contender="ours, pure Python"),
@@ -112,6 +120,18 @@ GOALS: Final = (
         contender="ours, 1 % lost",
         beside="ours, nothing lost",
     ),
+    *(
+        goal
+        for scenario in ("recording-100", "recording-10k")
+        for contender in RECORDED
+        for goal in (
+            Goal(scenario=scenario, metric=RATE, limit=0.8, contender=contender, beside=READ),
+            Goal(scenario=scenario, metric=LAG, limit=20, contender=contender),
+        )
+    ),
+    Goal(scenario="replay-100", metric=RATE, limit=1.5e6, contender="ours, in memory"),
+    Goal(scenario="replay-100", metric=RATE, limit=1.5e6, contender="ours, on disk"),
+    Goal(scenario="replay-100", metric=LAG, limit=20, contender="ours, on disk"),
 )
 
 

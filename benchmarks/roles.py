@@ -17,7 +17,7 @@ import aeron_async as aa
 from aeron_async.cli import bench_stream
 from aeron_async.cli.bench_child import ROLES, play, ready, say
 from aeron_async.cli.bench_stream import StreamPlan
-from benchmarks import roles_peers
+from benchmarks import roles_archive, roles_peers
 from benchmarks.loss import LossyNetwork
 from benchmarks.profiling import profiled
 
@@ -70,7 +70,13 @@ async def idle(plan: dict[str, Any]) -> dict[str, float]:
     return {}
 
 
-ALL: Final[Mapping[str, Role]] = {**ROLES, **roles_peers.ROLES, "lossy": lossy, "idle": idle}
+ALL: Final[Mapping[str, Role]] = {
+    **ROLES,
+    **roles_archive.ROLES,
+    **roles_peers.ROLES,
+    "lossy": lossy,
+    "idle": idle,
+}
 
 if __name__ == "__main__":
     sys.exit(profiled(lambda: play(ALL, sys.argv[1:])))

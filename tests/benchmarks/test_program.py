@@ -29,6 +29,9 @@ NAMES = [
     "idle-streams",
     "receivers",
     "loss",
+    "recording-100",
+    "recording-10k",
+    "replay-100",
 ]
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import profiling, scenarios
+from benchmarks import profiling, scenarios, scenarios_archive
 from benchmarks.scenarios import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 SHORT = Settings(seconds=0.05, settle_s=0.05)
 
@@ -45,6 +46,40 @@ async def test_silent_streams_have_a_share_of_a_core_on_each_side() -> None:
         for side in ("publisher", "subscriber")
         for what in ("percent", "resident_mb")
     }
+
+
+@pytest.mark.parametrize(("is_read", "is_recorded"), [(True, True), (False, True), (True, False)])
+async def test_a_recorded_stream_has_a_rate_and_a_lag(
+    tmp_path: Path, *, is_read: bool, is_recorded: bool
+) -> None:
+    figures = await scenarios_archive.recorded(
+        SHORT, 1_000, str(tmp_path), is_read=is_read, is_recorded=is_recorded
+    )
+    assert figures["messages_per_s"] > 0
+    assert figures["lag_p99_ms"] <= figures["lag_max_ms"]
+    assert ("file_mb_per_s" in figures) == is_recorded
+
+
+async def test_a_replay_has_a_rate_and_a_lag(tmp_path: Path) -> None:
+    figures = await scenarios_archive.replayed(SHORT, str(tmp_path))
+    assert figures["file_mb_per_s"] > figures["mb_per_s"] > 0
+    assert figures["lag_p99_ms"] <= figures["lag_max_ms"]
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_a_plain_file_has_a_rate(tmp_path: Path, *, is_read: bool) -> None:
+    figures = await scenarios_archive.plain_file(SHORT, str(tmp_path), is_read=is_read)
+    assert figures["file_mb_per_s"] > 0
+
+
+def test_nothing_is_recorded_where_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "no directory" in scenarios_archive.why_absent(str(tmp_path / "none"))
+    monkeypatch.setattr(scenarios_archive, "ROOM", 1)
+    assert not scenarios_archive.why_absent(str(tmp_path))
+    monkeypatch.setattr(scenarios_archive, "ROOM", 1 << 60)
+    assert "may be needed" in scenarios_archive.why_absent(str(tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["", "_asyncio"])
