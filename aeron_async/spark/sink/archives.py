@@ -67,7 +67,7 @@ async def archive_of_partition(
             yield remote
         return
     directory = archive_directory(options.archive_path, query_id, partition)
-    async with await local_archive(aeron, directory, options.timeout_s) as local:
+    async with await local_archive(aeron, directory, options) as local:
         yield local
 
 
@@ -83,11 +83,14 @@ def remote_archive(aeron: Aeron, options: SinkOptions) -> RemoteArchive:
     )
 
 
-async def local_archive(aeron: Aeron, directory: Path, timeout_s: float) -> LocalArchive:
+async def local_archive(aeron: Aeron, directory: Path, options: SinkOptions) -> LocalArchive:
     """Open an archive, when whoever has it lets it go."""
+    timeout_s = options.timeout_s
     await anyio.Path(directory).mkdir(parents=True, exist_ok=True)
     context = ArchiveContext.from_environment(
-        directory=str(directory), catalog_capacity=CATALOG_CAPACITY
+        directory=str(directory),
+        catalog_capacity=CATALOG_CAPACITY,
+        segment_length=options.archive_segment_length,
     )
     with anyio.move_on_after(timeout_s):
         async for _ in looks():

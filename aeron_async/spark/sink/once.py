@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, final
-
-import anyio
 
 from aeron_async.errors import ArchiveError
 from aeron_async.spark.sink.archives import archive_of_partition
 from aeron_async.spark.sink.identity import Identity, first_reserved_value
 from aeron_async.spark.sink.messages import Marker, StreamEnd
 from aeron_async.spark.sink.recorded_stream import RecordedStream
+from aeron_async.spark.sink.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,22 +142,10 @@ async def close_batch(
     Raises:
         AeronError: One cannot be closed; those before may be.
     """
-    limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
-    failures: list[Exception] = []
-
-    async def close(end: TaskEnd) -> None:
-        async with limiter:
-            try:
-                await close_partition(aeron, options, query, batch, end)
-            except Exception as error:  # noqa: BLE001 - the first is raised below
-                failures.append(error)
-
-    async with anyio.create_task_group() as group:
-        for end in ends:
-            if end.row_count:
-                group.start_soon(close, end)
-    if failures:
-        raise failures[0]
+    calls = [
+        partial(close_partition, aeron, options, query, batch, end) for end in ends if end.row_count
+    ]
+    await together(calls, at_once=MOST_AT_ONCE)
 
 
 async def close_partition(

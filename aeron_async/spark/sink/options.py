@@ -25,6 +25,7 @@ RECORDED: Final = "recorded"
 NOTHING: Final = "none"
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark reads itself, and hands on."""
+DEFAULT_SEGMENT_LENGTH: Final = 16 << 20
 QUERY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ELSEWHERE: Final[Mapping[str, str]] = {
     "topic": "did you mean channel, and streamId?",
@@ -64,6 +65,11 @@ def read_channel(name: str, value: str) -> str:
     except ConfigurationError as error:
         values.refuse(name, value, f"a channel ({error})")
     return value
+
+
+def is_segment_refused(length: int) -> bool:
+    """Return whether no archive can have files of that length."""
+    return length.bit_count() != 1 or not 1 << 16 <= length <= 1 << 30
 
 
 def positive_ms(name: str, value: str) -> int:
@@ -131,6 +137,13 @@ class SinkOptions:
         "directory that every worker sees, for recordings of its own: one archive for each "
         "partition below it",
     )
+    archive_segment_length: int = option(
+        "archive.segmentLength",
+        values.positive_size,
+        "length of the files below archive.path; the longer, the longer every batch takes",
+        default=DEFAULT_SEGMENT_LENGTH,
+        shown="16m",
+    )
     archive_control_channel: str | None = option(
         "archive.control.channel", read_channel, "of an archive that runs, in place of archive.path"
     )
@@ -185,6 +198,13 @@ class SinkOptions:
         is_ipc = self.channel is not None and ChannelUri.parse(self.channel).media is Media.IPC
         once = self.is_effectively_once
         return [
+            (
+                is_segment_refused(self.archive_segment_length),
+                (
+                    f"archive.segmentLength={self.archive_segment_length} must be a power of two "
+                    "from 64k to 1g: change archive.segmentLength"
+                ),
+            ),
             (
                 self.archive_path is not None and self.archive_control_channel is not None,
                 "archive.path and archive.control.channel are two archives: give one of them",

@@ -129,8 +129,7 @@ class RecordedStream:
         publication = self._publication
         if publication is None:
             return
-        if self.recording_id is None:
-            self.recording_id = await self._new_recording(publication)
+        assert self.recording_id is not None, "there is one since the first message"
         self.end = publication.position
         await wait_recorded(
             self._archive,
@@ -224,6 +223,9 @@ class RecordedStream:
             )
         self._publication = publication
         await publication.wait_connected(self._timeout_s)
+        if self.recording_id is None:
+            # Now: once another attempt has extended it, it has another session.
+            self.recording_id = await self._new_recording(publication)
         return publication
 
     async def _new_recording(self, publication: ExclusivePublication) -> int:

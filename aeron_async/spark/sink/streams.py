@@ -6,15 +6,15 @@ attempt publishes them again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, final
-
-import anyio
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.sink.archives import remote_archive, wait_session_recorded
 from aeron_async.spark.sink.consumption import Receivers, wait_consumed
 from aeron_async.spark.sink.messages import StreamEnd
 from aeron_async.spark.sink.options import CONSUMED, RECORDED
+from aeron_async.spark.sink.together import together
 
 if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
@@ -127,7 +127,8 @@ class Publishing:
         """
         options = self._options
         if options.waits_for == CONSUMED:
-            await self._finish_each_consumed()
+            waits = [partial(self._consumed, each) for each in self._used.values()]
+            await together(waits, at_once=max(len(waits), 1))
         elif options.waits_for == RECORDED and self._used:
             async with remote_archive(self._streams.aeron, options) as archive:
                 for stream in self._used.values():
@@ -143,11 +144,6 @@ class Publishing:
             )
             for (channel, stream_id), each in self._used.items()
         ]
-
-    async def _finish_each_consumed(self) -> None:
-        async with anyio.create_task_group() as group:
-            for stream in self._used.values():
-                group.start_soon(self._consumed, stream)
 
     async def _consumed(self, stream: Stream) -> None:
         timeout_s = self._options.timeout_s

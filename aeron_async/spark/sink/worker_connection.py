@@ -101,12 +101,14 @@ class WorkerConnection:
 
     async def _live(self) -> None:
         self._changed = anyio.Event()
-        async with BlockingPortal() as self._portal, Aeron.connect() as self.aeron:
+        async with Aeron.connect() as self.aeron, BlockingPortal() as self._portal:
             self._started.set_result(None)
             while not self._try_end():
                 with anyio.move_on_after(self._idle_s()):
                     await self._changed.wait()
                 self._changed = anyio.Event()
+            # Whoever is still in a call has asked for the end himself.
+            await self._portal.stop(cancel_remaining=True)
 
     def _try_end(self) -> bool:
         with self._lock:

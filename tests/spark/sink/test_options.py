@@ -47,6 +47,8 @@ def test_what_spark_reads_itself_is_let_through() -> None:
         ({"publishTimeoutMs": "0"}, "at least 1 ms"),
         ({"queryId": "a b"}, "letters, digits"),
         ({"batchId": "-1"}, "at least 0"),
+        ({"archive.segmentLength": "65535"}, "a power of two from 64k to 1g"),
+        ({"archive.segmentLength": "32k"}, "a power of two from 64k to 1g"),
         ({"waitFor": "recorded"}, "set archive.control.channel"),
         ({"archive.path": "/a"}, "delivery=effectively-once records"),
         ({**ONCE, "archive.control.channel": CHANNEL}, "two archives"),
