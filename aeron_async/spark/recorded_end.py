@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["is_alive", "last_message_end", "scanned_end"]
 
 PIECE_LENGTH: Final = 4 << 20
+FIRST_LENGTH: Final = 128 << 10
+"""Mostly the end is not far; longer than any frame."""
 LIVE_LAG: Final = 64 << 10
 """Kept from the end of files that somebody is writing to, in bytes."""
 LIVENESS_MS: Final = 10_000
@@ -150,16 +152,20 @@ def pieces(
 ) -> Iterator[tuple[int, memoryview, Frames]]:
     """Yield position, memory and frames of a segment, up to the first that is none."""
     finder = FrameFinder(descriptor)
-    memory = memoryview(bytearray(min(PIECE_LENGTH, descriptor.segment_length)))
+    length = FIRST_LENGTH
+    memory = memoryview(bytearray(length))
     position = start
     while position < limit:
-        piece = memory[: min(len(memory), limit - position)]
+        if len(memory) < length:
+            memory = memoryview(bytearray(length))
+        piece = memory[: min(length, limit - position)]
         count = read_exactly(file, piece, position - base) & -HEADER_LENGTH
         frames = finder.find(piece[:count], position)
         yield position, piece[:count], frames
         if frames.problem is not None or not frames.end:
             return
         position += frames.end
+        length = min(2 * length, PIECE_LENGTH)
 
 
 def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limit: int) -> int:

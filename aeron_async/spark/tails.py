@@ -1,9 +1,10 @@
 """Up to where growing recordings may be read, when that is asked many times a second.
 
 A query that waits asks again every few milliseconds. So what was found is kept until the files tell
-that it is old: a header behind the last known frame. That is one small read. Once a second it is
-found anew in any case, for whoever writes may have gone, and what was held back because of that
-may be read then.
+that it is old: a header behind the last known frame. That is one small read. Where frames are there
+that may not be read yet, the end is found anew after a while nevertheless: who says that they may
+has not said so yet, or whoever writes may have gone. That while is short, and twice as long each
+time that nothing has changed.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import attrs
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
 from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
-from aeron_async.clock import NS_PER_SECOND
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.spark.boundaries import DiskBoundaries
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
 
-__all__ = ["REFRESH_NS", "Ends", "Tails"]
+__all__ = ["LONGEST_WAIT_NS", "SHORTEST_WAIT_NS", "Ends", "Tails"]
 
-REFRESH_NS: Final = NS_PER_SECOND
+SHORTEST_WAIT_NS: Final = 10 * NS_PER_MS
+LONGEST_WAIT_NS: Final = 2 * NS_PER_SECOND
 LENGTH_SIZE: Final = 4
 
 
@@ -49,11 +51,13 @@ class Tail:
         safe: Up to where it may be read, in bytes; a message ends there.
         seen: Behind the last frame that is there.
         found_ns: When that was found.
+        wait_ns: How long it is believed while not all that is there may be read.
     """
 
     safe: int
     seen: int
     found_ns: int
+    wait_ns: int
 
 
 @final
@@ -98,8 +102,8 @@ class Tails:
             return descriptor.stop_position
         tail = self._tails.get(recording_id)
         if tail is not None:
-            is_young = now_ns - tail.found_ns < REFRESH_NS
-            if is_young and not self._has_frame(descriptor, tail.seen):
+            is_believed = tail.safe == tail.seen or now_ns - tail.found_ns < tail.wait_ns
+            if is_believed and not self._has_frame(descriptor, tail.seen):
                 return tail.safe
         return self._find(descriptor, tail, now_ns).safe
 
@@ -130,7 +134,10 @@ class Tails:
         )
         safe = boundaries.last_end(recording_id, known, safe)
         seen = self._end_of_frames(descriptor, safe)
-        found = self._tails[recording_id] = Tail(safe, seen, now_ns)
+        wait_ns = SHORTEST_WAIT_NS
+        if tail is not None and (safe, seen) == (tail.safe, tail.seen):
+            wait_ns = min(2 * tail.wait_ns, LONGEST_WAIT_NS)
+        found = self._tails[recording_id] = Tail(safe, seen, now_ns, wait_ns)
         return found
 
     def _end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:

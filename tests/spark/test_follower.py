@@ -222,20 +222,33 @@ def test_what_there_is_to_read_is_reported_without_a_look(archive: GrowingArchiv
     assert reported.recordings[0].position == recording.position
 
 
-def test_an_idle_query_finds_no_end_twice_within_a_second(archive: GrowingArchive) -> None:
+def test_an_idle_query_that_has_read_all_finds_no_end_again(archive: GrowingArchive) -> None:
     recording = archive.record()
     recording.write(100)
     query = Query(archive.path)
     query.batch()
     tails: Any = query.follower._tails
     before = tails.found
-    for _ in range(30):
+    for _ in range(300):
         query.clock.ns += 20 * MS
         assert query.batch() == -1
     assert tails.found == before
-    query.clock.ns += 1_000 * MS
-    assert query.batch() == -1
-    assert tails.found == before + 1
+
+
+def test_what_is_held_back_is_asked_for_less_and_less_often(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(100)
+    query = Query(archive.path, safetyLagBytes="4k")
+    query.batch()
+    tails: Any = query.follower._tails
+    before = tails.found
+    for _ in range(1_000):
+        query.clock.ns += 10 * MS
+        assert query.batch() == -1
+    # After 10 ms, 20 ms and so on up to 2 s: 10 s are over after a dozen.
+    assert tails.found - before == 11
+    recording.write(100)
+    assert query.batch() > 0
 
 
 def test_growth_into_the_next_file_is_seen_at_once(archive: GrowingArchive) -> None:
