@@ -12,8 +12,15 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.archive.control.messages import CODEC, ControlResponse
+from aeron_async.archive.control.requests import AuthConnectRequest, StartRecordingRequest2
+from aeron_async.archive.disk.catalog_file import HEADER as CATALOG_HEADER
+from aeron_async.archive.disk.catalog_file import VERSION
+from aeron_async.archive.disk.descriptor import encode_entry
+from aeron_async.archive.disk.mark_layout import MarkIdentity, encode_header
 from aeron_async.protocol.header import HEADER, FrameType
 from aeron_async.protocol.parameters import PARAMETERS
+from tests.archive.disk.streams import described, frame
 from tests.captures import capture_names, read_capture
 from tests.cli.pcaps import ethernet, ipv4, ipv6, pcap
 
@@ -52,6 +59,19 @@ VALUES: Final = (
     "0", "64k", "16M", "1g", "9223372036854775807", "100ns", "5us", "7ms", "2s", "localhost:0",
     "127.0.0.1:40456", "[::1%eth0]:65535", "224.0.1.1:1", "[ff02::1]:3", "192.168.0.0/16",
     "[fe80::1]:9/64", "{eth0}", "{lo}:40456", "host-name_1.example:1/128",
+)  # fmt: skip
+REQUESTS: Final = (
+    AuthConnectRequest(
+        correlation_id=1, response_stream_id=20, version=68_608, response_channel="aeron:ipc"
+    ),
+    StartRecordingRequest2(
+        control_session_id=2, correlation_id=3, stream_id=4, source_location=0, auto_stop=1,
+        channel="aeron:ipc",
+    ),
+    ControlResponse(
+        control_session_id=2, correlation_id=3, relevant_id=4, code=1, version=68_608,
+        error_message="no",
+    ),
 )  # fmt: skip
 # First the kind of conversation, then steps: see `STEPS` of each.
 RECEIVER: Final = (
@@ -117,6 +137,35 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for target, scripts in (("receiver", RECEIVER), ("sender", SENDER), ("log", LOG)):
         for script in scripts:
             yield target, bytes.fromhex(script)
+    yield from archive_seeds()
+
+
+def archive_seeds() -> Iterator[tuple[str, bytes]]:
+    """Yield target and input of what an archive reads."""
+    for request in REQUESTS:
+        encoded = CODEC.encode(request)
+        yield "control", b"\1" + encoded
+        yield "control", b"\0" + encoded[2:3] + encoded[8:]
+    for descriptor in (described(), described(start_position=4_096, stop_position=8_192)):
+        entry = bytes(encode_entry(descriptor, alignment=64))
+        entry = (len(entry) - 32).to_bytes(4, "little") + b"\1\0\0\0" + entry[8:]
+        yield "catalog", b"\0" + entry
+        yield "catalog", b"\1" + CATALOG_HEADER.pack(VERSION, 32, 1, 64).ljust(32, b"\0") + entry
+    mark = bytes(encode_header(MarkIdentity(pid=7), start_timestamp_ms=5, activity_ms=6))[:200]
+    yield "mark_file", b"\1" + mark
+    yield "mark_file", b"\0" + mark[8:]
+    frames = [frame(described(), at, bytes([at & 255]) * 40) for at in range(0, 480, 96)]
+    padding = frame(described(), 480, b"", kind=0, length=96)
+    yield "segment", b"\0" + b"".join(frames) + padding
+    yield "segment", b"\3" + b"".join(frames)
+    for name in (
+        "0-0.rec",
+        "12-131072.rec",
+        "9223372036854775807-64.rec",
+        "../0-0.rec",
+        "0-00.rec",
+    ):
+        yield "names", name.encode()
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.fuzz.archive import ARCHIVE
 from tests.fuzz.logs import log
 from tests.fuzz.parsers import PARSERS
 from tests.fuzz.receiver import receiver
@@ -20,6 +21,7 @@ __all__ = ["TARGETS"]
 
 TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
     **PARSERS,
+    **ARCHIVE,
     "log": log,
     "receiver": receiver,
     "sender": sender,

@@ -144,9 +144,9 @@ def scan_entries(file: File, header: CatalogHeader) -> Iterator[Entry]:
     """
     end = file.length()
     offset, last_id = header.first_offset, -1
-    chunk = memoryview(bytearray(CHUNK_LENGTH))
-    chunk_at, chunk_end = 0, 0
     needed = ENTRY_HEADER_LENGTH + BLOCK.size
+    chunk = memoryview(bytearray(min(CHUNK_LENGTH, max(end, needed))))
+    chunk_at, chunk_end = 0, 0
     unpack = START_OF_ENTRY.unpack_from
     while offset + ENTRY_HEADER_LENGTH <= end:
         if offset + needed > chunk_end or offset < chunk_at:

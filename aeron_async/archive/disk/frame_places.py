@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.archive.disk.recording_reader import RecordingReader
-from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer
+from aeron_async.archive.disk.segment_scan import CHUNK_LENGTH, HEADER_LENGTH, ScanBuffer
 from aeron_async.archive.disk.segments import term_base
 from aeron_async.errors import InvalidPositionError
 
@@ -60,7 +60,7 @@ def find_place(
         ArchiveFileError: A frame on the way is missing, or not what it must be.
         StorageError: The disk failed.
     """
-    buffer = ScanBuffer()
+    buffer = ScanBuffer(min(CHUNK_LENGTH, descriptor.term_length))
     start = max(term_base(position, descriptor.term_length), descriptor.start_position)
     reader = RecordingReader(directory, descriptor, start)
     try:

@@ -258,7 +258,7 @@ def decode_strings(view: memoryview, at: int, *, file: str) -> list[str]:
         length = STRING_LENGTH.unpack_from(view, at)[0] if start <= len(view) else len(view)
         if start + length > len(view):
             message = f"a string of {length} bytes goes on beyond the header of {len(view)}"
-            raise ArchiveFileError(message, file=file, offset=at)
+            raise ArchiveFileError(message, file=file, offset=min(at, len(view)))
         texts.append(str(view[start : start + length], "ascii", "replace"))
         at = start + length
     return texts
