@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chosen", "main", "parse"]
 
-PROGRAMS: Final = ("group_scale", "hostile", "idle", "recovery", "same_loop", "soak")
+PROGRAMS: Final = ("group_scale", "hostile", "idle", "recovery", "same_loop", "soak", "spark_scan")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
