@@ -9,15 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from aeron_async.spark.java import ensure_java
+    from aeron_async.spark.java import ensure_interpreter, ensure_java
     from aeron_async.spark.lag import LagListener, QueryLag
     from aeron_async.spark.registration import register
 
-__all__ = ["LagListener", "QueryLag", "ensure_java", "register"]
+__all__ = ["LagListener", "QueryLag", "ensure_interpreter", "ensure_java", "register"]
 
 MODULES: Final = {
     "LagListener": "lag",
     "QueryLag": "lag",
+    "ensure_interpreter": "java",
     "ensure_java": "java",
     "register": "registration",
 }
