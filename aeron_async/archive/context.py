@@ -102,7 +102,10 @@ class ArchiveContext:
         is_optional=True,
     )
     max_concurrent_recordings: int = count(
-        "aeron.archive.max.concurrent.recordings", 20, "Most streams recorded at once.", minimum=1
+        "aeron.archive.max.concurrent.recordings",
+        20,
+        "Most requests to record at once; one may record several sources.",
+        minimum=1,
     )
     max_concurrent_replays: int = count(
         "aeron.archive.max.concurrent.replays", 20, "Most replays published at once.", minimum=1
@@ -110,7 +113,7 @@ class ArchiveContext:
     file_io_max_length: int = size(
         "aeron.archive.file.io.max.length",
         1 << 20,
-        "Most bytes that are written, or read for a replay, in one go.",
+        "Most bytes that are read for a replay in one go.",
         minimum=LONGEST_FRAME,
         maximum=1 << 30,
     )
