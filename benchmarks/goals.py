@@ -132,6 +132,8 @@ GOALS: Final = (
     Goal(scenario="replay-100", metric=RATE, limit=1.5e6, contender="ours, in memory"),
     Goal(scenario="replay-100", metric=RATE, limit=1.5e6, contender="ours, on disk"),
     Goal(scenario="replay-100", metric=LAG, limit=20, contender="ours, on disk"),
+    Goal(scenario="replays-10", metric=LAG, limit=20, contender="ours, in memory"),
+    Goal(scenario="replays-10", metric=LAG, limit=20, contender="ours, on disk"),
 )
 
 

@@ -33,6 +33,10 @@ __all__ = ["ROLES", "LoopLag"]
 SAMPLE_S: Final = 0.001
 PIECE_LENGTH: Final = 1 << 20
 PARTS: Final = 2
+QUICK_REPLAYS: Final = 9
+SLOW_COUNT: Final = 1_000
+SLOW_S: Final = 0.1
+IPC: Final = "aeron:ipc?term-length=16m"
 MS_PER_SECOND: Final = 1e3
 
 
@@ -48,14 +52,16 @@ class LoopLag:
         self._where = where
         self.positions: list[tuple[int, float, float]] = []
         self._late_s: list[float] = []
+        self._work_s: list[float] = []
 
     async def watch(self) -> None:
         """Look until it is cancelled."""
         while True:
-            due_s = time.perf_counter() + SAMPLE_S
+            due_s, worked_s = time.perf_counter() + SAMPLE_S, time.thread_time()
             await asyncio.sleep(SAMPLE_S)
             now_s = time.perf_counter()
             self._late_s.append(now_s - due_s)
+            self._work_s.append(time.thread_time() - worked_s)
             self.passed(self._where(), now_s)
 
     def passed(self, position: int, now_s: float) -> None:
@@ -71,9 +77,14 @@ class LoopLag:
         self._watching.cancel()
 
     def figures(self) -> dict[str, float]:
-        """Return the percentile that counts, and the longest, in milliseconds."""
-        late_s = sorted(self._late_s) or [0.0]
+        """Return the percentile that counts, and the longest, in milliseconds.
+
+        And how long the loop's thread had worked between two looks: the lag that it would have on a
+        machine of its own, but for waits.
+        """
+        late_s, work_s = sorted(self._late_s) or [0.0], sorted(self._work_s) or [0.0]
         return {
+            "work_p99_ms": MS_PER_SECOND * work_s[len(work_s) * 99 // 100],
             "lag_p99_ms": MS_PER_SECOND * late_s[len(late_s) * 99 // 100],
             "lag_max_ms": MS_PER_SECOND * late_s[-1],
         }
@@ -205,9 +216,7 @@ async def replayed_part(replay: AsyncIterator[aa.Message], wanted: Iterator[byte
 
 async def replay(plan: dict[str, Any]) -> dict[str, float]:
     """Record a stream of this process, and replay it; return the rate of that."""
-    stream = StreamPlan(
-        channel="aeron:ipc?term-length=16m", length=plan["length"], seconds=plan["seconds"]
-    )
+    stream = StreamPlan(channel=IPC, length=plan["length"], seconds=plan["seconds"])
     with folder_in(plan["directory"], settle_s=0.0) as folder:
         async with (
             aa.Aeron.connect() as aeron,
@@ -234,4 +243,69 @@ async def replay(plan: dict[str, Any]) -> dict[str, float]:
     }
 
 
-ROLES: Final[Mapping[str, Role]] = {"record": record, "replay": replay, "plain_file": plain_file}
+async def replays(plan: dict[str, Any]) -> dict[str, float]:
+    """Replay ten times at once, once slowly, while the recording goes on; return the others' rate.
+
+    The tenth takes a thousand messages and sleeps, and is far from its end when the others have
+    reached theirs.
+    """
+    stream = StreamPlan(channel=IPC, length=plan["length"], seconds=plan["seconds"])
+    with folder_in(plan["directory"], settle_s=0.0) as folder:
+        async with (
+            aa.Aeron.connect() as aeron,
+            await LocalArchive.open(aeron, context_of(folder)) as archive,
+        ):
+            await archive.start_recording(stream.channel, STREAM_ID)
+            publication = await aeron.add_exclusive_publication(stream.channel, STREAM_ID)
+            await publication.wait_connected()
+            await offer_parts(publication.offer, stream)
+            others = [
+                asyncio.ensure_future(publish_on(publication, stream.length)),
+                asyncio.ensure_future(replay_slowly(archive)),
+            ]
+            started_s = time.perf_counter()
+            async with LoopLag() as lag:
+                counts = await asyncio.gather(
+                    *(replayed_whole(archive, stream.length) for _ in range(QUICK_REPLAYS))
+                )
+            rate = sum(counts) / (time.perf_counter() - started_s)
+            assert not others[1].done(), "a slow one holds nobody up, and is not held up itself"
+            for other in others:
+                other.cancel()
+            await asyncio.wait(others)
+            await publication.aclose()
+    return {
+        "messages_per_s": rate,
+        "mb_per_s": rate * stream.length / 1e6,
+        **lag.figures(),
+    }
+
+
+async def publish_on(publication: aa.ExclusivePublication, length: int) -> None:
+    """Publish until it is cancelled."""
+    for message in cycle(make_messages(length)):
+        await publication.offer(message)
+
+
+async def replay_slowly(archive: LocalArchive) -> None:
+    """Replay a thousand messages at a time, with long pauses."""
+    count = 0
+    async for _ in archive.replay(0, follow=True):
+        count += 1
+        if count % SLOW_COUNT == 0:
+            await asyncio.sleep(SLOW_S)
+
+
+async def replayed_whole(archive: LocalArchive, length: int) -> int:
+    """Replay both parts, and return how many messages they had."""
+    async with archive.replay(0, follow=True) as replay:
+        messages = make_messages(length)
+        return sum([await replayed_part(replay, cycle(messages)) for _ in range(PARTS)])
+
+
+ROLES: Final[Mapping[str, Role]] = {
+    "record": record,
+    "replay": replay,
+    "replays": replays,
+    "plain_file": plain_file,
+}

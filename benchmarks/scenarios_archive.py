@@ -26,6 +26,7 @@ METRICS: Final = (
     Metric("mb_per_s", "MB/s"),
     Metric("file_mb_per_s", "MB/s of file"),
     Metric("lag_p99_ms", "loop lag, p99, ms", is_more_better=False),
+    Metric("work_p99_ms", "its own work of that, ms", is_more_better=False),
 )
 PLACES: Final = {"on disk": tempfile.gettempdir(), "in memory": MEMORY}
 
@@ -35,6 +36,19 @@ def recordings(settings: Settings) -> list[Scenario]:
     return [
         *(recording(settings, name, length) for name, length in (("100", 100), ("10k", 10_000))),
         replaying(settings),
+        Scenario(
+            name="replays-10",
+            question="Nine replays at once and a slow one, while the recording goes on.",
+            metrics=METRICS,
+            contenders=tuple(
+                Contender(
+                    name=f"ours, {place}",
+                    measure=partial(replayed, settings, directory, part="replays"),
+                    why_absent=why_absent(directory),
+                )
+                for place, directory in PLACES.items()
+            ),
+        ),
     ]
 
 
@@ -143,11 +157,9 @@ async def alone(command: tuple[str, ...]) -> dict[str, float]:
     return figures
 
 
-async def replayed(settings: Settings, directory: str) -> dict[str, float]:
-    """Record a stream, and replay it."""
-    return await alone(
-        role("replay", CHILD, directory=directory, length=100, seconds=settings.seconds)
-    )
+async def replayed(settings: Settings, directory: str, part: str = "replay") -> dict[str, float]:
+    """Record a stream, and replay it, or replay it many times at once."""
+    return await alone(role(part, CHILD, directory=directory, length=100, seconds=settings.seconds))
 
 
 async def plain_file(settings: Settings, directory: str, *, is_read: bool) -> dict[str, float]:

@@ -32,6 +32,7 @@ NAMES = [
     "recording-100",
     "recording-10k",
     "replay-100",
+    "replays-10",
 ]
 
 
