@@ -124,9 +124,9 @@ class ReplaySession:
             await self._replay()
             is_whole = True
         except (NotConnectedError, ClosedError) as error:
-            self._report("replay_left", error)
+            log.info("replay_left", exc_info=error, **self._told())
         except AeronError as error:
-            self._report("replay_failed", error)
+            log.warning("replay_failed", exc_info=error, **self._told())
             if self._on_failed is not None:
                 self._on_failed(error)
         finally:
@@ -135,9 +135,13 @@ class ReplaySession:
                 await self.publication.aclose(revoke=not is_whole)
             await self._disk.run(self._reader.close)
 
-    def _report(self, event: str, error: AeronError) -> None:
-        fields = {"replay_id": self.replay_id, "recording_id": self.recording_id}
-        log.warning(event, exc_info=error, position=self.position, **fields)
+    def _told(self) -> dict[str, int]:
+        """Return what log lines say of it."""
+        return {
+            "replay_id": self.replay_id,
+            "recording_id": self.recording_id,
+            "position": self.position,
+        }
 
     async def _connect(self) -> None:
         publication = self.publication
