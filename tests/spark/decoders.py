@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["first_bytes", "liar", "no_batch", "no_schema", "sized"]
+from aeron_async.spark.decoding import decoder_of
+
+__all__ = ["first_bytes", "liar", "made", "no_batch", "no_schema", "sized", "strange"]
 
 NUMBERS = pa.schema([("position", pa.int64()), ("number", pa.int64())])
 
@@ -47,3 +49,14 @@ no_batch.schema = "size BIGINT"  # type: ignore[attr-defined] # as decoders do
 
 def no_schema(batch: Any) -> Any:
     return batch
+
+
+def made() -> Any:
+    return decoder_of("struct:<n:I")
+
+
+def strange(batch: Any) -> Any:
+    return batch
+
+
+strange.schema = 7  # type: ignore[attr-defined] # as decoders do
