@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,6 +13,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.errors import DataLossError
 from aeron_async.spark.columns import COLUMNS, default_columns
+from aeron_async.spark.frame_checksums import has_checksums
 from aeron_async.spark.planning import plan_batch
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.scan import Scanner
@@ -322,3 +324,17 @@ def test_golden_checksums_are_right(tmp_path: Path) -> None:
     flip(broken / "0-0.rec", 100)
     with pytest.raises(DataLossError):
         scanned(options_for(broken, verifyChecksum="crc32"))
+
+
+def test_whether_a_missing_file_has_checksums_is_nobody_s_guess(tmp_path: Path) -> None:
+    maker, _ = make(tmp_path, 10)
+    (tmp_path / "0-0.rec").unlink()
+    assert not has_checksums(maker.directory, maker.descriptor, 0, maker.position)
+
+
+def test_a_checksum_that_nobody_can_compute_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, 10, checksum="crc32c")
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    assert set(scanned(options_for(tmp_path))[0]["session_id"]) != {5}
