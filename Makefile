@@ -14,10 +14,11 @@ PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
 # too, whichever file they are in: see tests/scheduling.py.
 PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile
 
-.PHONY: demo test quick check format fuzz bench clean help
+.PHONY: demo pipeline test quick check format fuzz bench clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
+	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
 	@echo "make quick   most tests, without coverage and simulated worlds"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
@@ -40,6 +41,9 @@ $(BENCH_STAMP): $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/aeron-async demo
+
+pipeline: $(STAMP)
+	$(BIN)/aeron-async pipeline demo
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

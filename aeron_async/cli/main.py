@@ -51,6 +51,9 @@ ARCHIVE_COMMANDS: Final = (
 )
 PIPELINE_COMMANDS: Final = (
     ("run", "run", "Bring recordings into a lake: bronze, silver and gold."),
+    ("report", "report", "Draw a page about a lake, to be opened without a server."),
+    ("ingest", "ingest", "Record live streams and bring them into a lake."),
+    ("demo", "demo", "Do all of it once with a small feed that is made up."),
 )
 """Name, module without its prefix, and purpose."""
 

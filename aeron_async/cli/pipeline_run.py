@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self, final
 
 import attrs
 from cyclopts import Parameter
 
+from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag  # noqa: TC001 - annotations are read when commands run
+from aeron_async.cli.options import Flag, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
-from aeron_async.cli.runner import ExitCode
+from aeron_async.cli.runner import ExitCode, TerminatedError
+from aeron_async.cli.runner import run as run_async
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline.lake import Lake
 from aeron_async.spark.pipeline.session import check_format, check_installed, make_session
 from aeron_async.spark.pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from aeron_async.spark.pipeline.job import BatchReport
+    from aeron_async.spark.pipeline.query import Lag
+    from aeron_async.spark.pipeline.watermark import Watermark
 
 __all__ = ["LakeOptions", "run"]
 
@@ -77,6 +80,8 @@ def run(
     *,
     available_now: Flag = False,
     trigger: str | None = None,
+    purge: Flag = False,
+    control: str | None = None,
     json: Flag = False,
     options: LakeOptions | None = None,
 ) -> int:
@@ -87,7 +92,9 @@ def run(
         lake: Directory of the lake, made if there is none.
         available_now: Take what there is, and end; so it is without --trigger too.
         trigger: Wait so long between batches, such as 1m, until Ctrl-C.
-        json: One JSON object a line, for every batch.
+        purge: At the end, remove files of the archive that all have read; else only name them.
+        control: To purge an archive that is running, its control channel.
+        json: One JSON object a line, for every batch, lag, and file to purge.
         options: What becomes of recordings.
     """
     if available_now and trigger is not None:
@@ -96,31 +103,113 @@ def run(
     settings = (options or LakeOptions()).settings("available-now" if available_now else trigger)
     check_installed()
     check_format(settings)
-    from aeron_async.spark.pipeline.failures import in_one_line  # noqa: PLC0415 - needs PySpark
-    from aeron_async.spark.pipeline.job import PipelineJob  # noqa: PLC0415 - likewise
+    from aeron_async.spark.pipeline.job import PipelineJob  # noqa: PLC0415 - needs PySpark
 
-    job = PipelineJob(archive, Lake(lake), settings, teller(is_json=json))
+    output = Output(is_json=json)
+    job = PipelineJob(archive, Lake(lake), settings, output.batch)
     spark = make_session(settings)
-    try:
-        with in_one_line():
-            job.run(spark)
-    finally:
-        spark.stop()
+    with Stopper() as stopper:
+        try:
+            job.run(spark, is_stopped=stopper.is_stopped, tell_lag=output.lag)
+        finally:
+            spark.stop()
+        found = job.watermarks()
+        for each in found:
+            output.watermark(each)
+        if found and purge:
+            purge_files(control or str(archive), found)
+        elif found:
+            remark("nothing was purged: --purge does it")
     remark(f"the lake is {lake}; `aeron-async pipeline report {lake}` draws it")
-    return ExitCode.SUCCESS
+    return stopper.finished()
 
 
-def teller(*, is_json: bool) -> Callable[[BatchReport], None]:
-    """Return what writes a line for every batch."""
+def purge_files(where: str, found: list[Watermark]) -> None:
+    """Remove files of an archive that all have read."""
 
-    def tell(report: BatchReport) -> None:
-        if is_json:
-            print_json(attrs.asdict(report))
+    async def purge() -> int:
+        async with opened(where) as (_, archive):
+            for each in found:
+                count = await archive.purge_segments(each.recording_id, each.purge_position)
+                remark(f"recording {each.recording_id}: removed {plural(count, 'file')}")
+        return ExitCode.SUCCESS
+
+    run_async(purge(), RunOptions())
+
+
+@final
+class Stopper:
+    """Takes the first Ctrl-C, or SIGTERM, as a wish to end after the batch that is under way."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def is_stopped(self) -> bool:
+        """Return whether somebody wants an end."""
+        return self._number is not None
+
+    def finished(self) -> ExitCode:
+        """Return how the command ended.
+
+        Raises:
+            KeyboardInterrupt: By Ctrl-C.
+            TerminatedError: By SIGTERM.
+        """
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._number is not None:
+            raise TerminatedError
+        return ExitCode.SUCCESS
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self._number is not None:
+            raise KeyboardInterrupt
+        self._number = number
+        remark("ending after this batch; once more ends at once")
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+@final
+class Output:
+    """Writes what a pipeline tells, for people or for programs."""
+
+    def __init__(self, *, is_json: bool) -> None:
+        self._is_json = is_json
+
+    def batch(self, report: BatchReport) -> None:
+        """Write a line for a batch."""
+        self._write(report, told(report))
+
+    def lag(self, lag: Lag) -> None:
+        """Write a line where the lake is behind."""
+        if self._is_json or any(lag.behind.values()):
+            parts = [f"recording {key} by {length:,} B" for key, length in lag.behind.items()]
+            self._write(lag, f"behind after batch {lag.batch_id}: {', '.join(parts)}")
+
+    def watermark(self, watermark: Watermark) -> None:
+        """Write a line for what may go."""
+        self._write(
+            watermark,
+            f"recording {watermark.recording_id}: all have read up to "
+            f"{watermark.read_position:,}; {plural(watermark.files, 'file')} before position "
+            f"{watermark.purge_position:,} may go",
+        )
+
+    def _write(self, value: Any, text: str) -> None:
+        if self._is_json:
+            print_json(attrs.asdict(value))
         else:
-            print_line(told(report))
+            print_line(text)
         sys.stdout.flush()
-
-    return tell
 
 
 def told(report: BatchReport) -> str:

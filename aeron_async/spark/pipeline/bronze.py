@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
@@ -34,12 +34,6 @@ def source_options(archive: Path, settings: PipelineSettings) -> dict[str, str]:
     if settings.timestamp_from is not None:
         options["timestampFrom"] = settings.timestamp_from
     return options
-
-
-def read_archive(spark: SparkSession, archive: Path, settings: PipelineSettings) -> DataFrame:
-    """Return all that is in an archive now."""
-    reader = spark.read.format("aeron_archive").options(**source_options(archive, settings))
-    return reader.load()
 
 
 def bronze(frame: DataFrame, batch_id: int) -> DataFrame:

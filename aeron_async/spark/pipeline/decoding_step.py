@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import pyarrow as pa
 
-from aeron_async.spark.decoding import ERROR_COLUMN
 from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.lake import forget_batch
 from aeron_async.spark.pipeline.silver import decoded, silver, undecodable
@@ -107,20 +106,20 @@ class DecodingStep:
         return counts, self._put_aside(batch, has_errors)
 
     def _decode(self, kind: Kind, batch: Batch) -> tuple[int, int]:
-        from pyspark.sql import Observation  # noqa: PLC0415 - whoever only reads does without
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
-
-        started_ms = {key: each.start_timestamp_ms for key, each in batch.recordings.items()}
-        rows = decoded(batch.messages, kind, ends=batch.ends, started_ms=started_ms)
-        failed, kept = Observation(), Observation()
-        rows = rows.observe(failed, F.count(F.col(ERROR_COLUMN)).alias("count"))
+        failures = batch.messages.sparkSession.sparkContext.accumulator(0)
+        rows = decoded(
+            batch.messages,
+            kind,
+            ends=batch.ends,
+            started_ms={key: each.start_timestamp_ms for key, each in batch.recordings.items()},
+            failed=failures.add,
+        )
         file_count = math.ceil(
             max(batch.bytes_of(kind.decoding.stream_id), 1) / self._settings.max_file_bytes
         )
-        frame = silver(rows, kind, file_count).observe(kept, F.count(F.lit(1)).alias("count"))
         table = self._lake.silver(kind.decoding.kind)
-        self._tables.write(frame, table, batch.batch_id, PARTITIONS)
-        return int(kept.get["count"]), int(failed.get["count"])
+        self._tables.write(silver(rows, kind, file_count), table, batch.batch_id, PARTITIONS)
+        return self._tables.count(table, batch.batch_id), int(failures.value)
 
     def _put_aside(self, batch: Batch, stream_ids: set[int]) -> int:
         """Write what cannot be decoded, and return how much that is."""
@@ -135,7 +134,7 @@ class DecodingStep:
         for each in frames[1:]:
             frame = frame.unionByName(each)
         self._tables.write(frame, self._lake.quarantine, batch.batch_id)
-        return self._tables.read_batch(self._lake.quarantine, batch.batch_id).count()
+        return self._tables.count(self._lake.quarantine, batch.batch_id)
 
     def sequences(
         self, batch: Batch, counts: Mapping[str, int]
@@ -152,12 +151,11 @@ class DecodingStep:
 
     def latencies(self, batch: Batch, counts: Mapping[str, int]) -> None:
         """Write how often each bin of every latency was met."""
-        found = [
-            gold.latency_counts(
-                self._tables.read_batch(self._lake.silver(each.kind), batch.batch_id), each
-            )
-            for each in self._settings.latency
-            if counts[each.kind]
-        ]
+        found = []
+        for kind in (kind for kind, count in counts.items() if count):
+            measured = [each for each in self._settings.latency if each.kind == kind]
+            if measured:
+                rows = self._tables.read_batch(self._lake.silver(kind), batch.batch_id)
+                found.append(gold.latency_counts(rows, measured))
         table = pa.concat_tables([gold.LATENCY.empty_table(), *found])
         write_rows(self._lake.gold("latency"), batch.batch_id, table)

@@ -13,7 +13,7 @@ from aeron_async.spark.pipeline.settings import RECORDED_NS
 from aeron_async.spark.pipeline.summaries import SUMMARY, Summariser, gaps_of, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -179,24 +179,35 @@ def per_minute(seconds: pa.Table) -> pa.Table:
     return renamed.select(RATES_MINUTE.names).cast(RATES_MINUTE)
 
 
-def latency_counts(frame: DataFrame, latency: Latency) -> pa.Table:
-    """Return how often each bin of a latency was met, by minute.
+def latency_counts(frame: DataFrame, latencies: Sequence[Latency]) -> pa.Table:
+    """Return how often each bin of latencies was met, by minute.
 
     Args:
         frame: Rows of a kind of silver.
-        latency: What is measured.
+        latencies: What is measured of this kind; at least one.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    minute = F.expr(f"event_ns div {SECONDS_PER_MINUTE * NS_PER_SECOND}").alias("minute")
+    # All of them in one look at the rows.
+    measured = F.array(
+        *(
+            F.struct(F.lit(each.name).alias("name"), F.expr(value_of(each)).alias("value"))
+            for each in latencies
+        )
+    )
+    values = frame.select("stream_id", minute, F.explode(measured).alias("one"))
+    bins = values.where("one.value is not null").select(
+        F.col("one.name"), "stream_id", "minute", F.expr(bin_sql("one.value")).alias("bin")
+    )
+    return bins.groupBy(*LATENCY.names[:-1]).count().toArrow().cast(LATENCY)
+
+
+def value_of(latency: Latency) -> str:
+    """Return a latency in nanoseconds, in SQL."""
 
     def nanoseconds(name: str) -> str:
         unit_ns = 1 if name == RECORDED_NS else latency.unit_ns
         return f"cast(`{name}` as bigint) * {unit_ns}"
 
-    value = f"({nanoseconds(latency.end)} - {nanoseconds(latency.start)})"
-    minute = F.expr(f"event_ns div {SECONDS_PER_MINUTE * NS_PER_SECOND}").alias("minute")
-    bins = frame.select("stream_id", minute, F.expr(value).alias("value")).where(
-        "value is not null"
-    )
-    counted = bins.groupBy("stream_id", "minute", F.expr(bin_sql("value")).alias("bin")).count()
-    named = counted.withColumn("name", F.lit(latency.name)).select(*LATENCY.names)
-    return named.toArrow().cast(LATENCY)
+    return f"({nanoseconds(latency.end)} - {nanoseconds(latency.start)})"

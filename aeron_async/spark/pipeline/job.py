@@ -6,6 +6,7 @@ on nothing but that batch and those before it.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -14,22 +15,26 @@ from aeron_async.clock import SystemClock
 from aeron_async.spark.catalog_reading import open_directory, read_recordings
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline import gold
-from aeron_async.spark.pipeline.bronze import bronze, read_archive, source_options
+from aeron_async.spark.pipeline.bronze import bronze, source_options
+from aeron_async.spark.pipeline.compaction import compact_lake, recover
 from aeron_async.spark.pipeline.decoding_step import Batch, DecodingStep
 from aeron_async.spark.pipeline.lake import forget_batch
+from aeron_async.spark.pipeline.query import follow, start_query
 from aeron_async.spark.pipeline.runs import Run
 from aeron_async.spark.pipeline.silver import kinds_of
 from aeron_async.spark.pipeline.tables import Tables, read_folders, write_rows
+from aeron_async.spark.pipeline.watermark import committed_offsets, last_committed, watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.spark.pipeline.lake import Lake
+    from aeron_async.spark.pipeline.query import Lag
     from aeron_async.spark.pipeline.settings import PipelineSettings
+    from aeron_async.spark.pipeline.watermark import Watermark
 
 __all__ = ["BatchReport", "PipelineJob"]
 
@@ -96,9 +101,54 @@ class PipelineJob:
         """Return what the catalog knows of the recordings that are read."""
         return read_recordings(open_directory(self._options), self._options)
 
-    def run(self, spark: SparkSession) -> None:
-        """Ingest what there is."""
-        self.process(read_archive(spark, self._archive, self._settings), 0)
+    def run(
+        self,
+        spark: SparkSession,
+        *,
+        is_stopped: Callable[[], bool] = lambda: False,
+        tell_lag: Callable[[Lag], None] = lambda _: None,
+    ) -> None:
+        """Ingest what there is, and with a trigger what there will be, until somebody stops it.
+
+        Args:
+            spark: The session.
+            is_stopped: Asked now and then; the batch that is under way is finished.
+            tell_lag: Called after every batch with how far the lake is behind.
+
+        Raises:
+            ConfigurationError: The lake is another archive's, or has lost its checkpoint.
+            ArchiveError: The query failed.
+        """
+        begun = {"archive": str(self._archive.absolute()), "format": self._settings.format}
+        self._lake.check_resumable(begun)
+        for table in self._lake.tables():
+            recover(table)
+        checkpoint = self._lake.checkpoint
+        query = start_query(spark, self._archive, checkpoint, self._settings, self.process)
+        follow(query, is_stopped, tell_lag)
+        last = last_committed(checkpoint)
+        if last is not None:
+            self._compact(spark, before=last + 1)
+
+    def watermarks(self) -> list[Watermark]:
+        """Return what may be purged of the archive: what the lake and all others have read.
+
+        Raises:
+            ConfigurationError: A consumer is none.
+        """
+        others = [committed_offsets(Path(each)) for each in self._settings.consumers]
+        consumers = [committed_offsets(self._lake.checkpoint), *others]
+        return watermarks(self.recordings(), consumers, self._settings.purge_grace)
+
+    def _compact(self, spark: SparkSession, *, before: int) -> None:
+        if self._settings.format == "parquet":
+            compact_lake(
+                spark,
+                self._lake,
+                before=before,
+                max_bytes=self._settings.max_file_bytes,
+                count=self._settings.compact_batches,
+            )
 
     def process(self, frame: DataFrame, batch_id: int) -> None:
         """Bring one batch into every table.
@@ -108,6 +158,9 @@ class PipelineJob:
             batch_id: Of the batch; the same rows for the same id.
         """
         began_ns = self._clock.now_ns()
+        # Batches before this one are done for good; how else would Spark have come so far?
+        if batch_id and batch_id % self._settings.compact_batches == 0:
+            self._compact(frame.sparkSession, before=batch_id)
         tables = Tables(frame.sparkSession, self._settings)
         tables.write(bronze(frame, batch_id), self._lake.bronze, batch_id)
         messages = tables.read_batch(self._lake.bronze, batch_id)

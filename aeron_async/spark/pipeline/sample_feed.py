@@ -24,11 +24,11 @@ QUOTE: Final = Struct("<qqqdq8s")
 SYMBOLS: Final = ("ALPHA", "BRAVO", "CHARLIE", "DELTA", "ECHO")
 LONG_DELAY_NS: Final = 5_000_000
 USUAL_DELAY_NS: Final = 40_000
-GAP_CHANCE: Final = 0.0002
-CUT_CHANCE: Final = 0.0001
+GAP_CHANCE: Final = 0.0005
+CUT_CHANCE: Final = 0.0004
 LATE_CHANCE: Final = 0.0005
 CUT_LENGTH: Final = 20
-SETTINGS: Final = {
+SETTINGS: Final[dict[str, str | list[str]]] = {
     "decode": [f"{QUOTE_STREAM}:quotes={SPEC}"],
     "timestamp_from": "reserved",
     "event_time": ["quotes=market_ns"],

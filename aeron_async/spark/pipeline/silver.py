@@ -19,7 +19,7 @@ from aeron_async.spark.decoding import ERROR_COLUMN, decode_batch, decoded_schem
 from aeron_async.spark.pipeline.settings import RECORDED_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -107,7 +107,12 @@ def check_number(setting: str, kind: str, decoder: Decoder, name: str) -> None:
 
 
 def decoded(
-    frame: DataFrame, kind: Kind, *, ends: Mapping[int, int], started_ms: Mapping[int, int]
+    frame: DataFrame,
+    kind: Kind,
+    *,
+    ends: Mapping[int, int],
+    started_ms: Mapping[int, int],
+    failed: Callable[[int], None],
 ) -> DataFrame:
     """Return the messages of a kind with their columns; those that have none, with the reason.
 
@@ -116,6 +121,7 @@ def decoded(
         kind: Which messages.
         ends: Up to where each recording was decoded before; what lies before that was.
         started_ms: When each recording began.
+        failed: Called, where the rows are, with how many could not be decoded.
     """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - workers do without it
@@ -128,6 +134,7 @@ def decoded(
         for batch in batches:
             fresh = batch.filter(is_fresh(batch, ends))
             done = decode_batch(fresh.select([*KEPT, "payload"]), decoder)
+            failed(done.num_rows - done.column(ERROR_COLUMN).null_count)
             event = recorded_ns(done, started_ms)
             yield pa.RecordBatch.from_arrays([*done.columns, event], names=schema.names)
 

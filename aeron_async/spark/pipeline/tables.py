@@ -83,6 +83,13 @@ class Tables:
             frame = self._spark.read.table(iceberg_name(table))
         return frame.where(F.col(BATCH_COLUMN) == batch_id)
 
+    def count(self, table: Path, batch_id: int) -> int:
+        """Return how many rows were written of a batch."""
+        if self._format == "parquet":
+            files = batch_folder(table, batch_id).rglob("*.parquet")
+            return sum(pq.read_metadata(file).num_rows for file in files)
+        return self.read_batch(table, batch_id).count()
+
 
 def iceberg_name(table: Path) -> str:
     """Return what a table is called in the session's catalog."""

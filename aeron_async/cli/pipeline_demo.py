@@ -1,0 +1,79 @@
+"""`aeron-async pipeline demo`: the whole story on a small feed that is made up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.cli.figures import plural
+from aeron_async.cli.options import Count, RunOptions
+from aeron_async.cli.output import print_line, remark
+from aeron_async.cli.pipeline_report import write_report
+from aeron_async.cli.runner import ExitCode
+from aeron_async.cli.runner import run as run_async
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.pipeline.session import check_installed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["demo"]
+
+PROGRAM: Final = (sys.executable, "-m", "aeron_async", "pipeline")
+
+
+def demo(
+    directory: Path | None = None,
+    /,
+    *,
+    count: Count = 100_000,
+    rate: Count = 20_000,
+    endpoint: str = "127.0.0.1:20130",
+) -> int:
+    """Publish a feed, record it, bring it into a lake, and draw the report.
+
+    Args:
+        directory: Where archive, lake and report are left; empty, or a new one if not given.
+        count: Of messages.
+        rate: Messages in a second.
+        endpoint: Where the feed is published, on this host.
+    """
+    check_installed()
+    from aeron_async.spark.pipeline.sample_feed import SETTINGS  # noqa: PLC0415 - needs Spark
+
+    place = Path(tempfile.mkdtemp(prefix="aeron-pipeline-")) if directory is None else directory
+    if place.exists() and any(place.iterdir()):
+        message = f"directory {str(place)!r} is not empty: name another"
+        raise ConfigurationError(message)
+    archive, lake, report = place / "archive", place / "lake", place / "report.html"
+    remark(f"publishing {count:,} quotes over Aeron, and recording them")
+    run_async(record(archive, count=count, rate=rate, endpoint=endpoint), RunOptions())
+    flags = [flag for name, value in SETTINGS.items() for flag in flags_of(name, value)]
+    # A process of its own: this one has been a driver, and would pass on what it has open.
+    done = subprocess.run([*PROGRAM, "run", str(archive), str(lake), *flags], check=False)  # noqa: S603 - ourselves
+    if done.returncode:
+        return done.returncode
+    write_report(lake, report)
+    print_line(str(report))
+    return ExitCode.SUCCESS
+
+
+async def record(archive: Path, *, count: int, rate: int, endpoint: str) -> int:
+    """Publish and record the feed, and say what was planted in it."""
+    from aeron_async.spark.pipeline.sample_recording import record_sample  # noqa: PLC0415 - as above
+
+    planted = await record_sample(archive, count=count, rate=rate, endpoint=endpoint)
+    remark(
+        f"planted {plural(planted.sequence_gaps, 'gap')} and "
+        f"{plural(planted.cut_messages, 'message')} that cannot be decoded"
+    )
+    return ExitCode.SUCCESS
+
+
+def flags_of(name: str, value: str | list[str]) -> Iterator[str]:
+    """Yield a setting as flags of `pipeline run`."""
+    for each in [value] if isinstance(value, str) else value:
+        yield from (f"--{name.replace('_', '-')}", each)

@@ -1,0 +1,128 @@
+"""`aeron-async pipeline ingest`: live streams into a lake, with one command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aeron_async.archive.context import ArchiveContext
+from aeron_async.cli.figures import plural
+from aeron_async.cli.options import Flag, RunOptions
+from aeron_async.cli.output import print_json, print_line, remark
+from aeron_async.cli.pipeline_run import LakeOptions
+from aeron_async.cli.runner import ExitCode, run
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.java import ensure_java
+from aeron_async.spark.pipeline.ingest import LiveStream, job_command
+from aeron_async.spark.pipeline.ingest import ingest as ingest_streams
+from aeron_async.spark.pipeline.session import check_format, check_installed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aeron_async.spark.pipeline.ingest import IngestedBatch
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    archive: Path,
+    lake: Path,
+    /,
+    *streams: str,
+    trigger: str = "10s",
+    control: str = "aeron:udp?endpoint=127.0.0.1:8010",
+    purge: Flag = False,
+    json: Flag = False,
+    options: LakeOptions | None = None,
+    running: RunOptions | None = None,
+) -> int:
+    """Record live streams and bring them into a lake, until Ctrl-C; started again, it goes on.
+
+    Args:
+        archive: Directory to record into, made if there is none.
+        lake: Directory of the lake, made if there is none.
+        streams: CHANNEL STREAM, any number of such pairs.
+        trigger: Between two batches.
+        control: Where the archive answers the job, and other clients.
+        purge: When it ends, remove files of the archive that all have read.
+        json: One JSON object a line, for every batch.
+        options: What becomes of recordings.
+        running: How to run.
+    """
+    found = live_streams(streams)
+    options = options or LakeOptions()
+    # What is wrong with them is to be said before anything is recorded.
+    settings = options.settings(trigger)
+    check_installed()
+    check_format(settings)
+    ensure_java()
+    from aeron_async.spark.pipeline.silver import kinds_of  # noqa: PLC0415 - needs pyarrow
+
+    kinds_of(settings)
+    arguments = [*flags_of(options), "--trigger", trigger]
+    if purge:
+        arguments += ["--purge", "--control", control]
+    context = ArchiveContext.from_environment(directory=str(archive), control_channel=control)
+    job = job_command(str(archive), str(lake), control, arguments)
+    remark(f"recording {plural(len(found), 'stream')} into {archive}; Ctrl-C ends it")
+    main = ingest_streams(found, context, job, json_of if json else line_of)
+
+    async def whole() -> int:
+        await main
+        return ExitCode.SUCCESS
+
+    try:
+        return run(whole(), running or RunOptions())
+    finally:
+        main.close()
+
+
+def live_streams(given: tuple[str, ...]) -> list[LiveStream]:
+    """Return pairs of a channel and a stream id.
+
+    Raises:
+        ConfigurationError: There is none, or one has no stream id.
+    """
+    channels, ids = given[::2], given[1::2]
+    if not given or len(channels) != len(ids):
+        message = (
+            f"streams {' '.join(given)!r} must be pairs of CHANNEL STREAM: add what is missing"
+        )
+        raise ConfigurationError(message)
+    found = []
+    for channel, stream_id in zip(channels, ids, strict=True):
+        try:
+            found.append(LiveStream(channel, int(stream_id)))
+        except ValueError:
+            message = f"stream {stream_id!r} of {channel} must be a number: change STREAM"
+            raise ConfigurationError(message) from None
+    return found
+
+
+def flags_of(options: LakeOptions) -> Iterator[str]:
+    """Yield the flags that say the same to `pipeline run`."""
+    for name, value in attrs.asdict(options).items():
+        flag = "--consumer" if name == "consumers" else f"--{name.replace('_', '-')}"
+        for each in value if isinstance(value, list) else [] if value is None else [value]:
+            yield from (flag, str(each))
+
+
+def json_of(batch: IngestedBatch) -> None:
+    """Write a batch for programs."""
+    print_json({**batch.report, "behind": batch.behind})
+    sys.stdout.flush()
+
+
+def line_of(batch: IngestedBatch) -> None:
+    """Write a batch for people."""
+    report = batch.report
+    behind = ", ".join(f"recording {key} by {length:,} B" for key, length in batch.behind.items())
+    print_line(
+        f"batch {report['batch_id']}: {plural(report['messages'], 'message')}, "
+        f"{plural(report['gaps'], 'gap')}; {report['seconds']:.1f} s; behind: {behind or 'nothing'}"
+    )
+    sys.stdout.flush()

@@ -1,0 +1,30 @@
+"""Of a query that failed, the one line that matters is shown."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from aeron_async.errors import ArchiveError
+from aeron_async.spark.pipeline.failures import in_one_line, problem_of
+
+JAVA = """[STREAM_FAILED] Query terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed
+Traceback (most recent call last):
+aeron_async.errors.DataLossError: recording 3, position 64: it is not there; failOnDataLoss=false
+\tat org.apache.spark.X
+"""
+
+
+def test_an_error_of_ours_is_found_among_those_of_java() -> None:
+    assert problem_of(JAVA).startswith("recording 3, position 64: it is not there")
+
+
+def test_else_the_first_line_is_shown() -> None:
+    assert problem_of("\n\n  [OOM] no memory\nmore") == "[OOM] no memory"
+    assert "did not say" in problem_of(" \n")
+
+
+def test_errors_of_spark_become_errors_of_ours() -> None:
+    error = PySparkException("[OOM] no memory")
+    with pytest.raises(ArchiveError, match="no memory"), in_one_line():
+        raise error

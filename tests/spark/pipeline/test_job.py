@@ -1,0 +1,149 @@
+"""The whole job on one small feed: what was planted is found, once, however often it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async.errors import ArchiveError, ConfigurationError
+from aeron_async.spark.pipeline.gold import GAPS, LATENCY, RATES, RATES_MINUTE, RECORDINGS, RUNS
+from aeron_async.spark.pipeline.histogram import bin_of, bin_sql
+from aeron_async.spark.pipeline.job import BatchReport, PipelineJob
+from aeron_async.spark.pipeline.lake import Lake, batch_folders
+from aeron_async.spark.pipeline.runs import GapKind
+from aeron_async.spark.pipeline.sample_feed import SETTINGS, Planted
+from aeron_async.spark.pipeline.sample_recording import record_sample
+from aeron_async.spark.pipeline.settings import PipelineSettings
+from aeron_async.spark.pipeline.tables import read_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+COUNT = 10_000
+MORE = 5_000
+PATIENCE_S = 60
+LIMIT = {"source": {"maxRowsPerTrigger": "6000"}, "compact_batches": 3}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pipeline") / "archive"
+
+
+def record(archive: Path, port: int, count: int = COUNT) -> Planted:
+    sample = record_sample(archive, count=count, rate=10**6, endpoint=f"127.0.0.1:{port}")
+    return asyncio.run(asyncio.wait_for(sample, PATIENCE_S))
+
+
+def ingest(spark: SparkSession, archive: Path, lake: Lake, **more: Any) -> list[BatchReport]:
+    reports: list[BatchReport] = []
+    settings = PipelineSettings.parse({**SETTINGS, **LIMIT, **more})
+    PipelineJob(archive, lake, settings, reports.append).run(spark)
+    return reports
+
+
+def test_a_feed_is_ingested_once_and_what_is_wrong_with_it_found(
+    spark: SparkSession,
+    archive: Path,
+    tmp_path: Path,
+    unused_udp_port_factory: Callable[[], int],
+) -> None:
+    planted = record(archive, unused_udp_port_factory())
+    lake = Lake(tmp_path / "lake")
+    reports = ingest(spark, archive, lake)
+    assert len(reports) > 1
+    assert sum(report.messages for report in reports) == COUNT
+    assert sum(report.quarantined for report in reports) == planted.cut_messages
+    assert ingest(spark, archive, lake) == []
+
+    again = record(archive, unused_udp_port_factory(), MORE)
+    reports += ingest(spark, archive, lake)
+    assert set(reports[-1].positions) == {0, 1}
+    wrong = planted.cut_messages + again.cut_messages
+
+    bronze = spark.read.parquet(str(lake.bronze))
+    assert bronze.count() == bronze.select("recording_id", "position").distinct().count()
+    assert bronze.count() == COUNT + MORE
+    silver = spark.read.parquet(str(lake.silver("quotes")))
+    assert silver.count() == COUNT + MORE - wrong
+    assert {"date", "stream_id", "event_ns", "event_time", "sequence"} <= set(silver.columns)
+    assert silver.where("to_date(event_time) != date").count() == 0
+    aside = spark.read.parquet(str(lake.quarantine)).toArrow()
+    assert aside.num_rows == wrong
+    assert all(aside.column("decode_error").to_pylist())
+
+    gaps = Counter(read_folders(lake.gold("gaps"), GAPS).column("kind").to_pylist())
+    # A number that cannot be decoded is missing too; two such in a row are one gap.
+    most = planted.sequence_gaps + again.sequence_gaps + wrong
+    assert most - 2 <= gaps.pop(GapKind.SEQUENCE) <= most
+    assert not gaps
+    for table, schema in (("rates_second", RATES), ("rates_minute", RATES_MINUTE)):
+        rates = read_folders(lake.gold(table), schema)
+        assert sum(rates.column("messages").to_pylist()) == COUNT + MORE
+        assert sum(rates.column("bytes").to_pylist()) == sum(each.bytes for each in reports)
+    latency = (
+        read_folders(lake.gold("latency"), LATENCY).group_by("name").aggregate([("count", "sum")])
+    )
+    assert latency.column("count_sum").to_pylist() == [COUNT + MORE - wrong] * 2
+    runs = read_folders(lake.gold("runs"), RUNS).to_pylist()
+    assert sum(run["messages"] for run in runs if not run["name"]) == COUNT + MORE
+    assert read_folders(lake.gold("recordings"), RECORDINGS).num_rows == 2
+    # Batches were put together when there were three of them.
+    assert [report.batch_id for report in reports] == [0, 1, 2]
+    assert list(batch_folders(lake.bronze)) == [2]
+
+
+def test_a_batch_that_is_done_again_replaces_itself(
+    spark: SparkSession, tmp_path: Path, unused_udp_port: int
+) -> None:
+    place = tmp_path / "archive"
+    record(place, unused_udp_port)
+    reports: list[BatchReport] = []
+    lake = Lake(tmp_path / "lake")
+    job = PipelineJob(place, lake, PipelineSettings.parse(SETTINGS), reports.append)
+    frame = spark.read.format("aeron_archive").options(
+        path=str(place), includeChannel="true", includeHeaders="true", timestampFrom="reserved"
+    )
+    for _ in range(2):
+        job.process(frame.load(), 0)
+    assert reports[0].positions == reports[1].positions
+    assert spark.read.parquet(str(lake.silver("quotes"))).count() == reports[0].decoded["quotes"]
+    assert read_folders(lake.gold("runs"), RUNS).num_rows == 2
+    # What a later batch has that was ingested already is decoded no second time.
+    job.process(frame.load(), 1)
+    assert reports[2].decoded == {"quotes": 0}
+
+
+def test_bins_are_the_same_in_sql(spark: SparkSession) -> None:
+    values = [0, 1, 127, 128, 255, 256, 257, 1_000, 10**6, 10**12, (1 << 62) + 5, -3]
+    frame = spark.createDataFrame([(each,) for each in values], "value bigint")
+    found = [row[0] for row in frame.selectExpr(bin_sql("(value + 0)")).collect()]
+    assert found == [bin_of(each) for each in values]
+
+
+def test_a_lake_of_another_archive_is_left_alone(
+    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    lake.check_resumable({"archive": "/elsewhere"})
+    record(tmp_path / "archive", unused_udp_port)
+    with pytest.raises(ConfigurationError, match="begun with archive='/elsewhere'"):
+        ingest(spark, tmp_path / "archive", lake)
+
+
+def test_a_query_that_fails_says_why_in_one_line(
+    spark: SparkSession, tmp_path: Path, unused_udp_port: int
+) -> None:
+    record(tmp_path / "archive", unused_udp_port)
+    lake = Lake(tmp_path / "lake")
+    (tmp_path / "lake").mkdir()
+    lake.bronze.touch()
+    with pytest.raises(ArchiveError) as caught:
+        ingest(spark, tmp_path / "archive", lake)
+    assert "\n" not in str(caught.value)
