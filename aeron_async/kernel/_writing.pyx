@@ -94,7 +94,10 @@ DEF SLOTS = 16
 DEF STEP = 4 << 20
 """Bytes between two looks at what they cost."""
 DEF KEPT = 32 << 20
-"""Bytes behind the last that stay in memory: whoever follows reads them there."""
+"""Bytes behind the last that stay in memory: whoever follows reads them there.
+
+All of a recording whose files are much shorter than this stays there: two of them are looked at.
+"""
 DEF REACH = 256 << 20
 """Bytes before those that are asked for again: the disk may not have had them the first time."""
 DEF DEAR_NS = 1
@@ -166,6 +169,10 @@ cdef void heed(Wake *wake, Order *order) noexcept nogil:
             begin_sync(wake.file, max(0, wake.end - wake.count), wake.count)
         give_back_before(wake.file, wake.end - KEPT)
         give_back_before(wake.file_before, wake.end_before - max(0, KEPT - wake.end))
+    if wake.file_before >= 0 and wake.end >= 2 * KEPT:
+        # It may have been removed, and would take room on the disk while it is open.
+        close(wake.file_before)
+        wake.file_before = -1
     wake.count = 0
 
 
