@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -18,14 +16,14 @@ from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
+from aeron_async.cli.archive_bar import progress_bar
+from aeron_async.cli.archive_where import existing
 from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from aeron_async.archive.disk.files import Directory
 
 __all__ = ["repair", "verify"]
@@ -46,10 +44,14 @@ def verify(directory: Path, /, *, checksum: Checksum = "none", json: Flag = Fals
     """
     place = OsDirectory(directory, create=False)
     problems = 0
-    with progress_bar(place) as advance:
+    begun: dict[int, int] = {}
+    last: dict[int, int] = {}
+    with progress_bar("verifying", recorded_length(place)) as advance:
         for each in walk(place, checksum=checksum_named(checksum)):
             if isinstance(each, Progress):
-                advance(each)
+                begun.setdefault(each.recording_id, each.position)
+                last[each.recording_id] = each.position
+                advance(sum(last.values()) - sum(begun.values()))
                 continue
             problems += each.severity is Severity.PROBLEM
             tell(each, is_json=json)
@@ -73,24 +75,26 @@ def repair(
         checksum: What the archive puts into frames and entries.
         json: One JSON object a line.
     """
-    place = OsDirectory(directory, create=False)
+    place = existing(directory)
     now_ms = time.time_ns() // NS_PER_MS
     mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
     count = 0
     try:
-        repairs = mend(
-            place,
-            consent=yes,
-            now_ms=now_ms,
-            checksum=checksum_named(checksum),
-            ends_are_whole=mark.ends_are_whole,
-        )
-        for each in repairs:
-            count += 1
-            if json:
-                print_json(attrs.asdict(each) | {"kind": each.kind.value, "is_done": yes})
-            else:
-                print_line(str(each))
+        with progress_bar("looking at recordings", recording_count(place)) as advance:
+            repairs = mend(
+                place,
+                consent=yes,
+                now_ms=now_ms,
+                checksum=checksum_named(checksum),
+                ends_are_whole=mark.ends_are_whole,
+                on_looked_at=advance,
+            )
+            for each in repairs:
+                count += 1
+                if json:
+                    print_json(attrs.asdict(each) | {"kind": each.kind.value, "is_done": yes})
+                else:
+                    print_line(str(each))
     finally:
         mark.close()
     if not count:
@@ -108,28 +112,16 @@ def tell(finding: Finding, *, is_json: bool) -> None:
         print_line(str(finding))
 
 
-@contextmanager
-def progress_bar(directory: Directory) -> Iterator[Callable[[Progress], None]]:
-    """Give what shows how far it is, on a terminal; nothing elsewhere."""
-    total = recorded_length(directory)
-    if not sys.stderr.isatty() or not total:
-        yield lambda _progress: None
-        return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-
-    begun: dict[int, int] = {}
-    last: dict[int, int] = {}
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("verifying", total=total)
-
-        def advance(progress: Progress) -> None:
-            begun.setdefault(progress.recording_id, progress.position)
-            last[progress.recording_id] = progress.position
-            done = sum(last[each] - begun[each] for each in last)
-            bar.update(task, completed=done)
-
-        yield advance
+def recording_count(directory: Directory) -> int:
+    """Return how many recordings there are, as far as the catalog can tell."""
+    try:
+        catalog = Catalog.open_to_read(directory)
+    except (ArchiveFileError, FileNotFoundError):
+        return 0
+    try:
+        return len(catalog)
+    finally:
+        catalog.close()
 
 
 def recorded_length(directory: Directory) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
@@ -13,18 +14,20 @@ from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.local_archive import LocalArchive
+from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.options import Flag, RunOptions, Stream
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
-from aeron_async.errors import ArchiveError
+from aeron_async.errors import AeronError, ArchiveError
 
 if TYPE_CHECKING:
-    from aeron_async.archive.api import RecordingSignalEvent
+    from aeron_async.archive.api import Archive, RecordingSignalEvent
 
 __all__ = ["record", "serve"]
 
+SHOWN_SECONDS: Final = 0.5
 ENDS: Final = (RecordingSignal.STOP, RecordingSignal.DELETE)
 
 
@@ -76,7 +79,7 @@ async def _record(
     auto_stop: bool,
     is_json: bool,
 ) -> int:
-    async with opened(where) as (_, archive):
+    async with opened(where, may_be_new=True) as (_, archive):
         signals = archive.signals()
         # Asked for before anything can happen.
         pending = asyncio.ensure_future(anext(signals))
@@ -88,20 +91,42 @@ async def _record(
             channel, stream, source_location=location, auto_stop=auto_stop
         )
         remark(f"recording {channel}, stream {stream}, into {where}; Ctrl-C stops it")
+        going_on: set[int] = set()
+        showing = asyncio.ensure_future(show(archive, going_on))
         try:
             while True:
                 event = await pending
                 if event.subscription_id == subscription_id:
                     tell(event, is_json=is_json)
+                    if event.signal in ENDS:
+                        going_on.discard(event.recording_id)
+                    else:
+                        going_on.add(event.recording_id)
                     if auto_stop and event.signal is RecordingSignal.STOP:
                         break
                 pending = asyncio.ensure_future(anext(signals))
         finally:
+            showing.cancel()
             pending.cancel()
             # One that stops by itself may have done so.
             with suppress(ArchiveError):
                 await archive.stop_recording_subscription(subscription_id)
     return ExitCode.SUCCESS
+
+
+async def show(archive: Archive, going_on: set[int]) -> None:
+    """Show on a terminal up to where recordings have been written, until cancelled."""
+    if not sys.stderr.isatty():
+        return
+    with progress_bar("recording", None) as advance, suppress(AeronError):
+        while True:
+            found = [
+                f"{each} at {position:,}"
+                for each in sorted(going_on)
+                if (position := await archive.recording_position(each)) is not None
+            ]
+            advance(0, f"recording {', '.join(found) or 'nothing yet'}")
+            await asyncio.sleep(SHOWN_SECONDS)
 
 
 def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.options import Count, Quiet, RunOptions, Size
 from aeron_async.cli.runner import ExitCode, run
@@ -12,6 +13,8 @@ from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.cli.sub import Format, Printer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.archive.api import Replay
 
 __all__ = ["follow", "replay"]
@@ -88,10 +91,21 @@ async def _print(
     async with opened(where) as (_, archive):
         messages = archive.replay(recording_id, begin, end, follow=is_followed)
         calls = BlockingCalls()
+        # On a terminal, what is printed shows how far it is.
+        is_shown = not (is_followed or sys.stdout.isatty())
+        start, total = 0, 0
+        if is_shown:
+            start = await archive.start_position(recording_id) if begin is None else begin
+            stop = await archive.max_recorded_position(recording_id) if end is None else end
+            total = max(0, stop - start)
         try:
-            async with messages:
-                # Whoever follows wants to see each message now, and not with others.
-                await _write(messages, printer, calls, count, 1 if is_followed else MOST_BUFFERED)
+            with progress_bar("replaying", total) as advance:
+                async with messages:
+                    # Whoever follows wants to see each message now, and not with others.
+                    most = 1 if is_followed else MOST_BUFFERED
+                    await _write(
+                        messages, printer, calls, count, most, lambda at: advance(at - start)
+                    )
         finally:
             calls.close()
             printer.finish()
@@ -99,9 +113,14 @@ async def _print(
 
 
 async def _write(
-    messages: Replay, printer: Printer, calls: BlockingCalls, count: int | None, most: int
+    messages: Replay,
+    printer: Printer,
+    calls: BlockingCalls,
+    count: int | None,
+    most: int,
+    on_position: Callable[[int], object],
 ) -> None:
-    """Write messages, so many bytes at a time."""
+    """Write messages, so many bytes at a time, and tell up to where."""
     lines, length = [], 0
     try:
         async for message in messages:
@@ -111,6 +130,7 @@ async def _write(
             if length >= most:
                 pending, lines, length = b"".join(lines), [], 0
                 await calls.call(write_all, sys.stdout.fileno(), pending)
+                on_position(message.position)
             if printer.message_count == count:
                 break
     finally:

@@ -6,9 +6,9 @@ import time
 from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.retention import Retention, expired_segments
-from aeron_async.cli.archive_where import opened
+from aeron_async.cli.archive_bar import progress_bar
+from aeron_async.cli.archive_where import existing, opened
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag, Positive, RunOptions, Size
 from aeron_async.cli.output import print_json, print_line, remark
@@ -18,6 +18,7 @@ from aeron_async.errors import ConfigurationError
 if TYPE_CHECKING:
     from aeron_async.archive.api import Archive
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import OsDirectory
 
 __all__ = ["prune", "purge", "truncate"]
 
@@ -120,15 +121,16 @@ def prune(
 async def _prune(
     directory: Path, retention: Retention, only: int | None, *, is_dry: bool, is_json: bool
 ) -> int:
-    # What is not there is not to be made.
-    place = OsDirectory(directory, create=False)
+    place = existing(directory)
     async with opened(str(directory)) as (_, archive):
         found = [each async for each in archive.recordings() if only in {None, each.recording_id}]
         count = 0
-        for descriptor in found:
-            count += await _prune_one(
-                archive, place, descriptor, retention, is_dry=is_dry, is_json=is_json
-            )
+        with progress_bar("looking at recordings", len(found)) as advance:
+            for looked_at, descriptor in enumerate(found):
+                advance(looked_at)
+                count += await _prune_one(
+                    archive, place, descriptor, retention, is_dry=is_dry, is_json=is_json
+                )
     if not count:
         remark("nothing may go")
     return ExitCode.SUCCESS

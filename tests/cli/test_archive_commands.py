@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -167,3 +168,48 @@ def test_a_stream_is_recorded_by_one_process_and_replayed_from_another(
     assert main(["archive", "ls", where, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["stop_position"] == 192
     assert serving.interrupt()[0] == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        (["verify"], "verifying"),
+        (["repair"], "looking at recordings"),
+        (["replay", "0", "--format", "hex"], "replaying"),
+        (["prune", "--max-age", "1000000", "--dry-run"], "looking at recordings"),
+    ],
+)
+def test_long_work_shows_on_a_terminal_how_far_it_is(
+    archive: str,
+    arguments: list[str],
+    label: str,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command, *others = arguments
+    assert main(["archive", command, archive, *others]) == 0
+    assert label not in capfd.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["archive", command, archive, *others]) == 0
+    assert label in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["repair"],
+        ["prune", "--max-age", "1"],
+        ["truncate", "0", "0"],
+        ["purge", "0"],
+        ["replay", "0"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_directory_that_holds_no_archive_gets_none(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *others = command
+    assert main(["archive", name, str(tmp_path), *others]) == 1
+    assert "holds no archive" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

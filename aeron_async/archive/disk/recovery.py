@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
 
-__all__ = ["Recovered", "end_on_disk", "recover"]
+__all__ = ["Recovered", "end_on_disk", "recover", "segments_by_recording"]
 
 REPAIR: Final = "`aeron-async archive repair` ends recordings before such"
 

@@ -26,15 +26,16 @@ from aeron_async.archive.disk.catalog_file import (
 from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.descriptor import RecordingState
 from aeron_async.archive.disk.files import read_exactly, write_all
+from aeron_async.archive.disk.recovery import segments_by_recording
 from aeron_async.archive.disk.segment_end import clear_behind
 from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
-from aeron_async.archive.disk.segments import segment_bases, segment_name, term_base
+from aeron_async.archive.disk.segments import segment_name, term_base
 from aeron_async.archive.disk.torn_frames import find_torn
 from aeron_async.archive.disk.verify import descriptor_of
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -77,7 +78,11 @@ class Repair:
 
 
 def plan_repairs(
-    directory: Directory, *, checksum: Checksum | None = None, ends_are_whole: bool = False
+    directory: Directory,
+    *,
+    checksum: Checksum | None = None,
+    ends_are_whole: bool = False,
+    on_looked_at: Callable[[int], object] | None = None,
 ) -> Iterator[Repair]:
     """Yield what `repair` would do; nothing is changed.
 
@@ -85,6 +90,7 @@ def plan_repairs(
         directory: Of the archive.
         checksum: Of data frames; None for none.
         ends_are_whole: No last frame can be torn; see `MarkFile.ends_are_whole`.
+        on_looked_at: Told how many recordings have been looked at.
 
     Raises:
         ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
@@ -92,7 +98,8 @@ def plan_repairs(
         OSError: The disk failed.
     """
     buffer = ScanBuffer()
-    names = directory.names()
+    looked_at = 0
+    bases = segments_by_recording(directory)
     catalog = directory.open_to_read(CATALOG_NAME)
     try:
         header = read_header(catalog)
@@ -114,10 +121,17 @@ def plan_repairs(
             except ArchiveFileError:
                 # Whatever it says, there is no telling what it should.
                 continue
-            bases = segment_bases(names, entry.recording_id)
             yield from plan_recording(
-                directory, descriptor, bases, checksum, buffer, ends_are_whole=ends_are_whole
+                directory,
+                descriptor,
+                sorted(bases.get(entry.recording_id, [])),
+                checksum,
+                buffer,
+                ends_are_whole=ends_are_whole,
             )
+            looked_at += 1
+            if on_looked_at is not None:
+                on_looked_at(looked_at)
     finally:
         catalog.close()
 
@@ -129,6 +143,7 @@ def repair(
     now_ms: int,
     checksum: Checksum | None = None,
     ends_are_whole: bool = False,
+    on_looked_at: Callable[[int], object] | None = None,
 ) -> Iterator[Repair]:
     """Mend what can be mended, and yield each thing when it is done; without consent, do nothing.
 
@@ -138,13 +153,17 @@ def repair(
         now_ms: The time, in milliseconds since 1970.
         checksum: Of data frames; None for none.
         ends_are_whole: No last frame can be torn; see `MarkFile.ends_are_whole`.
+        on_looked_at: Told how many recordings have been looked at.
 
     Raises:
         ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
         FileNotFoundError: There is no catalog.
         OSError: The disk failed.
     """
-    repairs = list(plan_repairs(directory, checksum=checksum, ends_are_whole=ends_are_whole))
+    planned = plan_repairs(
+        directory, checksum=checksum, ends_are_whole=ends_are_whole, on_looked_at=on_looked_at
+    )
+    repairs = list(planned)
     copied: set[str] = set()
     for each in repairs:
         if consent:
