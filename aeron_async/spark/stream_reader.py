@@ -22,6 +22,7 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
 from aeron_async.spark.batch_reader import ArchivePartition, read_partition
 from aeron_async.spark.offsets import Offsets
+from aeron_async.spark.option_values import LATEST, Positions
 from aeron_async.spark.planning import partitions_of
 
 if TYPE_CHECKING:
@@ -47,9 +48,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     Args:
         options: Of the query.
         settings: What to make of frames.
+
+    Raises:
+        ConfigurationError: An option says where a query ends, which this one does not.
     """
 
     def __init__(self, options: ArchiveOptions, settings: ScanSettings) -> None:
+        check_endless(options)
         self.options = options
         self.settings = settings
         self._follower: Follower | None = None
@@ -115,6 +120,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
             self._follower = Follower(self.options)
         return self._follower
+
+
+def check_endless(options: ArchiveOptions) -> None:
+    """Refuse options that say where a query ends.
+
+    Raises:
+        ConfigurationError: One does.
+    """
+    given = [
+        name
+        for name, is_given in (
+            ("endingPositions", options.ending_positions != Positions(LATEST)),
+            ("endingTimestamp", options.ending_timestamp is not None),
+        )
+        if is_given
+    ]
+    if given:
+        message = (
+            f"{' and '.join(given)} end a batch, and a stream has no end: leave it out, or read "
+            "with spark.read"
+        )
+        raise ConfigurationError(message)
 
 
 def limit_of(limit: ReadLimit) -> Limit | None:

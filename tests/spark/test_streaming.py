@@ -23,6 +23,7 @@ from aeron_async.spark.lag import LagListener, QueryLag
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.stream_reader import StreamReader, limit_of
+from examples import spark_follow
 from tests.spark.growing import NUMBER, GrowingArchive
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ def test_a_purged_recording_fails_a_query_with_what_was_lost(
     assert run(stream(spark, archive, failOnDataLoss="false"), tmp_path)
 
 
+def test_the_example_copies_an_archive(
+    spark: SparkSession, archive: GrowingArchive, tmp_path: Path
+) -> None:
+    archive.record().write(30)
+    query = spark_follow.follow(spark, str(archive.path), str(tmp_path))
+    assert query.awaitTermination(120)
+    assert spark.read.parquet(str(tmp_path / "messages")).count() == 30
+
+
 def test_making_one_touches_nothing_and_what_it_knows_does_not_travel(tmp_path: Path) -> None:
     made = reader(tmp_path / "nowhere")
     with pytest.raises(ConfigurationError, match="change path"):
@@ -125,6 +135,18 @@ def test_the_start_itself_is_the_end_of_nothing(tmp_path: Path) -> None:
     assert made.partitions(start, start) == []
     assert made.reportLatestOffset() == start
     made.commit(start)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingPositions": "earliest"},
+        {"endingTimestamp": "5", "timestampFrom": "reserved"},
+    ],
+)
+def test_a_stream_has_no_end(tmp_path: Path, options: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=f"{next(iter(options))} end a batch"):
+        reader(tmp_path, **options)
 
 
 @pytest.mark.parametrize(

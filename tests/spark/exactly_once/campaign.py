@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from tests.spark.exactly_once.feed import payload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["Campaign", "Outcome"]
 
@@ -62,15 +62,24 @@ class Campaign:
         folder: For everything.
         master: Of Spark.
         victim: What is killed.
+        workers: Processes that executors are started by, where the query itself does not: those
+            of a cluster that was there before.
         seed: Of the moments.
     """
 
     def __init__(
-        self, folder: Path, *, master: str = "local[2]", victim: Victim = "driver", seed: int = 1
+        self,
+        folder: Path,
+        *,
+        master: str = "local[2]",
+        victim: Victim = "driver",
+        workers: Sequence[int] = (),
+        seed: int = 1,
     ) -> None:
         self._folder = folder
         self._master = master
         self._victim = victim
+        self._workers = workers
         self._random = random.Random(seed)
         self._commits = folder / "target" / "checkpoint" / "commits"
         self._environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
@@ -138,7 +147,7 @@ class Campaign:
                 query.wait()
                 query = self._start_query(log)
             else:
-                kill([self._random.choice(executors(query.pid))])
+                kill([self._random.choice(executors(self._workers or [query.pid]))])
         self._wait_for_commits(2, query)
         return query
 
@@ -219,9 +228,9 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def executors(pid: int) -> list[int]:
-    """Return the executors among what a process has started, and their Python workers."""
-    own = set(tree(pid))
+def executors(pids: Sequence[int]) -> list[int]:
+    """Return the executors among what processes have started, and their Python workers."""
+    own = {each for pid in pids for each in tree(pid)}
     jvms = [
         each
         for each, _, command in processes()
@@ -262,9 +271,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--victim", choices=["driver", "executor"], default="driver")
+    parser.add_argument("--workers", type=int, nargs="*", default=[])
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    campaign = Campaign(given.folder, master=given.master, victim=given.victim, seed=given.seed)
+    campaign = Campaign(
+        given.folder,
+        master=given.master,
+        victim=given.victim,
+        workers=given.workers,
+        seed=given.seed,
+    )
     sys.stdout.write(f"{campaign.run(given.kills)}\n")
 
 
