@@ -43,6 +43,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "kafka.group.id": "recordings have no consumer groups: leave it out",
     "auto.offset.reset": "did you mean startingPositions?",
     "enable.auto.commit": "Spark's checkpoint knows what has been read: leave it out",
+    "location": "CREATE TABLE loses the options in Spark 4.3: use CREATE TEMPORARY VIEW",
     "paths": "one archive at a time: load() takes one path, and union() puts tables together",
 }
 """What Kafka's connector, or Spark itself, calls something of ours."""

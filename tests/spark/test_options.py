@@ -122,6 +122,7 @@ def test_a_value_that_is_none_is_refused(name: str, value: str, says: str) -> No
         ("kafka.bootstrap.servers", "did you mean path"),
         ("kafka.group.id", "no consumer groups"),
         ("enable.auto.commit", "checkpoint"),
+        ("location", "use CREATE TEMPORARY VIEW"),
         ("maxOffsetsPerTrigger", "did you mean maxBytesPerTrigger"),
         ("maxBytePerTrigger", "did you mean maxBytesPerTrigger?"),
         ("recordingid", "did you mean recordingIds?"),
