@@ -96,9 +96,7 @@ def admit(waiting: Mapping[int, Waiting], limit: Limit, boundaries: Boundaries) 
 
 def end_within(recording_id: int, each: Waiting, share: int, boundaries: Boundaries) -> int:
     """Return where the last message ends that is within a share, or the first one does."""
-    limit = min(each.start + share, each.end)
-    if limit == each.end:
-        return limit
+    limit = each.start + share
     term_start = limit & -each.term_length
     if share >= each.term_length and term_start > each.start:
         return term_start

@@ -13,6 +13,7 @@ from aeron_async.archive.disk import changes
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.segments import segment_name
 from aeron_async.errors import DataLossError
+from aeron_async.spark.admission import Limit
 from tests.archive.disk.streams import TERM
 from tests.logs import captured_logs
 from tests.spark.growing import NUMBER, GrowingArchive, GrowingRecording
@@ -124,6 +125,15 @@ def test_a_new_recording_that_is_purged_is_lost_from_where_it_began(
             each.follower.ranges(each.at, end)
         return
     assert numbers(each.rows(each.at, end)) == from_position(recording, SEGMENT)
+
+
+def test_a_batch_all_of_which_was_purged_is_empty(archive: GrowingArchive) -> None:
+    recording = filled(archive)
+    recording.stop()
+    each = query(archive, fails=False)
+    end = each.follower.latest(each.at, Limit(max_rows=3))
+    changes.purge_segments(archive.directory, archive.catalog, 0, SEGMENT)
+    assert each.follower.ranges(each.at, end) == []
 
 
 # Truncated, or what a host had not yet written when it lost its power.
@@ -280,7 +290,7 @@ def test_an_archive_that_was_made_anew_is_refused_in_any_case(
         each.follower.ranges(start, end)
 
 
-# A file is missing.
+# A file is missing, or damaged.
 
 
 @BOTH
@@ -313,9 +323,6 @@ def test_a_file_that_is_missing_when_it_is_read(archive: GrowingArchive, *, fail
             each.read(parts)
         return
     assert len(each.read(parts)) < len(recording.ends)
-
-
-# Damage.
 
 
 @BOTH

@@ -260,6 +260,21 @@ def test_growth_into_the_next_file_is_seen_at_once(archive: GrowingArchive) -> N
     assert recording.position > 4 * TERM
 
 
+def test_a_file_that_is_full_ends_where_the_next_one_is_not_there_yet(
+    archive: GrowingArchive,
+) -> None:
+    recording = archive.record()
+    recording.write(1)
+    for _ in range(2):
+        recording.pad_unless(TERM + 1)
+    assert recording.position == 2 * TERM
+    # The archive makes the next file at once; another may not.
+    (archive.path / f"0-{2 * TERM}.rec").unlink()
+    query = Query(archive.path)
+    assert [query.batch(), query.batch()] == [1, -1]
+    assert query.at.recordings[0].position == 2 * TERM
+
+
 def test_a_directory_without_a_catalog_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="change path"):
         Query(tmp_path)

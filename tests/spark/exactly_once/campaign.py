@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import attrs
 import pyarrow.parquet as pq
 
-from tests.spark.exactly_once.feed import payload
+from tests.spark.exactly_once.feed import NUMBER, TERM, payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -101,10 +101,18 @@ class Campaign:
             finally:
                 feed.kill()
                 feed.wait()
-            last = self._start_query(log, "--bytes", "3m", "--to-the-end")
-            if last.wait(PATIENCE_S) != 0:
-                raise RuntimeError((self._folder / "log.txt").read_text()[-4_000:])
-        return self._checked(kills, sent)
+            self._read_the_rest(log)
+        return self.checked(kills, sent)
+
+    def _read_the_rest(self, log: IO[bytes]) -> None:
+        """Read what is left, with other limits than before."""
+        last = self._start_query(log, "--bytes", "256m", "--partition-bytes", "32m", "--to-the-end")
+        try:
+            code = last.wait(4 * PATIENCE_S)
+        finally:
+            kill(tree(last.pid))
+        if code != 0:
+            raise RuntimeError((self._folder / "log.txt").read_text()[-4_000:])
 
     def _start_feed(self) -> subprocess.Popen[bytes]:
         arguments = [str(self._folder / "archive"), str(self._folder / "stop")]
@@ -159,29 +167,30 @@ class Campaign:
         names = [each.name for each in self._commits.glob("*") if each.name.isdigit()]
         return max(map(int, names), default=-1)
 
-    def _checked(self, kills: int, sent: int) -> Outcome:
+    def checked(self, kills: int, sent: int) -> Outcome:
+        """Return the outcome, when every row is what was sent, once, and in its place."""
         out = self._folder / "target" / "out"
         files = committed_files(out / "_spark_metadata")
-        rows = sorted(
-            row
-            for file in files
-            for row in zip(
-                *(
-                    pq.ParquetFile(file).read().column(name).to_pylist()
-                    for name in ("recording_id", "position", "end_position", "payload")
-                ),
-                strict=True,
-            )
-        )
+        rows = sorted(row for file in files for row in rows_of(file))
         before = 0
-        for number, (_, position, end_position, data) in enumerate(rows):
-            assert data == payload(number), f"message {number} is another, at {position}"
-            is_term = position % (1 << 20) == 0
+        for number, (position, end_position, found) in enumerate(rows):
+            assert found == number, f"message {found} where {number} should be, at {position}"
+            is_term = position % TERM == 0
             assert position == before or (is_term and position > before), f"gap at {position}"
             before = end_position
         assert len(rows) == sent, f"{len(rows)} of {sent} messages came through"
         on_disk = sum(1 for each in out.glob("*.parquet"))
         return Outcome(kills, sent, len(rows), self._last_commit() + 1, on_disk - len(files))
+
+
+def rows_of(file: Path) -> Iterator[tuple[int, int, int]]:
+    """Yield position, end and number of each message of a file, which is held against the feed."""
+    table = pq.ParquetFile(file).read()
+    columns = (table.column(name).to_pylist() for name in ("position", "end_position", "payload"))
+    for position, end_position, data in zip(*columns, strict=True):
+        (number,) = NUMBER.unpack_from(data)
+        assert data == payload(number), f"message {number} is another, at {position}"
+        yield position, end_position, number
 
 
 def committed_files(log: Path) -> list[Path]:

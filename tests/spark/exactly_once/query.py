@@ -19,6 +19,8 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--bytes", default="1m")
+    # As small as terms, so that a batch has several partitions and every executor has work.
+    parser.add_argument("--partition-bytes", default="256k")
     parser.add_argument("--to-the-end", action="store_true")
     given = parser.parse_args()
     ensure_java()
@@ -51,8 +53,7 @@ def main() -> None:
     frame = (
         spark.readStream.format("aeron_archive")
         .option("maxBytesPerTrigger", given.bytes)
-        # As small as terms, so that a batch has several partitions and every executor has work.
-        .option("maxBytesPerPartition", "256k")
+        .option("maxBytesPerPartition", given.partition_bytes)
         .load(given.archive)
     )
     writer = (
