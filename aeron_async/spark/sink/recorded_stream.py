@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 import anyio
 
 from aeron_async.archive.values import SourceLocation
-from aeron_async.errors import AeronTimeoutError
+from aeron_async.errors import AeronTimeoutError, ArchiveError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.spark.sink.archives import looks, wait_recorded
 from aeron_async.spark.sink.identity import Identity
@@ -107,7 +107,7 @@ class RecordedStream:
         self._started_ms = found.start_timestamp_ms
         await self._read_last(found)
         if self.end < found.stop_position:
-            await self._archive.truncate(found.recording_id, self.end)
+            await self._cut(found.recording_id)
 
     async def offer(self, payload: memoryview | bytes, reserved_value: int) -> None:
         """Publish one message, waiting for room; the first begins the recording, or extends it.
@@ -160,6 +160,21 @@ class RecordedStream:
         """Publish no more."""
         if self._publication is not None:
             self._publication.close()
+
+    async def _cut(self, recording_id: int) -> None:
+        """Let the recording end behind the last whole message."""
+        refused = None
+        with anyio.move_on_after(self._timeout_s):
+            async for _ in looks():
+                try:
+                    await self._archive.truncate(recording_id, self.end)
+                except ArchiveError as error:
+                    # The archive may still linger over the replay that has found the place.
+                    refused = error
+                else:
+                    return
+        message = f"recording {recording_id} could not be cut at {self.end}: {refused}"
+        raise AeronTimeoutError(message) from refused
 
     async def _stopped(self, recording_id: int) -> RecordingDescriptor:
         """Return a recording that has been stopped, once the catalog says so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.spark.sink.messages import TaskEnd
@@ -49,7 +50,9 @@ def write_at_least_once(
             connection.call(publishing.publish, rows)
         ends = connection.call(publishing.finish)
     except BaseException:
-        connection.call(streams.drop)
+        with suppress(RuntimeError):
+            # Where the loop is gone, so are they.
+            connection.call(streams.drop)
         raise
     return TaskEnd(
         query=None,
@@ -76,7 +79,8 @@ def write_once(
             connection.call(writing.publish, rows)
         ends = connection.call(writing.finish)
     except BaseException:
-        connection.call(writing.aclose)
+        with suppress(RuntimeError):
+            connection.call(writing.aclose)
         raise
     for end in ends:
         if end.known is not None:

@@ -42,9 +42,10 @@ def rows_of_batch(batch: int, count: int = 500) -> list[bytes]:
 class Place:
     """Where a query is recorded, and how a test looks at it."""
 
-    def __init__(self, options: SinkOptions, read: Any) -> None:
+    def __init__(self, options: SinkOptions, read: Any, cut: Any) -> None:
         self.options = options
         self._read = read
+        self.cut = cut
 
     def write(self, batch: int, payloads: list[bytes], partition: int = 1) -> TaskEnd:
         task = Task(query=QUERY, batch=batch, partition=partition)
@@ -80,7 +81,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             with neighbour() as reader:
                 return reader.call(recorded_on, reader, directory)
 
-        yield Place(SinkOptions(archive_path=str(tmp_path), **given), read_directory)
+        def cut_directory(length: int) -> None:
+            directory = archive_directory(str(tmp_path), QUERY, 1)
+            with neighbour() as other:
+                other.call(cut_in, other, directory, length)
+
+        options = SinkOptions(archive_path=str(tmp_path), **given)
+        yield Place(options, read_directory, cut_directory)
         close_connection()
         return
     control = f"aeron:udp?endpoint=127.0.0.1:{next(PORTS)}"
@@ -91,7 +98,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             found = server.call(recorded, archive)
             return [each for each in found if Identity.of(each[0]).partition == partition]
 
-        yield Place(SinkOptions(archive_control_channel=control, **given), read_archive)
+        def cut_archive(length: int) -> None:
+            server.call(cut, archive, length)
+
+        options = SinkOptions(archive_control_channel=control, **given)
+        yield Place(options, read_archive, cut_archive)
         close_connection()
 
 
@@ -218,37 +229,24 @@ def test_an_attempt_that_is_still_alive_is_stopped_or_waited_for(place: Place) -
     assert len(place.identities()) == 501
 
 
-async def cut(connection: Any, directory: Path, length: int) -> None:
+async def cut(archive: Any, length: int) -> None:
     """Take the last bytes of the recording, as if a process had died in the middle of them."""
+    await archive.truncate(0, await archive.stop_position(0) - length)
+
+
+async def cut_in(connection: Any, directory: Path, length: int) -> None:
     context = ArchiveContext(directory=str(directory), low_storage_threshold=0)
     async with await LocalArchive.open(connection.aeron, context) as archive:
-        stop = await archive.stop_position(0)
-        assert stop is not None
-        await archive.truncate(0, stop - length)
+        await cut(archive, length)
 
 
-@pytest.mark.parametrize("frames", [1, 2, 3])
-def test_a_message_that_is_not_whole_is_cut_off(tmp_path: Path, frames: int) -> None:
-    options = SinkOptions(
-        channel="aeron:ipc?term-length=64k",
-        stream_id=7,
-        delivery="effectively-once",
-        archive_path=str(tmp_path),
-    )
-    directory = archive_directory(str(tmp_path), QUERY, 1)
-    place = Place(options, None)
+@pytest.mark.parametrize("frames", [1, 3])
+def test_a_message_that_is_not_whole_is_cut_off(place: Place, frames: int) -> None:
     payloads = [bytes([number]) * 5_000 for number in range(20)]
     mtu, last = 1_408, 32 + 5_000 - 3 * 1_376
-    try:
-        place.write(0, payloads[:7])
-        close_connection()
-        with neighbour() as other:
-            cut_length = last + 32 - last % 32 + mtu * (frames - 1)
-            other.call(cut, other, directory, cut_length)
-        place.close(place.write(0, payloads))
-    finally:
-        close_connection()
-    with neighbour() as reader:
-        heard = reader.call(recorded_on, reader, directory)
-    committed = CommittedRows()
-    assert [row for message in heard for row in committed.feed(*message)] == payloads
+    place.write(0, payloads[:7])
+    close_connection()
+    place.cut(last + 32 - last % 32 + mtu * (frames - 1))
+    place.close(place.write(0, payloads))
+    assert place.committed() == payloads
+    assert len(place.identities()) == 21
