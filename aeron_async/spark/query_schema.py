@@ -43,7 +43,7 @@ def settings_for(options: ArchiveOptions, schema: StructType) -> ScanSettings:
     declared = decoder_named(options.decoder, default_columns(options)).schema
     if not isinstance(declared, str):
         check_declared(schema, struct_of(declared, options.decoder), options.decoder)
-    decoded = to_arrow_schema(schema)
+    decoded = to_arrow_schema(schema, timezone="UTC")
     return ScanSettings.of(options, default_columns(options), decoded=decoded)
 
 
