@@ -17,16 +17,19 @@ from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
 from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.errors import ConfigurationError
 from aeron_async.spark.boundaries import DiskBoundaries
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
 
-__all__ = ["LONGEST_WAIT_NS", "SHORTEST_WAIT_NS", "Ends", "Tails"]
+__all__ = ["GRACE_NS", "LONGEST_WAIT_NS", "SHORTEST_WAIT_NS", "Ends", "Tails"]
 
 SHORTEST_WAIT_NS: Final = 10 * NS_PER_MS
 LONGEST_WAIT_NS: Final = 2 * NS_PER_SECOND
+GRACE_NS: Final = 10 * NS_PER_SECOND
+"""How long nobody needs to say where a recording ends of which that was known."""
 LENGTH_SIZE: Final = 4
 
 
@@ -93,7 +96,8 @@ class Tails:
             now_ns: Monotonic time.
 
         Raises:
-            ConfigurationError: Nobody is there who could say it, of those who were to be asked.
+            ConfigurationError: Nobody is there who could say it, of those who were to be asked, or
+                nobody is any more since ten seconds.
             DataLossError: The frames at its end are damaged, and that is not to be skipped.
         """
         recording_id = descriptor.recording_id
@@ -128,7 +132,14 @@ class Tails:
         self.found += 1
         recording_id = descriptor.recording_id
         known = descriptor.start_position if tail is None else tail.safe
-        safe = max(self._ends.of(descriptor), known)
+        try:
+            safe = max(self._ends.of(descriptor), known)
+        except ConfigurationError:
+            # Its counter goes when it stops, and an archive may be started again: the catalog, or
+            # the archive, says more in a moment.
+            if tail is None or now_ns - tail.found_ns >= GRACE_NS:
+                raise
+            return tail
         boundaries = DiskBoundaries(
             self._directory, {recording_id: descriptor}, by_message=self._by_message
         )

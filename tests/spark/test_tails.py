@@ -1,0 +1,84 @@
+"""Where growing recordings end, when whoever says so comes and goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.tails import GRACE_NS, Tails
+from tests.spark.growing import GrowingArchive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+
+
+class Counters:
+    """Says where recordings end, until it is gone."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, int] = {}
+        self.looks = 0
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def of(self, descriptor: RecordingDescriptor) -> int:
+        if descriptor.recording_id not in self.ends:
+            message = "no counter shows it"
+            raise ConfigurationError(message)
+        return self.ends[descriptor.recording_id]
+
+
+def test_who_is_gone_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    archive = GrowingArchive(tmp_path)
+    recording = archive.record()
+    counters = Counters()
+    tails = Tails(archive.directory, counters)
+    descriptor = archive.catalog.get(0)
+    recording.write(3)
+    with pytest.raises(ConfigurationError):
+        tails.of(descriptor, 0)
+    known = counters.ends[0] = recording.position
+    assert tails.of(descriptor, 0) == known
+    recording.write(3)
+    del counters.ends[0]
+    assert tails.of(descriptor, GRACE_NS - 1) == known
+    with pytest.raises(ConfigurationError):
+        tails.of(descriptor, GRACE_NS)
+    counters.ends[0] = recording.position
+    assert tails.of(descriptor, GRACE_NS) == recording.position
+
+
+def test_what_is_written_and_not_yet_counted_is_read_when_it_is(tmp_path: Path) -> None:
+    archive = GrowingArchive(tmp_path)
+    recording = archive.record()
+    counters = Counters()
+    tails = Tails(archive.directory, counters)
+    descriptor = archive.catalog.get(0)
+    recording.write(3)
+    counters.ends[0] = recording.ends[0]
+    assert tails.of(descriptor, 0) == recording.ends[0]
+    counters.ends[0] = recording.ends[2]
+    # Nothing new is on the disk, so it is asked again only after 10 ms.
+    assert tails.of(descriptor, 9_999_999) == recording.ends[0]
+    assert tails.of(descriptor, 10_000_000) == recording.ends[2]
+
+
+def test_all_recordings_of_a_look_share_what_was_found_out(tmp_path: Path) -> None:
+    archive = GrowingArchive(tmp_path)
+    counters = Counters()
+    tails = Tails(archive.directory, counters)
+    for number in range(3):
+        archive.record(stream_id=number).write(1)
+        counters.ends[number] = 0
+        tails.of(archive.catalog.get(number), 0)
+    assert counters.looks == 1
+    tails.look()
+    archive.record(stream_id=9)
+    counters.ends[3] = 0
+    tails.of(archive.catalog.get(3), 0)
+    assert counters.looks == 2
