@@ -1,0 +1,124 @@
+"""`pipeline run`: what it writes, how it ends, and what it purges."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
+pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
+
+from aeron_async.cli.main import main
+from aeron_async.cli.pipeline_run import Output, Stopper, purge_files
+from aeron_async.cli.runner import ExitCode, TerminatedError
+from aeron_async.errors import ConfigurationError
+from aeron_async.spark.pipeline import session
+from aeron_async.spark.pipeline.job import BatchReport
+from aeron_async.spark.pipeline.query import Lag
+from aeron_async.spark.pipeline.settings import PipelineSettings
+from aeron_async.spark.pipeline.watermark import Watermark
+from tests.archive.golden import copy_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT = BatchReport(
+    batch_id=3,
+    messages=1_000,
+    bytes=64_000,
+    gaps=2,
+    decoded={"quotes": 990},
+    quarantined=10,
+    positions={0: 128},
+    seconds=1.25,
+)
+WATERMARK = Watermark(0, 140_000, 131_072, 2)
+
+
+def test_people_read_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output(is_json=False)
+    output.batch(REPORT)
+    output.batch(attrs.evolve(REPORT, gaps=0, quarantined=0, decoded={}))
+    output.lag(Lag(3, {0: 0, 1: 2_000}))
+    output.lag(Lag(3, {0: 0}))
+    output.watermark(WATERMARK)
+    assert capsys.readouterr().out.splitlines() == [
+        "batch 3: 1,000 messages, 64.0 kB, 990 quotes, 10 in quarantine, 2 gaps; 1.2 s",
+        "batch 3: 1,000 messages, 64.0 kB; 1.2 s",
+        "behind after batch 3: recording 0 by 0 B, recording 1 by 2,000 B",
+        "recording 0: all have read up to 140,000; 2 files before position 131,072 may go",
+    ]
+
+
+def test_programs_read_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output(is_json=True)
+    output.batch(REPORT)
+    output.lag(Lag(3, {0: 0}))
+    batch, lag = map(json.loads, capsys.readouterr().out.splitlines())
+    assert batch["positions"] == {"0": 128}
+    assert lag == {"batch_id": 3, "behind": {"0": 0}}
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TerminatedError)]
+)
+def test_the_first_signal_is_a_wish_and_the_second_ends_at_once(
+    number: int, error: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(number)
+    with Stopper() as stopper:
+        assert not stopper.is_stopped()
+        assert stopper.finished() == ExitCode.SUCCESS
+        os.kill(os.getpid(), number)
+        assert stopper.is_stopped()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+    with pytest.raises(error):
+        stopper.finished()
+    assert "after this batch" in capsys.readouterr().err
+
+
+def test_files_that_all_have_read_are_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = copy_of("A1-one-finished", tmp_path)
+    purge_files(str(archive), [WATERMARK])
+    assert "recording 0: removed 2 files" in capsys.readouterr().err
+    assert [each.name for each in sorted(archive.glob("*.rec"))] == ["0-131072.rec"]
+
+
+def test_what_is_not_installed_is_named_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
+    assert main(["pipeline", "run", str(tmp_path), "lake"]) == 2
+    error = capsys.readouterr().err
+    assert error == "error: pyspark is not installed: pip install 'aeron-async[spark]'\n"
+
+
+def test_no_java_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> str:
+        message = "no Java for Spark (none at all)"
+        raise ConfigurationError(message)
+
+    monkeypatch.setattr(session, "ensure_java", missing)
+    archive = copy_of("A1-one-finished", tmp_path)
+    assert main(["pipeline", "run", str(archive), str(tmp_path / "lake")]) == 2
+    assert capsys.readouterr().err == "error: no Java for Spark (none at all)\n"
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_format_is_taken_when_its_packages_are_configured() -> None:
+    extensions = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    conf = {"spark.sql.extensions": extensions}
+    session.check_format(PipelineSettings.parse({"format": "iceberg", "conf": conf}))
+    with pytest.raises(ConfigurationError, match="format 'delta' needs its packages"):
+        session.check_format(PipelineSettings.parse({"format": "delta", "conf": conf}))
