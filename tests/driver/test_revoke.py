@@ -75,6 +75,18 @@ def test_the_goodbye_of_the_receiver_ends_the_linger_of_a_revoked_stream(
     assert rig.state() is PublicationState.DONE
 
 
+def test_a_driver_that_closes_waits_for_three_heartbeats_of_a_revoked_stream(
+    rig: PublicationRig,
+) -> None:
+    rig.publication.revoke(0)
+    rig.publication.hasten()
+    sent = [len(rig.poll(ms * MS)) for ms in (0, 100, 200, 299)]
+    assert sum(sent) >= 2
+    assert rig.state() is PublicationState.LINGER
+    rig.poll(300 * MS)
+    assert rig.state() is PublicationState.DONE
+
+
 def test_revoking_twice_or_releasing_what_is_revoked_changes_nothing(rig: PublicationRig) -> None:
     rig.publication.revoke(0)
     rig.publication.revoke(1)

@@ -12,8 +12,9 @@ Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.held_failure import held
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication_connection import PublicationConnection
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from aeron_async.protocol.status_message import StatusMessage
 
 __all__ = ["NetworkPublication"]
+
+REVOKED_LINGER_NS: Final = 3 * HEARTBEAT_INTERVAL_NS
 
 
 class NetworkPublication(SubscribablePublication):
@@ -366,6 +369,9 @@ class NetworkPublication(SubscribablePublication):
         # Differs: C takes any goodbye it ever heard for the last, and leaves a receiver that came
         # after it a second at most to hear of the end; we wait for the goodbye of that one too.
         is_over = (self._has_unicast_eos or self._is_hastened) and not self.has_receivers
+        if self._is_hastened and self.log.metadata.is_publication_revoked:
+            # A receiver that had read everything says no goodbye: enough that it could hear.
+            is_over = is_over or self._life.has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
         return self._life.leave(self.sender_position, now_ns, is_over=is_over)
 
     def _is_drained(self, producer_position: int) -> bool:

@@ -81,6 +81,10 @@ class PublicationLife:
         self._set_state(PublicationEvent.LINGERED, position)
         return NEVER_NS
 
+    def has_lingered(self, now_ns: int, *, for_ns: int) -> bool:
+        """Return whether it has lingered for so long, while this driver was running."""
+        return now_ns >= self._linger_deadline_ns - self._linger_timeout_ns + for_ns
+
     def fail(self, position: int) -> None:
         """Be done at once, whatever was to come."""
         self._set_state(PublicationEvent.FAILED, position)
