@@ -95,7 +95,7 @@ async def ingest(
             message = f"the job ended by itself, with code {code}; it has said why"
             raise ArchiveError(message)
         finally:
-            await end(process)
+            await end(process, archive, tell)
 
 
 async def listen(
@@ -131,27 +131,24 @@ async def behind(archive: LocalArchive, positions: dict[str, int]) -> dict[int, 
     return found
 
 
-async def end(process: asyncio.subprocess.Process) -> None:
-    """Let the job end after its batch; a job that does not is ended."""
+async def end(
+    process: asyncio.subprocess.Process,
+    archive: LocalArchive,
+    tell: Callable[[IngestedBatch], None],
+) -> None:
+    """Let the job end after its batch, and tell of that; a job that does not end is ended."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
         async with asyncio.timeout(ENDING_SECONDS):
-            await drained(process)
+            await listen(process, archive, tell)
+            await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-async def drained(process: asyncio.subprocess.Process) -> None:
-    """Wait until a job has ended, and let nothing it still says hold it up."""
-    assert process.stdout is not None
-    while await process.stdout.read(LONGEST_LINE):
-        pass
-    await process.wait()
 
 
 def job_command(archive: str, lake: str, control: str, arguments: Sequence[str]) -> list[str]:
