@@ -76,8 +76,15 @@ def follow(
         ArchiveError: It failed.
     """
     told = -1
+    under_way: int | None = None
     with in_one_line():
-        while query.isActive and not (is_stopped() and not query.status["isTriggerActive"]):
+        while query.isActive:
+            if is_stopped():
+                # Where there is much to do, one batch follows another without a pause.
+                done = batch_of(query.lastProgress)
+                under_way = done if under_way is None else under_way
+                if done != under_way or not query.status["isTriggerActive"]:
+                    break
             query.awaitTermination(LOOK_SECONDS)
             lag = lag_of(query.lastProgress)
             if lag is not None and lag.batch_id != told:
@@ -87,6 +94,11 @@ def follow(
         error = query.exception()
         if error is not None:
             raise error
+
+
+def batch_of(progress: Any) -> int:
+    """Return the last batch that Spark reports; -1 where there is none."""
+    return -1 if progress is None else int(progress["batchId"])
 
 
 def lag_of(progress: Any) -> Lag | None:

@@ -10,7 +10,7 @@ import pytest
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.offsets import Offsets, RecordingOffset
-from aeron_async.spark.pipeline.query import Lag, lag_of
+from aeron_async.spark.pipeline.query import Lag, follow, lag_of
 from aeron_async.spark.pipeline.watermark import (
     Watermark,
     committed_offsets,
@@ -120,3 +120,31 @@ def test_a_lag_is_what_was_reported_less_what_was_read() -> None:
 )
 def test_where_spark_says_nothing_there_is_no_lag(progress: object) -> None:
     assert lag_of(progress) is None
+
+
+class FakeQuery:
+    """A query that is never idle: one batch after the other."""
+
+    def __init__(self, *, active: bool) -> None:
+        self.lastProgress: dict[str, object] | None = None
+        self.status = {"isTriggerActive": active}
+        self.isActive = True
+        self.looks = 0
+
+    def awaitTermination(self, _seconds: int) -> None:  # noqa: N802 - Spark's name
+        self.looks += 1
+        self.lastProgress = {"batchId": self.looks // 3, "sources": []}
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def exception(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(("active", "looks"), [(False, 0), (True, 1)])
+def test_a_query_is_stopped_after_the_batch_that_is_under_way(*, active: bool, looks: int) -> None:
+    query = FakeQuery(active=active)
+    follow(query, lambda: True, lambda _: None)  # type: ignore[arg-type] # a fake
+    assert not query.isActive
+    assert query.looks == looks
