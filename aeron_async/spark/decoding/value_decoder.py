@@ -136,6 +136,9 @@ class ValueDecoder:
             if value is not None and not fits(value):
                 errors.add(np.array([row]), f"{name} is no {field.kind}: {value!r:.60}")
                 value = None
+            if value is not None and field.kind == "double":
+                # Arrow refuses a whole number that no double is; JSON means the nearest one.
+                value = float(value)
             values.append(value)
         return pa.array(values, arrow_type)
 

@@ -116,6 +116,11 @@ def test_maps_nested_too_deeply_cost_only_their_row() -> None:
     assert row["decode_error"].startswith("no MessagePack: ")
 
 
+def test_a_whole_number_that_no_double_has_is_the_nearest_one() -> None:
+    (row,) = rows_of("json:a double", [b'{"a": 9007199254740993}'])
+    assert row == {"a": 9_007_199_254_740_992.0, "decode_error": None}
+
+
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
