@@ -52,31 +52,50 @@ def has_checksums(
         start: Where a frame begins.
         end: Behind the last frame; in bytes, both.
     """
-    base = segment_base(
-        start,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )
-    piece = memoryview(bytearray(min(SAMPLE_LENGTH, end - start)))
-    try:
-        file = directory.open_to_read(segment_name(descriptor.recording_id, base))
-    except FileNotFoundError:
+    sample = first_data(directory, descriptor, start, end)
+    if sample is None:
         return False
-    try:
-        count = read_exactly(file, piece, start - base) & -HEADER_LENGTH
-    finally:
-        file.close()
-    frames = FrameFinder(descriptor).find(piece[:count], start)
-    found = np.flatnonzero((frames.heads[:, KIND] & DATA) != 0)
-    if not len(found):
-        return False
-    first = int(found[0])
-    session = int(frames.heads[first, SESSION])
+    session, body = sample
     if session == descriptor.session_id:
         return False
-    body = piece[int(frames.starts[first]) + HEADER_LENGTH : int(frames.ends[first])]
     return any(matches(name, body, session) for name in ("crc32", "crc32c"))
+
+
+def first_data(
+    directory: Directory, descriptor: RecordingDescriptor, start: int, end: int
+) -> tuple[int, memoryview] | None:
+    """Return what lies in place of the session of the first data frame, and its body, if any.
+
+    A range may begin with padding, longer than what is read at once, and to the end of a file.
+    """
+    memory = memoryview(bytearray(min(SAMPLE_LENGTH, end - start)))
+    position = start
+    while position < end:
+        base = segment_base(
+            position,
+            start_position=descriptor.start_position,
+            term_length=descriptor.term_length,
+            segment_length=descriptor.segment_length,
+        )
+        try:
+            file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+        except FileNotFoundError:
+            return None
+        piece = memory[: min(len(memory), end - position)]
+        try:
+            count = read_exactly(file, piece, position - base) & -HEADER_LENGTH
+        finally:
+            file.close()
+        frames = FrameFinder(descriptor).find(piece[:count], position)
+        found = np.flatnonzero((frames.heads[:, KIND] & DATA) != 0)
+        if len(found):
+            first = int(found[0])
+            body = piece[int(frames.starts[first]) + HEADER_LENGTH : int(frames.ends[first])]
+            return int(frames.heads[first, SESSION]), body
+        if not frames.end:
+            return None
+        position += frames.end
+    return None
 
 
 def matches(name: str, body: memoryview, value: int) -> bool:

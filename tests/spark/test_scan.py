@@ -332,6 +332,24 @@ def test_whether_a_missing_file_has_checksums_is_nobody_s_guess(tmp_path: Path) 
     assert not has_checksums(maker.directory, maker.descriptor, 0, maker.position)
 
 
+@pytest.mark.parametrize("term_length", [TERM, 8 * TERM])
+def test_checksums_are_told_from_sessions_behind_padding(tmp_path: Path, term_length: int) -> None:
+    maker = RecordingMaker(
+        tmp_path, checksum="crc32", term_length=term_length, segment_length=term_length
+    )
+    maker.message(b"m" * 900)
+    position = maker.position
+    maker.padding(term_length - position)
+    end = maker.position
+    maker.message(b"n" * 900)
+    maker.stop()
+    options = options_for(tmp_path, startingPositions=f'{{"0": {position}}}')
+    assert scanned(options)[0]["session_id"] == [5]
+    assert not has_checksums(maker.directory, maker.descriptor, position, end)
+    (tmp_path / f"0-{term_length}.rec").write_bytes(bytes(term_length))
+    assert not has_checksums(maker.directory, maker.descriptor, position, maker.position)
+
+
 def test_a_checksum_that_nobody_can_compute_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
