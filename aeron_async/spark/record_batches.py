@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchBuilder"]
 
+LARGEST: Final = (1 << 63) - 1
+
 
 @final
 class BatchBuilder:
@@ -140,24 +142,51 @@ class Batch:
         """Return the same value for each row."""
         return pa.repeat(pa.scalar(value, kind), self.count)
 
-    def nanoseconds(self) -> tuple[Longs, NDArray[np.bool_] | None]:
+    def nanoseconds(self) -> tuple[Longs, NDArray[np.bool_]]:
         """Return when each row was made, and which of them do not say so."""
         source = self.settings.timestamp_from
         assert source is not None
         if source.payload_offset is None:
-            return self.reserved() * source.unit_ns, None
+            return in_nanoseconds(self.reserved(), source.unit_ns, None)
         dtype = np.dtype(source.dtype)
-        lengths = self.lengths()
-        is_short = lengths < source.payload_offset + dtype.itemsize
-        at = self.frames.starts[self.first] + HEADER_LENGTH + source.payload_offset
+        is_short = self.lengths() < source.payload_offset + dtype.itemsize
+        at = self.places(source.payload_offset, dtype.itemsize)
         at[is_short] = 0
-        data = np.frombuffer(self.piece, np.uint8)
-        found = data[at[:, None] + np.arange(dtype.itemsize)].reshape(-1).view(dtype)
-        return found.astype(np.int64) * source.unit_ns, is_short
+        found = np.frombuffer(self.piece, np.uint8)[at].reshape(-1).view(dtype)
+        return in_nanoseconds(found, source.unit_ns, is_short)
+
+    def places(self, offset: int, count: int) -> Longs:
+        """Return where in the piece some bytes of each message are, in whichever frame of it.
+
+        Args:
+            offset: In the payload, in bytes.
+            count: Of bytes.
+        """
+        frame: Longs = self.first[:, None]
+        within: Longs = offset + np.broadcast_to(np.arange(count), (self.count, count))
+        if len(self.frames) > self.count:
+            at = within + self.totals[frame]
+            frame = np.minimum(np.searchsorted(self.totals, at, "right") - 1, len(self.frames) - 1)
+            within = at - self.totals[frame]
+        found: Longs = self.frames.starts[frame] + HEADER_LENGTH + within
+        return found
 
     def reserved(self) -> Longs:
         """Return the reserved value of the first header of each row."""
         return np.ascontiguousarray(self.heads[:, RESERVED:]).view(np.int64).reshape(-1)
+
+
+def in_nanoseconds(
+    values: Any, unit_ns: int, is_absent: NDArray[np.bool_] | None
+) -> tuple[Longs, NDArray[np.bool_]]:
+    """Return times, and where there is none: also where 64 bits cannot hold it in nanoseconds."""
+    limit = LARGEST // unit_ns
+    is_beyond = values > limit
+    if values.dtype.kind == "i":
+        is_beyond |= values < -limit
+    is_none = is_beyond if is_absent is None else is_beyond | is_absent
+    found: Longs = np.where(is_none, 0, values).astype(np.int64) * unit_ns
+    return found, is_none
 
 
 def position_of(batch: Batch) -> Any:

@@ -292,6 +292,31 @@ def test_times_in_payloads_are_read_where_they_are_long_enough(tmp_path: Path) -
     assert scanned(options)[0]["timestamp_ns"] == [99_000, None]
 
 
+@pytest.mark.parametrize("offset", [0, 88, 89, 95, 96, 192, 292])
+def test_a_time_is_read_in_whichever_frames_of_a_message_it_lies(
+    tmp_path: Path, offset: int
+) -> None:
+    maker = RecordingMaker(tmp_path, mtu=128)
+    body = bytearray(b"\xff" * 300)
+    body[offset : offset + 8] = (77).to_bytes(8, "little")
+    for payload in (bytes(body), b"short", bytes(body)):
+        maker.message(payload)
+    maker.stop()
+    options = options_for(tmp_path, timestampFrom=f"payload:{offset}:int64")
+    assert scanned(options)[0]["timestamp_ns"] == [77, None, 77]
+
+
+@pytest.mark.parametrize("where", ["reserved:ms", "payload:0:uint64:ms"])
+def test_a_time_that_64_bits_cannot_hold_in_nanoseconds_is_none(tmp_path: Path, where: str) -> None:
+    maker = RecordingMaker(tmp_path)
+    for number in (1_700_000_000_000, 1_700_000_000_000_000_000):
+        maker.message(number.to_bytes(8, "little"), reserved=number)
+    maker.stop()
+    found, _ = scanned(options_for(tmp_path, timestampFrom=where))
+    assert found["timestamp_ns"] == [1_700_000_000_000_000_000, None]
+    assert found["timestamp"][1] is None
+
+
 @pytest.mark.parametrize("name", [name for name in ARCHIVES if name != "A3-recovered"])
 @pytest.mark.parametrize("mode", ["message", "frame"])
 def test_golden_recordings_are_what_is_known_of_them(name: str, mode: str) -> None:
