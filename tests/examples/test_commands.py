@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 
 import pytest
@@ -11,27 +12,47 @@ from tests.examples.pages import ROOT, Block, blocks
 
 CONSOLE = [block for block in blocks() if block.language == "console"]
 # What a page tells people to run that is not ours.
-SYSTEM_COMMANDS = {"sudo", "make", "pip", "pytest", "."}
+SYSTEM_COMMANDS = {"sudo", "make", "pip", "pytest", ".", "mkdir", "tar", "zip"}
+SYSTEM_MODULES = {"venv"}
 
 
 @pytest.mark.parametrize("block", CONSOLE, ids=lambda block: block.text.splitlines()[0].strip())
 def test_commands_in_a_page_exist(block: Block) -> None:
-    for line in block.text.splitlines():
+    for line in block.text.replace("\\\n", " ").splitlines():
         prompt, *words = shlex.split(line)
         assert prompt == "$"
-        program, *arguments = words
-        if program == "python" and arguments[0] == "-m":
-            module = ROOT / arguments[1].replace(".", "/")
-            assert module.with_suffix(".py").exists() or (module / "__main__.py").exists()
-        elif program == "python":
-            assert (ROOT / arguments[0]).exists()
-        elif program == "aeron-async":
-            groups = {"archive": ARCHIVE_COMMANDS, "pipeline": PIPELINE_COMMANDS}
-            if arguments[0] in groups:
-                assert arguments[1] in {command for command, *_ in groups[arguments[0]]}
-            else:
-                assert arguments[0] in {command for command, _ in COMMANDS}
+        while words:
+            end = words.index("&&") if "&&" in words else len(words)
+            check(words[:end])
+            words = words[end + 1 :]
+
+
+def check(words: list[str]) -> None:
+    program, *arguments = itertools.dropwhile(is_setting, words)
+    if program == "python" and arguments[0] == "-m":
+        module = ROOT / arguments[1].replace(".", "/")
+        is_ours = module.with_suffix(".py").exists() or (module / "__main__.py").exists()
+        assert is_ours or arguments[1] in SYSTEM_MODULES
+    elif program == "python":
+        assert (ROOT / arguments[0]).exists()
+    elif program == "spark-submit":
+        script = next(each for each in arguments if each.endswith(".py"))
+        assert (ROOT / script).exists()
+    elif program == "export":
+        assert all(is_setting(each) for each in arguments)
+    elif program == "aeron-async":
+        groups = {"archive": ARCHIVE_COMMANDS, "pipeline": PIPELINE_COMMANDS}
+        if arguments[0] in groups:
+            assert arguments[1] in {command for command, *_ in groups[arguments[0]]}
         else:
-            assert program in SYSTEM_COMMANDS
-        if program == "make":
-            assert f"\n{arguments[0]}:" in (ROOT / "Makefile").read_text()
+            assert arguments[0] in {command for command, _ in COMMANDS}
+    else:
+        # An environment that the page has made has programs of its own.
+        assert program in SYSTEM_COMMANDS or program.startswith("env/bin/")
+    if program == "make":
+        assert f"\n{arguments[0]}:" in (ROOT / "Makefile").read_text()
+
+
+def is_setting(word: str) -> bool:
+    """Return whether a word sets a variable of the environment."""
+    return word.partition("=")[0].isidentifier() and "=" in word
