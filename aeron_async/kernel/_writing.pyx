@@ -38,8 +38,8 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t write(int fd, const void *data, size_t length)
     int fsync(int fd)
     int sync_data "AERON_SYNC_DATA"(int fd)
-    int dup(int fd)
     int close(int fd)
+    int getpid()
 
 cdef extern from "<fcntl.h>" nogil:
     """
@@ -54,6 +54,8 @@ cdef extern from "<fcntl.h>" nogil:
     #define AERON_GIVE_BACK(fd, at, length) 0
     #endif
     """
+    int fcntl(int fd, int command, ...)
+    int F_DUPFD_CLOEXEC
     int begin_sync "AERON_BEGIN_SYNC"(int fd, off_t offset, off_t length)
     int give_back "AERON_GIVE_BACK"(int fd, off_t offset, off_t length)
 
@@ -155,7 +157,8 @@ cdef void heed(Wake *wake, Order *order) noexcept nogil:
         if wake.file_before >= 0:
             close(wake.file_before)
         wake.file_before, wake.end_before = wake.file, wake.end
-        wake.file = dup(order.file)
+        # Whatever program this process starts must not hold a file that was removed.
+        wake.file = fcntl(order.file, F_DUPFD_CLOEXEC, 0)
     wake.end = order.offset + order.length
     wake.count += order.length
     if wake.count < STEP:
@@ -274,8 +277,10 @@ cdef class BlockWriter:
     cdef Ring ring
     cdef pthread_t thread
     cdef bint is_running
+    cdef int process
     cdef Py_buffer views[SLOTS]
     cdef int64_t collected
+    cdef int64_t held
 
     def __cinit__(self, int bell):
         cdef sigset_t every, before
@@ -283,6 +288,7 @@ cdef class BlockWriter:
         pthread_mutex_init(&self.ring.mutex, NULL)
         pthread_cond_init(&self.ring.changed, NULL)
         self.ring.bell = bell
+        self.process = getpid()
         # Signals are the interpreter's; its handlers belong to its threads.
         sigfillset(&every)
         pthread_sigmask(SIG_SETMASK, &every, &before)
@@ -294,8 +300,10 @@ cdef class BlockWriter:
 
     def __dealloc__(self):
         self.end()
-        pthread_cond_destroy(&self.ring.changed)
-        pthread_mutex_destroy(&self.ring.mutex)
+        if self.process == getpid():
+            # In a forked one somebody would wait there for ever, and be waited for.
+            pthread_cond_destroy(&self.ring.changed)
+            pthread_mutex_destroy(&self.ring.mutex)
 
     @property
     def in_flight(self):
@@ -313,11 +321,11 @@ cdef class BlockWriter:
 
         Raises:
             ValueError: There is no room, see `in_flight`; the block is shorter than a length; the
-                thread has ended.
+                thread has ended, or is another process's.
         """
         cdef Order *order
         cdef Py_buffer *view
-        if not self.is_running or self.ring.begun - self.collected >= SLOTS:
+        if not self.has_thread() or self.ring.begun - self.collected >= SLOTS:
             raise ValueError(f"at most {SLOTS} blocks are written at once, and none when closed")
         view = &self.views[self.ring.begun % SLOTS]
         PyObject_GetBuffer(block, view, PyBUF_SIMPLE)
@@ -330,6 +338,7 @@ cdef class BlockWriter:
         order.data = <char *>view.buf
         order.length = view.len
         order.offset = offset
+        self.held += 1
         pthread_mutex_lock(&self.ring.mutex)
         self.ring.begun += 1
         pthread_cond_signal(&self.ring.changed)
@@ -339,10 +348,12 @@ cdef class BlockWriter:
         """Return how many more blocks have been written, and why the next will never be.
 
         The second is the number of an error, 0 while there is none. Memory of blocks that have been
-        written is held no more.
+        written is held no more. A process that was forked hears of nothing.
         """
         cdef int64_t done
         cdef int failure
+        if self.process != getpid():
+            return 0, 0
         pthread_mutex_lock(&self.ring.mutex)
         self.ring.is_rung = False
         done = self.ring.done
@@ -357,13 +368,20 @@ cdef class BlockWriter:
     def close(self):
         """Wait until all that was begun is done or has failed; closing twice is closing once.
 
-        What was done meanwhile is still to be collected.
+        What was done meanwhile is still to be collected. Memory of what failed is held no more.
         """
         self.stop()
+        while self.held > self.ring.done:
+            self.held -= 1
+            PyBuffer_Release(&self.views[self.held % SLOTS])
+
+    cdef bint has_thread(self) noexcept:
+        # A process that was forked has the memory, and none of the threads.
+        return self.is_running and self.process == getpid()
 
     cdef void stop(self) noexcept:
         cdef pthread_t thread = self.thread
-        if not self.is_running:
+        if not self.has_thread():
             return
         self.is_running = False
         with nogil:
@@ -376,6 +394,6 @@ cdef class BlockWriter:
     cdef void end(self) noexcept:
         """Hold no memory any more."""
         self.stop()
-        while self.collected < self.ring.begun:
+        while self.collected < self.held:
             PyBuffer_Release(&self.views[self.collected % SLOTS])
             self.collected += 1

@@ -6,7 +6,9 @@ import errno
 import os
 import resource
 import selectors
-from contextlib import contextmanager
+import signal
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,6 @@ from aeron_async.kernel import BlockWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from aeron_async.kernel._writing import BlockWriter as BlockWriterType
 
@@ -158,6 +159,57 @@ def test_a_writer_that_is_dropped_ends_its_thread_and_holds_nothing(tmp_path: Pa
         memory.clear()
     os.close(lane.bell)
     os.close(lane.end)
+
+
+def test_memory_of_what_failed_is_held_no_more_when_it_is_closed(lane: Lane) -> None:
+    memory = bytearray(64)
+    for _ in range(3):
+        lane.blocks.begin(1_000_000, memory, 0, 0)
+    assert lane.wait(3) == errno.EBADF
+    with pytest.raises(BufferError):
+        memory.clear()
+    lane.blocks.close()
+    memory.clear()
+    assert lane.blocks.collect() == (0, errno.EBADF)
+
+
+def test_a_process_that_was_forked_has_no_thread_and_waits_for_none(lane: Lane) -> None:
+    child = os.fork()
+    if child == 0:
+        answer = 1
+        try:
+            assert lane.blocks.collect() == (0, 0)
+            try:
+                lane.blocks.begin(0, b"x" * 32, 0, 0)
+            except ValueError:
+                lane.blocks.close()
+                del lane.blocks
+                answer = 0
+        finally:
+            os._exit(answer)
+    with selectors.DefaultSelector() as selector:
+        ended = os.pidfd_open(child)
+        selector.register(ended, selectors.EVENT_READ)
+        has_ended = selector.select(PATIENCE_S)
+        os.close(ended)
+    if not has_ended:
+        os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_programs_that_are_started_hold_none_of_its_files(lane: Lane, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with opened(path) as file:
+        lane.blocks.begin(file, b"x" * 32, 0, 0)
+        assert lane.wait(1) == 0
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if each.readlink() == path:
+                found.append(int(each.name))
+    # The thread keeps one of its own.
+    assert found
+    assert not any(map(os.get_inheritable, found))
 
 
 def test_long_recordings_go_through_several_files_whatever_memory_costs(
