@@ -238,6 +238,8 @@ class ThreadLane:
         try:
             await self._disk.run(self._blocks.close)
         finally:
+            # Done already, unless no thread could be had to wait in: it must not ring a closed bell.
+            self._blocks.close()
             self._take()
             self._close_bell()
             await self._close_file()
@@ -263,6 +265,8 @@ class ThreadLane:
         self._ring()
 
     def _close_bell(self) -> None:
-        self._loop.remove_reader(self._bell)
-        for each in self._ends:
-            os.close(each)
+        try:
+            self._loop.remove_reader(self._bell)
+        finally:
+            for each in self._ends:
+                os.close(each)

@@ -46,7 +46,7 @@ class RecordingSession:
         position: Up to where everything has been written, in bytes.
         progress: Rings when the position has moved, and when the session has ended.
         error: Why it ended, if it should not have.
-        is_over: Whether nothing more will be written.
+        is_over: Whether nothing more will be written, and `position` is where it has ended.
     """
 
     def __init__(
@@ -95,13 +95,15 @@ class RecordingSession:
             self.error = error
             self._report(error)
         finally:
-            self.is_over = True
             try:
                 await self._lane.aclose()
             except OSError as error:
                 log.warning("recording_not_closed", recording_id=self.recording_id, exc_info=error)
-            self.position = self._writer.position
-            self.progress.ring()
+            finally:
+                # Not before: who replays would take for the end what is not yet written.
+                self.position = self._writer.position
+                self.is_over = True
+                self.progress.ring()
 
     async def _record(self) -> None:
         image, lane = self.image, self._lane

@@ -96,7 +96,7 @@ async def test_what_a_thread_apart_cannot_do_the_others_do(
     writer = RecordingWriter(directory, described(), position=0)
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.get_running_loop(), "add_reader", refuse, raising=False)
-        patch.setattr(asyncio.get_running_loop(), "remove_reader", int, raising=False)
+        patch.setattr(asyncio.get_running_loop(), "remove_reader", refuse, raising=False)
         assert lane_of(writer) is PoolLane
     with monkeypatch.context() as patch:
         patch.setattr(recording_lane, "BlockWriter", None)

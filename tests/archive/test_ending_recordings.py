@@ -1,0 +1,62 @@
+"""How recordings end, and who is left alone when another of the same request does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from aeron_async.archive import recording_session
+from tests.archive.test_record_and_replay import IPC, STREAM, messages
+
+if TYPE_CHECKING:
+    import pytest
+
+    from aeron_async.archive.recording_lane import RecordingLane
+    from tests.archive.conftest import OpenArchive
+
+
+class HeldLane:
+    """A lane that closes when it may."""
+
+    def __init__(self, lane: RecordingLane) -> None:
+        self._lane = lane
+        self.is_closing = asyncio.Event()
+        self.may_close = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lane, name)
+
+    async def aclose(self) -> None:
+        self.is_closing.set()
+        await self.may_close.wait()
+        await self._lane.aclose()
+
+
+async def test_a_recording_is_over_when_nothing_is_left_to_be_written(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes: list[HeldLane] = []
+
+    def held(*arguments: Any, **keywords: Any) -> HeldLane:
+        lanes.append(HeldLane(open_lane(*arguments, **keywords)))
+        return lanes[-1]
+
+    open_lane = recording_session.open_lane
+    monkeypatch.setattr(recording_session, "open_lane", held)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for each in messages(10):
+                await publication.offer(each)
+            stopping = asyncio.ensure_future(archive.stop_recording(IPC, STREAM))
+            async with asyncio.timeout(10):
+                while not lanes:
+                    await asyncio.sleep(0)
+                await lanes[0].is_closing.wait()
+            session = archive.recording_sessions[0]
+            # Who replays and finds nothing more waits for what is still under way.
+            assert not session.is_over
+            lanes[0].may_close.set()
+            await stopping
+            assert session.is_over
+            assert session.position == publication.position == await archive.stop_position(0)
