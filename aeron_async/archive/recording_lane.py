@@ -238,7 +238,7 @@ class ThreadLane:
         try:
             await self._disk.run(self._blocks.close)
         finally:
-            # Done already, unless no thread could be had to wait in: it must not ring a closed bell.
+            # Done already, unless no thread could be had to wait in: it rings no closed bell.
             self._blocks.close()
             self._take()
             self._close_bell()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aeron_async.archive import recording_session
+from aeron_async.archive.recording_lane import open_lane
 from tests.archive.test_record_and_replay import IPC, STREAM, messages
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ async def test_a_recording_is_over_when_nothing_is_left_to_be_written(
         lanes.append(HeldLane(open_lane(*arguments, **keywords)))
         return lanes[-1]
 
-    open_lane = recording_session.open_lane
-    monkeypatch.setattr(recording_session, "open_lane", held)
+    monkeypatch.setattr("aeron_async.archive.recording_session.open_lane", held)
     async with open_archive() as (aeron, archive):
         await archive.start_recording(IPC, STREAM)
         async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
@@ -55,8 +54,8 @@ async def test_a_recording_is_over_when_nothing_is_left_to_be_written(
                 await lanes[0].is_closing.wait()
             session = archive.recording_sessions[0]
             # Who replays and finds nothing more waits for what is still under way.
-            assert not session.is_over
+            found = [session.is_over]
             lanes[0].may_close.set()
             await stopping
-            assert session.is_over
+            assert [*found, session.is_over] == [False, True]
             assert session.position == publication.position == await archive.stop_position(0)
