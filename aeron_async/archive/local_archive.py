@@ -20,7 +20,7 @@ from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk_threads import DiskThreads, finished
 from aeron_async.archive.extending import extending_channel
 from aeron_async.archive.making_room import MakingRoom
-from aeron_async.archive.opening import OpenFiles, close_files, open_files
+from aeron_async.archive.opening import OpenFiles, close_files, opened_files
 from aeron_async.archive.recordings import Recordings
 from aeron_async.archive.replay import LocalReplay
 from aeron_async.archive.replay_range import ReplayRange
@@ -97,7 +97,7 @@ class LocalArchive(Archive):
         is_disk_owned = disk is None
         disk = DiskThreads() if disk is None else disk
         try:
-            files = await disk.run(open_files, context, directory, aeron.clock.epoch_ms())
+            files = await opened_files(disk, context, directory, aeron.clock.epoch_ms())
         except BaseException:
             if is_disk_owned:
                 await disk.aclose()

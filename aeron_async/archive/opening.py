@@ -13,13 +13,15 @@ from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.recovery import recover
+from aeron_async.archive.disk_threads import finished
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk_threads import Disk
 
-__all__ = ["OpenFiles", "close_files", "free_length", "open_files"]
+__all__ = ["OpenFiles", "close_files", "free_length", "open_files", "opened_files"]
 
 log = get_logger(__name__)
 
@@ -89,6 +91,24 @@ def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int
         mark.close()
         raise
     return OpenFiles(directory, mark, catalog)
+
+
+async def opened_files(
+    disk: Disk, context: ArchiveContext, directory: Directory | None, now_ms: int
+) -> OpenFiles:
+    """Take the directory, as `open_files`; who is cancelled meanwhile lets go of it again.
+
+    Raises:
+        ArchiveBusyError: As `open_files`; likewise the others.
+    """
+    opening = disk.begin(open_files, context, directory, now_ms)
+    try:
+        return await finished(opening)
+    except BaseException:
+        if not opening.cancelled() and opening.exception() is None:
+            # Nobody would ever close it, and it keeps all others out of the directory.
+            await disk.run(close_files, opening.result())
+        raise
 
 
 def close_files(files: OpenFiles) -> None:

@@ -1,15 +1,18 @@
-"""How recordings end, and who is left alone when another of the same request does."""
+"""How recordings and archives end, and who is left alone when others do."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.recording_lane import open_lane
 from tests.archive.test_record_and_replay import IPC, STREAM, messages
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
     from aeron_async.archive.recording_lane import RecordingLane
     from tests.archive.conftest import OpenArchive
@@ -59,3 +62,17 @@ async def test_a_recording_is_over_when_nothing_is_left_to_be_written(
             await stopping
             assert [*found, session.is_over] == [False, True]
             assert session.position == publication.position == await archive.stop_position(0)
+
+
+async def test_an_archive_whose_opening_is_cancelled_lets_go_of_its_directory(
+    open_archive: OpenArchive, tmp_path: Path
+) -> None:
+    async with open_archive() as (aeron, _):
+        context = ArchiveContext(directory=str(tmp_path / "other"), low_storage_threshold=0)
+        opening = asyncio.ensure_future(LocalArchive.open(aeron, context))
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        async with await LocalArchive.open(aeron, context) as archive:
+            assert [each async for each in archive.recordings()] == []

@@ -80,8 +80,15 @@ class ControlServer:
         """Begin to hear requests.
 
         Raises:
-            RegistrationError: The driver cannot have a channel.
+            RegistrationError: The driver cannot have a channel; nothing is heard then.
         """
+        try:
+            await self._start()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def _start(self) -> None:
         settings = self.settings
         self._keep(asyncio.create_task(self._route(), name="aeron-archive-signals"))
         if settings.recording_events_channel is not None:
