@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, final
 
 from aeron_async.errors import ArchiveError
+from aeron_async.logs import get_logger
 from aeron_async.spark.sink.archives import archive_of_partition
 from aeron_async.spark.sink.identity import Identity, first_reserved_value
 from aeron_async.spark.sink.messages import Marker, StreamEnd
@@ -25,6 +26,7 @@ __all__ = ["OnceWriting", "close_batch"]
 
 MOST_AT_ONCE = 16
 """Partitions that a commit closes at the same time."""
+log = get_logger(__name__)
 
 
 @final
@@ -131,6 +133,16 @@ class OnceWriting:
             # All of a later batch, or of this one when it was closed, else up to a row.
             is_closed = last.batch > self._batch or last.is_marker
             self._done_count = 1 << 62 if is_closed else last.index + 1
+        if last is not None and last.batch > self._batch:
+            # Right for who does a batch again; and nobody else would learn that rows are missing.
+            log.warning(
+                "sink_batch_passed",
+                query=self._query,
+                batch=self._batch,
+                partition=self._partition,
+                recorded_batch=last.batch,
+                remedy="with a new checkpoint, set another queryId",
+            )
         return stream
 
 

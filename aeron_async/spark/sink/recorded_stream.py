@@ -237,6 +237,15 @@ class RecordedStream:
                 self.recording_id, str(channel), stream_id
             )
         self._publication = publication
+        if publication.position != self.end:
+            # Another attempt has written since `open`, and what would follow is there already.
+            message = (
+                f"recording {self.recording_id} ends at {publication.position}, and did at "
+                f"{self.end} when it was opened: another attempt has taken over"
+            )
+            publication.close()
+            await archive.stop_recording(recorded, stream_id)
+            raise ArchiveError(message)
         await publication.wait_connected(self._timeout_s)
         if self.recording_id is None:
             # Now: once another attempt has extended it, it has another session.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.errors import AeronTimeoutError, ArchiveError
 from aeron_async.spark.sink import CommittedRows, Identity
-from aeron_async.spark.sink.archives import archive_directory
+from aeron_async.spark.sink.archives import archive_directory, remote_archive
 from aeron_async.spark.sink.once import OnceWriting
 from aeron_async.spark.sink.options import SinkOptions
+from aeron_async.spark.sink.recorded_stream import RecordedStream
 from aeron_async.spark.sink.task import Task
 from aeron_async.spark.sink.task_writing import close_written, write_task
 from aeron_async.spark.sink.worker_connection import close_connection, worker_connection
@@ -127,10 +129,13 @@ def test_a_batch_that_is_written_again_after_its_commit_is_there_once(place: Pla
     place.close(place.write(0, rows_of_batch(0)))
     place.close(place.write(1, rows_of_batch(1)))
     close_connection()
-    for batch in (1, 0):
-        end = place.write(batch, rows_of_batch(batch))
-        assert (end.row_count, end.streams[0].session_id) == (500, 0)
-        place.close(end)
+    with capture_logs() as logs:
+        for batch in (1, 0):
+            end = place.write(batch, rows_of_batch(batch))
+            assert (end.row_count, end.streams[0].session_id) == (500, 0)
+            place.close(end)
+    passed = [each for each in logs if each["event"] == "sink_batch_passed"]
+    assert [(each["batch"], each["recorded_batch"]) for each in passed] == [(0, 1)]
     assert place.committed() == rows_of_batch(0) + rows_of_batch(1)
     assert len(place.recorded()) == 1_002
 
@@ -227,6 +232,24 @@ def test_an_attempt_that_is_still_alive_is_stopped_or_waited_for(place: Place) -
         place.close(end)
     assert place.committed() == rows_of_batch(0)
     assert len(place.identities()) == 501
+
+
+def test_an_attempt_that_wakes_up_behind_another_writes_nothing(place: Place) -> None:
+    if not served(place):
+        pytest.skip("a path is locked by one attempt at a time")
+    place.write(0, rows_of_batch(0)[:100])
+    with worker_connection(60_000) as connection:
+        archive = remote_archive(connection.aeron, place.options)
+        connection.call(archive.__aenter__)
+        zombie = RecordedStream(connection.aeron, archive, place.options, QUERY, 1)
+        connection.call(zombie.open)
+        end = place.write(0, rows_of_batch(0))
+        with pytest.raises(ArchiveError, match="another attempt has taken over"):
+            connection.call(zombie.offer, b"late", Identity(0, 1, 100).reserved_value)
+        connection.call(archive.aclose)
+    assert len(place.identities()) == 500
+    place.close(end)
+    assert place.committed() == rows_of_batch(0)
 
 
 async def cut(archive: Any, length: int) -> None:
