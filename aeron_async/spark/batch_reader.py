@@ -94,12 +94,24 @@ class PruningBatchReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Remember filters, and return them all: Spark applies them to each row nevertheless."""
-        self.predicates = tuple(filter(None, map(predicate_of, filters)))
+        found = filter(None, map(predicate_of, filters))
+        self.predicates = tuple(each for each in found if is_ours(each.column, self.settings))
         return filters
 
     def planned(self) -> list[RecordingRange]:
         """Return what is read of each recording, without what no row could be of."""
         return pruned(super().planned(), self.predicates)
+
+
+def is_ours(column: str, settings: ScanSettings) -> bool:
+    """Return whether a column of the query is one of a recording, and not what a decoder made."""
+    if settings.decoder is None:
+        return True
+    # Here, for it takes pyarrow, and hardly any query decodes.
+    from aeron_async.spark.decoding import KINDS  # noqa: PLC0415
+
+    # These put columns in place of the payload, and none of a name that is there already.
+    return settings.decoder.partition(":")[0] in KINDS and column in settings.projection.names
 
 
 def predicate_of(each: Filter) -> Predicate | None:

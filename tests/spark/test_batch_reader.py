@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import (
     EqualTo,
+    Filter,
     GreaterThan,
     In,
     InputPartition,
@@ -93,6 +94,26 @@ def test_filters_are_used_and_all_given_back() -> None:
     assert [part.descriptor.recording_id for part in made.planned()] == [5]
     made.pushFilters([])
     assert len(made.planned()) == 7
+
+
+@pytest.mark.parametrize(
+    ("columns", "decoder", "used"),
+    [
+        ("position,payload", NUMBERS, []),
+        ("position,payload", "struct:<number:i", ["position"]),
+        ("payload", "struct:<position:q", []),
+    ],
+)
+def test_a_filter_on_what_a_decoder_makes_leaves_nothing_out(
+    columns: str, decoder: str, used: list[str]
+) -> None:
+    path = golden_path("A1-one-finished")
+    made = reader(path, columns=columns, decoder=decoder, filterPushdown="true")
+    assert isinstance(made, PruningBatchReader)
+    filters: list[Filter] = [GreaterThan(("position",), 1 << 40)]
+    assert list(made.pushFilters(filters)) == filters
+    assert [each.column for each in made.predicates] == used
+    assert bool(made.planned()) is not bool(used)
 
 
 def test_the_source_is_found_by_its_name() -> None:
