@@ -55,7 +55,8 @@ class Task:
 
         Raises:
             ConfigurationError: Each row is to be recorded once, and Spark may run a task twice at
-                the same time.
+                the same time; or nothing says which rows they are, and `archive.path` has a place
+                for none but those.
         """
         if options.is_effectively_once and local_property(SPECULATION) == "true":
             message = (
@@ -70,6 +71,13 @@ class Task:
             partition=partition,
         )
         if options.is_effectively_once and not found.has_identity:
+            if options.archive_path is not None:
+                message = (
+                    f"archive.path={options.archive_path} holds rows by query and batch, and Spark "
+                    f"says query {found.query} and batch {found.batch} here: set queryId and "
+                    "batchId"
+                )
+                raise ConfigurationError(message)
             log.warning(
                 "sink_without_identity",
                 query=found.query,

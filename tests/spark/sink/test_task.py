@@ -10,7 +10,9 @@ from aeron_async.spark.sink.options import SinkOptions
 from aeron_async.spark.sink.task import Task
 
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:20121"
-ONCE = SinkOptions(channel=CHANNEL, stream_id=7, delivery="effectively-once", archive_path="/a")
+GIVEN = {"channel": CHANNEL, "streamId": "7", "delivery": "effectively-once"}
+ONCE = SinkOptions.parse({**GIVEN, "archive.control.channel": CHANNEL})
+ON_PATH = SinkOptions.parse({**GIVEN, "archive.path": "/a"})
 STREAMING = {"streaming.sql.batchId": "12", "sql.streaming.queryId": "abc"}
 
 
@@ -35,6 +37,13 @@ def test_rows_without_identity_are_told_of(missing: str) -> None:
     (line,) = logs
     assert line["event"] == "sink_without_identity"
     assert line["delivery"] == "at-least-once"
+
+
+@pytest.mark.parametrize("missing", list(STREAMING))
+def test_rows_without_identity_have_no_place_on_a_path(missing: str) -> None:
+    known = {name: value for name, value in STREAMING.items() if name != missing}
+    with pytest.raises(ConfigurationError, match="set queryId and batchId"):
+        Task.of(ON_PATH, 0, known.get)
 
 
 def test_nobody_is_told_where_none_is_wanted() -> None:
