@@ -204,10 +204,10 @@ def latency_counts(frame: DataFrame, latencies: Sequence[Latency]) -> pa.Table:
 
 
 def value_of(latency: Latency) -> str:
-    """Return a latency in nanoseconds, in SQL."""
+    """Return a latency in nanoseconds, in SQL; null where 64 bits cannot hold it."""
 
     def nanoseconds(name: str) -> str:
         unit_ns = 1 if name == RECORDED_NS else latency.unit_ns
-        return f"cast(`{name}` as bigint) * {unit_ns}"
+        return f"try_multiply(cast(`{name}` as bigint), {unit_ns})"
 
-    return f"({nanoseconds(latency.end)} - {nanoseconds(latency.start)})"
+    return f"try_subtract({nanoseconds(latency.end)}, {nanoseconds(latency.start)})"

@@ -79,7 +79,9 @@ def kinds_of(settings: PipelineSettings) -> list[Kind]:
         times = [each for each in settings.event_time if each.kind == decoding.kind]
         event = "event_ns"
         if times:
-            event = f"coalesce(cast(`{times[0].field}` as bigint) * {times[0].unit_ns}, event_ns)"
+            # One message whose field is nonsense must not end the job, as an overflow would.
+            named = f"try_multiply(cast(`{times[0].field}` as bigint), {times[0].unit_ns})"
+            event = f"coalesce({named}, event_ns)"
         found.append(Kind(decoding, decoder, event))
     return found
 

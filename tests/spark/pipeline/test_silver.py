@@ -36,7 +36,7 @@ def test_fields_that_are_not_there_or_no_numbers_are_refused(
 def test_a_field_can_be_the_time_of_a_message() -> None:
     given = {"decode": [SPEC, "8=json:a bigint"], "event_time": "quotes=sent:us"}
     quotes, other = kinds_of(PipelineSettings.parse(given))
-    assert quotes.event_time == "coalesce(cast(`sent` as bigint) * 1000, event_ns)"
+    assert quotes.event_time == "coalesce(try_multiply(cast(`sent` as bigint), 1000), event_ns)"
     assert other.event_time == "event_ns"
 
 
