@@ -13,7 +13,6 @@ Source: Aeron `PersistentSubscription`.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, final
 
 from aeron_async.errors import ClosedError, ConfigurationError
@@ -41,12 +40,14 @@ class LiveStream:
     """The live stream of a recording, joined in the background up to its first message.
 
     Attributes:
+        session_id: Of the source that is waited for: an extension has another.
         first: The message that came first; None until there is one.
         is_lost: Whether it ended before that.
     """
 
     def __init__(self, aeron: Aeron, channel: ChannelUri, stream_id: int, session_id: int) -> None:
         self._aeron = aeron
+        self.session_id = session_id
         self._channel = channel.replace(session_id=session_id)
         self._stream_id = stream_id
         self._subscription: Subscription | None = None
@@ -87,10 +88,15 @@ class LiveStream:
     async def aclose(self) -> None:
         """Leave the live stream."""
         self._task.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await self._task
-        if self._subscription is not None:
-            await self._subscription.aclose()
+        try:
+            # Awaited itself, it could not be told whose cancellation came back.
+            await asyncio.wait((self._task,))
+        finally:
+            if self._task.done() and not self._task.cancelled():
+                # Nobody asks any more why it failed.
+                self._task.exception()
+            if self._subscription is not None:
+                self._subscription.close()
 
 
 @final
@@ -212,12 +218,14 @@ class PersistentSubscription:
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + LOOK_INTERVAL_NS
             await self._look()
+            if self._has_closed():
+                return None
         try:
             message = await anext(self._replay)
         except StopAsyncIteration:
             # Only a replay that was closed meanwhile ends.
             message = None
-        if self._is_closed:
+        if self._has_closed():
             return None
         if message is None:
             error = f"the replay of recording {self.recording_id} ended at {self.position}"
@@ -226,15 +234,25 @@ class PersistentSubscription:
         self._go_over(message.position)
         return message
 
+    def _has_closed(self) -> bool:
+        """Return whether it was closed meanwhile."""
+        return self._is_closed
+
     async def _look(self) -> None:
         """Join the live stream if what is still to be replayed is little."""
-        if self._live is not None:
-            self._live.check()
-            if not self._live.is_lost:
+        live = self._live
+        if live is not None:
+            live.check()
+            if live.first is not None:
+                return
+        descriptor = await self._archive.describe(self.recording_id)
+        if live is not None:
+            if not live.is_lost and live.session_id == descriptor.session_id:
                 return
             await self._leave()
-        descriptor = await self._archive.describe(self.recording_id)
         recorded = await self._archive.recording_position(self.recording_id)
+        if self._is_closed:
+            return
         at = self._from_position
         at = descriptor.start_position if at is None else at
         if recorded is None or recorded - at > descriptor.term_length >> NEAR_SHIFT:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.archive import PersistentSubscription, RecordingSignal, subscribe
+from aeron_async.archive.persistent_subscription import LiveStream
 from aeron_async.errors import ChannelUriError, ConfigurationError, UnknownRecordingError
+from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from aeron_async import Aeron, ExclusivePublication
@@ -76,6 +78,10 @@ async def test_it_goes_on_from_a_position(open_archive: OpenArchive) -> None:
         async with publication:
             await offer(publication, texts(0, 100))
             begin = publication.position
+            async with asyncio.timeout(20):
+                # What was published is there to be replayed when it has been written.
+                while await archive.max_recorded_position(0) < begin:
+                    await asyncio.sleep(0)
             await offer(publication, texts(100, 200))
             async with subscribe(
                 archive, aeron, 0, CHANNEL, STREAM, from_position=begin
@@ -157,6 +163,73 @@ async def test_closing_ends_the_iteration(open_archive: OpenArchive) -> None:
             await messages.aclose()
             await messages.aclose()
             assert [each async for each in messages] == []
+
+
+async def test_it_may_be_closed_while_it_looks_how_far_the_recording_is(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 3))
+            is_looking, may_look = asyncio.Event(), asyncio.Event()
+            recording_position = archive.recording_position
+
+            async def slowly(recording_id: int) -> int | None:
+                is_looking.set()
+                await may_look.wait()
+                return await recording_position(recording_id)
+
+            monkeypatch.setattr(archive, "recording_position", slowly)
+            messages = subscribe(archive, aeron, 0, CHANNEL, STREAM)
+            before = asyncio.all_tasks()
+            waiting = asyncio.ensure_future(anext(messages))
+            await is_looking.wait()
+            await messages.aclose()
+            may_look.set()
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+            assert asyncio.all_tasks() == before
+
+
+async def test_who_is_cancelled_while_the_live_stream_is_left_is_cancelled(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, _):
+        live = LiveStream(aeron, ChannelUri.parse(CHANNEL), STREAM, 7)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        leaving = asyncio.ensure_future(live.aclose())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        assert live._subscription is not None
+        assert live._subscription.is_closed
+        await live.aclose()
+
+
+async def test_a_live_stream_that_never_came_is_not_waited_for_when_another_extends(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 3))
+            gone = ChannelUri.parse(CHANNEL), STREAM, publication.session_id
+            await archive.stop_recording(CHANNEL, STREAM)
+        async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+            assert await take(messages, 3) == texts(0, 3)
+            messages._live = LiveStream(aeron, *gone)
+            async with await archive.extending_publication(0, CHANNEL, STREAM) as publication:
+                await archive.extend_recording(0, CHANNEL, STREAM)
+                await publication.wait_connected(5)
+                count = 3
+                async with asyncio.timeout(20):
+                    while not is_live(messages):
+                        await offer(publication, texts(count, count + 1))
+                        assert await take(messages, 1) == texts(count, count + 1)
+                        count += 1
 
 
 async def test_what_cannot_be_meant_is_refused(open_archive: OpenArchive) -> None:
