@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
+from aeron_async.errors import ClosedError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -76,11 +78,19 @@ class DiskThreads:
 
     def __init__(self, thread_count: int = DEFAULT_THREAD_COUNT) -> None:
         self._pool = ThreadPoolExecutor(thread_count, thread_name_prefix="aeron-archive-disk")
+        self._is_closed = False
 
     def begin(
         self, function: Callable[..., Result], /, *args: Any, **keywords: Any
     ) -> asyncio.Future[Result]:
-        """Let a function be called in a thread; see `Disk.begin`."""
+        """Let a function be called in a thread; see `Disk.begin`.
+
+        Raises:
+            ClosedError: The threads have ended.
+        """
+        if self._is_closed:
+            message = "the archive is closed, and uses its disk no more"
+            raise ClosedError(message)
         work = partial(function, *args, **keywords) if keywords else function
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._pool, work, *(() if keywords else args))
@@ -91,6 +101,7 @@ class DiskThreads:
 
     async def aclose(self) -> None:
         """Wait for what was begun, and let the threads end."""
+        self._is_closed = True
         loop = asyncio.get_running_loop()
         # In a thread of the loop's own, for those that end cannot wait for themselves.
         await finished(loop.run_in_executor(None, self._pool.shutdown))

@@ -371,7 +371,7 @@ class LocalArchive(Archive):
                 replay.end(ClosedError(f"the archive of {resources.directory.path} was closed"))
                 stack.push_async_callback(replay.aclose)
             stack.push_async_callback(resources.tasks.aclose)
-            stack.push_async_callback(self._replays.stop_all)
+            stack.push_async_callback(self._replays.aclose)
             stack.push_async_callback(self._recordings.aclose)
 
     def _replayed(self, recording_id: int) -> Iterator[tuple[int, int | None]]:

@@ -14,14 +14,16 @@ from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk_threads import finished
+from aeron_async.errors import ArchiveError, ArchiveErrorCode
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.files import Directory
     from aeron_async.archive.disk_threads import Disk
+    from aeron_async.archive.resources import ArchiveResources
 
-__all__ = ["OpenFiles", "close_files", "free_length", "open_files", "opened_files"]
+__all__ = ["OpenFiles", "check_room", "close_files", "free_length", "open_files", "opened_files"]
 
 log = get_logger(__name__)
 
@@ -126,3 +128,19 @@ def free_length(path: str) -> int | None:
     except (OSError, AttributeError):
         return None
     return found.f_bavail * found.f_frsize
+
+
+async def check_room(resources: ArchiveResources) -> None:
+    """Refuse to record where there is little room left.
+
+    Raises:
+        ArchiveError: There is.
+    """
+    least = resources.context.low_storage_threshold
+    free = await resources.disk.run(free_length, resources.directory.path)
+    if free is not None and free < least:
+        message = (
+            f"low storage threshold={least} > usable space={free} in "
+            f"{resources.directory.path}: make room, or lower low_storage_threshold"
+        )
+        raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)

@@ -5,6 +5,7 @@ Source: Aeron `ArchiveConductor`, its part of recordings.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,12 +14,10 @@ from aeron_async.archive.disk.descriptor import RecordingDescriptor
 from aeron_async.errors import ArchiveError, ArchiveErrorCode
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aeron_async.client.image import Image
     from aeron_async.client.subscription import Subscription
 
-__all__ = ["RecordingRequest", "check_extension", "new_recording"]
+__all__ = ["RecordingRequest", "check_extension", "new_recording", "pass_over"]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -35,6 +34,8 @@ class RecordingRequest:
         control_session_id: Of who asked for an extension.
         subscription: That records; None until the driver has made it.
         tasks: One for each image that it has had.
+        active_count: How many of them record, or are about to.
+        is_lacking: Whether one of them was not, or not whole.
         is_stopping: Whether only what is there by now is still recorded.
         error: Why it recorded less than was asked for.
     """
@@ -49,6 +50,8 @@ class RecordingRequest:
     control_session_id: int
     subscription: Subscription | None = None
     tasks: list[asyncio.Task[None]] = attrs.field(factory=list)
+    active_count: int = 0
+    is_lacking: bool = False
     is_stopping: bool = False
     error: ArchiveError | None = None
 
@@ -103,3 +106,18 @@ def check_extension(descriptor: RecordingDescriptor, image: Image) -> None:
                 f"equal to the recording's {wanted}: publish with `extending_publication`"
             )
             raise ArchiveError(message, code=ArchiveErrorCode.INVALID_EXTENSION)
+
+
+async def pass_over(image: Image, request: RecordingRequest) -> None:
+    """Take what an image brings and record none of it: its publisher is not held up.
+
+    Differs: Aeron takes nothing, and the publisher of such an image stands still.
+    """
+    progress = image.subscription.progress
+    while not (request.is_stopping or image.is_closed or image.is_end_of_stream):
+        block, padding = image.peek_block(image.position, image.term_length)
+        if len(block):
+            image.take(image.position + len(block) + padding)
+            await asyncio.sleep(0)
+        else:
+            await progress.wait()

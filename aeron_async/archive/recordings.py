@@ -15,12 +15,13 @@ from aeron_async.archive.api import (
 )
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
 from aeron_async.archive.disk.changes import clear_behind_stop
-from aeron_async.archive.opening import free_length
+from aeron_async.archive.opening import check_room
 from aeron_async.archive.recording_ends import RecordingEnds
 from aeron_async.archive.recording_request import (
     RecordingRequest,
     check_extension,
     new_recording,
+    pass_over,
 )
 from aeron_async.archive.session_opening import open_session
 from aeron_async.client.arguments import check_stream_id, subscription_uri
@@ -28,6 +29,7 @@ from aeron_async.errors import (
     AeronError,
     ArchiveError,
     ArchiveErrorCode,
+    ClosedError,
     UnknownRecordingError,
 )
 from aeron_async.logs import get_logger
@@ -59,6 +61,8 @@ class Recordings:
         self.generation = 0
         self.sessions: dict[int, RecordingSession] = {}
         self._extending: dict[int, int] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._ends = RecordingEnds(resources, self.on_changed)
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
@@ -95,6 +99,9 @@ class Recordings:
         """Record a stream, and return the id of the subscription; see `Archive`."""
         uri = subscription_uri(channel, check_stream_id(stream_id))
         await self._check_may_start(recording_id, stream_id)
+        # From here on up to where it is known there is no waiting: others may have begun meanwhile.
+        self._check_open()
+        self._check_count()
         key = recording_key(uri, stream_id)
         if key in self._requests:
             message = (
@@ -136,10 +143,18 @@ class Recordings:
         request.subscription = await self._resources.aeron.add_subscription(
             wanted, request.stream_id, on_available_image=on_image
         )
+        if request.is_stopping:
+            self._close_subscription(request)
+            self._check_open()
         for image in early:
             self._on_image(request, image)
 
-    async def _check_may_start(self, recording_id: int | None, stream_id: int) -> None:
+    def _check_open(self) -> None:
+        if self._is_closed:
+            message = f"the archive of {self._resources.directory.path} is closed"
+            raise ClosedError(message)
+
+    def _check_count(self) -> None:
         limit = self._resources.context.max_concurrent_recordings
         if max(len(self.sessions), len(self._requests)) >= limit:
             message = (
@@ -147,7 +162,9 @@ class Recordings:
                 "or stop some"
             )
             raise ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
-        await self._check_room()
+
+    async def _check_may_start(self, recording_id: int | None, stream_id: int) -> None:
+        await check_room(self._resources)
         if recording_id is None:
             return
         descriptor = await self._resources.desk.get(recording_id)
@@ -160,17 +177,6 @@ class Recordings:
         if recording_id in self.sessions:
             message = f"cannot extend active recording {recording_id} streamId={stream_id}"
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
-
-    async def _check_room(self) -> None:
-        resources = self._resources
-        least = resources.context.low_storage_threshold
-        free = await resources.disk.run(free_length, resources.directory.path)
-        if free is not None and free < least:
-            message = (
-                f"low storage threshold={least} > usable space={free} in "
-                f"{resources.directory.path}: make room, or lower low_storage_threshold"
-            )
-            raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)
 
     # Ending one.
 
@@ -210,7 +216,10 @@ class Recordings:
         """
         self._requests.pop(request.key, None)
         name = f"aeron-archive-stop-{request.subscription_id}"
-        await asyncio.shield(self._resources.tasks.start(self._finish(request), name))
+        task = self._resources.tasks.start(self._finish(request), name)
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+        await asyncio.shield(task)
         if request.error is not None:
             raise request.error
 
@@ -220,17 +229,23 @@ class Recordings:
         request.is_stopping = True
         for session in self._sessions_of(request):
             session.stop()
+        if request.subscription is not None:
+            request.subscription.progress.ring()
         if request.tasks:
             await asyncio.wait(request.tasks)
         self._close_subscription(request)
 
     async def aclose(self) -> None:
-        """Stop everything."""
+        """Stop everything, and let nothing begin any more."""
+        self._is_closed = True
         for request in list(self._requests.values()):
             try:
                 await self._stop(request)
             except ArchiveError as error:
                 log.warning("recording_not_begun", exc_info=error)
+        if self._stopping:
+            # What somebody else stops just now is recorded to its end too.
+            await asyncio.wait(self._stopping)
 
     def requests(self) -> list[RecordingRequest]:
         """Return what was asked for and has not ended."""
@@ -254,24 +269,38 @@ class Recordings:
         name = f"aeron-archive-recording-{image.session_id}"
         task = self._resources.tasks.start(self._record(request, image), name)
         request.tasks.append(task)
+        request.active_count += 1
         if not request.auto_stop:
             task.add_done_callback(request.tasks.remove)
 
     async def _record(self, request: RecordingRequest, image: Image) -> None:
-        """Record one image from beginning to end."""
+        """Record one image; one that cannot be holds nobody up, and ends none of the others."""
+        try:
+            is_whole = await self._record_whole(request, image)
+        finally:
+            request.active_count -= 1
+        if request.auto_stop or (request.is_lacking and not request.active_count):
+            # Whoever asks anew gets those back that were passed over.
+            self._close_subscription(request)
+        elif not is_whole:
+            await pass_over(image, request)
+
+    async def _record_whole(self, request: RecordingRequest, image: Image) -> bool:
+        """Record one image from beginning to end; return whether that was so."""
         try:
             session = await self._begin(request, image)
         except (AeronError, OSError) as error:
             known = error if isinstance(error, ArchiveError) else ArchiveError(str(error))
-            request.error = known
+            if request.recording_id not in self.sessions:
+                # A second source of what is being extended is nobody's who asked.
+                request.error, request.is_lacking = known, True
             report("recording_not_begun", error, stream_id=image.stream_id)
-            # Nobody takes what it brings, and its publisher would be held up for ever.
-            self._close_subscription(request)
-            return
+            return False
         try:
             await session.run()
         finally:
             await self._end(request, session)
+        return session.error is None
 
     async def _begin(self, request: RecordingRequest, image: Image) -> RecordingSession:
         descriptor = await self._descriptor(request, image)
@@ -286,13 +315,12 @@ class Recordings:
         self._extending.pop(descriptor.recording_id, None)
         if request.is_stopping:
             session.stop()
-        is_new = request.recording_id is None
-        self._tell(
-            request,
-            descriptor.recording_id,
-            image.join_position,
-            RecordingSignal.START if is_new else RecordingSignal.EXTEND,
-        )
+        signal = RecordingSignal.START
+        if request.recording_id is not None:
+            # What another source was refused for is no news.
+            request.error, request.is_lacking = None, False
+            signal = RecordingSignal.EXTEND
+        self._tell(request, descriptor.recording_id, image.join_position, signal)
         return session
 
     async def _descriptor(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
@@ -338,16 +366,15 @@ class Recordings:
             raise
 
     async def _end(self, request: RecordingRequest, session: RecordingSession) -> None:
-        """Write where a session has ended, and close its subscription with the last of them."""
+        """Write where a session has ended, and tell."""
         request.error = request.error or session.error
+        request.is_lacking = request.is_lacking or session.error is not None
         recording_id = session.recording_id
         error = await self._ends.write(recording_id, session.position)
         request.error = request.error or error
         self.sessions.pop(recording_id, None)
         self._tell(request, recording_id, session.position, RecordingSignal.STOP)
         session.mark_stopped()
-        if request.auto_stop or session.error is not None:
-            self._close_subscription(request)
 
     def _tell(
         self,

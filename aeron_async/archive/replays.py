@@ -46,6 +46,7 @@ class Replays:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._count = 0
         self._opening = 0
+        self._is_closed = False
 
     async def start(
         self,
@@ -87,6 +88,10 @@ class Replays:
             publication = await self._publication(uri, stream_id, descriptor, begin)
         finally:
             self._opening -= 1
+        if self._is_closed:
+            publication.revoke()
+            message = f"the archive of {resources.directory.path} was closed meanwhile"
+            raise ClosedError(message)
         self._count += 1
         replay_id = self._count << 32 | publication.session_id & UINT32_MASK
         block_length = resources.context.file_io_max_length
@@ -109,6 +114,11 @@ class Replays:
         for session in list(self._sessions.values()):
             if recording_id in (None, session.recording_id):
                 await self.stop(session.replay_id)
+
+    async def aclose(self) -> None:
+        """Stop all replays, and let none begin any more."""
+        self._is_closed = True
+        await self.stop_all()
 
     def of(self, recording_id: int) -> Iterator[tuple[int, int | None]]:
         """Return for each replay of a recording where it is, and where it ends, in bytes."""

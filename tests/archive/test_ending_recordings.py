@@ -9,7 +9,8 @@ import pytest
 
 from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.recording_lane import open_lane
-from tests.archive.test_record_and_replay import IPC, STREAM, messages
+from aeron_async.errors import ArchiveError, ClosedError, RegistrationError
+from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,3 +77,92 @@ async def test_an_archive_whose_opening_is_cancelled_lets_go_of_its_directory(
             await opening
         async with await LocalArchive.open(aeron, context) as archive:
             assert [each async for each in archive.recordings()] == []
+
+
+async def test_a_second_source_does_not_end_the_extension_of_a_recording(
+    open_archive: OpenArchive,
+) -> None:
+    sent = messages(100)
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, sent[:10])
+        await archive.extend_recording(0, IPC, STREAM)
+        async with (
+            await archive.extending_publication(0, IPC, STREAM) as publication,
+            await aeron.add_exclusive_publication(IPC, STREAM) as stranger,
+        ):
+            for number, each in enumerate(sent[10:]):
+                await publication.offer(each, timeout=5)
+                # Nor is it held up, though nobody records it.
+                await stranger.offer(bytes(5_000 + number), timeout=5)
+            await archive.stop_recording(IPC, STREAM)
+        assert [each.data async for each in archive.replay(0)] == sent
+
+
+async def test_a_source_that_cannot_be_recorded_ends_none_of_the_others(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        message = "no counter is left"
+        raise RegistrationError(message)
+
+    sent = messages(100)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            await publication.offer(sent[0], timeout=5)
+            async with asyncio.timeout(10):
+                while not archive.recording_sessions:
+                    await asyncio.sleep(0)
+            monkeypatch.setattr("aeron_async.archive.session_opening.recording_counter", refuse)
+            async with await aeron.add_exclusive_publication(IPC, STREAM) as other:
+                for each in sent[1:]:
+                    await publication.offer(each, timeout=5)
+                    await other.offer(each, timeout=5)
+                with pytest.raises(ArchiveError, match="no counter is left"):
+                    await archive.stop_recording(IPC, STREAM)
+        assert [each.data async for each in archive.replay(0)] == sent
+        assert await archive.stop_position(1) == 0
+
+
+async def test_what_begins_while_the_archive_closes_does_not_begin(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, messages(3))
+        starting = asyncio.ensure_future(archive.start_recording(IPC, STREAM))
+        replaying = asyncio.ensure_future(archive.start_replay(0, IPC, STREAM + 1))
+        await asyncio.sleep(0)
+        await archive.aclose()
+        for each in starting, replaying:
+            with pytest.raises(ClosedError):
+                await each
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            # No subscription was left behind that would hold it up.
+            assert not publication.is_connected
+
+
+async def test_what_somebody_stops_while_the_archive_closes_is_recorded_to_its_end(
+    open_archive: OpenArchive,
+) -> None:
+    sent = messages(100)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            for each in sent:
+                await publication.offer(each)
+            stopping = asyncio.ensure_future(archive.stop_recording(IPC, STREAM))
+            await asyncio.sleep(0)
+            await archive.aclose()
+            await stopping
+    async with open_archive() as (_, archive):
+        assert [each.data async for each in archive.replay(0)] == sent
+
+
+async def test_no_more_begin_at_once_than_may(open_archive: OpenArchive) -> None:
+    async with open_archive(max_concurrent_recordings=1) as (_, archive):
+        found = await asyncio.gather(
+            *(archive.start_recording(IPC, number) for number in range(3)), return_exceptions=True
+        )
+        assert [isinstance(each, ArchiveError) for each in found] == [False, True, True]
