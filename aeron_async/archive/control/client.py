@@ -341,11 +341,13 @@ class RemoteArchive(RemoteListing, Archive):
     async def aclose(self) -> None:
         """End the session, and close; closing twice is closing once."""
         self._is_closed = True
-        for replay in list(self._replays):
-            await replay.aclose()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.aclose()
+        try:
+            for replay in list(self._replays):
+                await replay.aclose()
+        finally:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.aclose()
 
     async def __aenter__(self) -> Self:
         await self.start()

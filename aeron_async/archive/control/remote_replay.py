@@ -74,9 +74,12 @@ class RemoteReplay(Replay):
 
     async def __anext__(self) -> Message:
         """Return the next message; the iteration ends where the replay does."""
-        while not self._is_over:
+        while not self._has_ended():
             if self._image is None:
                 await self._begin()
+                if self._has_ended():
+                    # Closed while it began: nobody else knows what it has begun.
+                    await self._stop()
                 continue
             try:
                 message = await self._image.__anext__()
@@ -85,7 +88,12 @@ class RemoteReplay(Replay):
             else:
                 self._position = message.position
                 return message
+        self._archive.forget_replay(self)
         raise StopAsyncIteration
+
+    def _has_ended(self) -> bool:
+        """Return whether it has ended, or was closed meanwhile."""
+        return self._is_over
 
     async def _begin(self) -> None:
         """Ask for what is to come next, waiting for it where it is followed."""
@@ -246,7 +254,8 @@ class RemoteReplay(Replay):
 
     async def _stop(self) -> None:
         """Let go of everything; the archive is told if it still replays."""
-        self._archive.connection.forget(self._on_late_error)
+        with suppress(ClosedError):
+            self._archive.connection.forget(self._on_late_error)
         self._image = None
         session_id, self._replay_session_id = self._replay_session_id, None
         subscription, self._subscription = self._subscription, None

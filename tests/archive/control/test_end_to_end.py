@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 import pytest
 
@@ -140,6 +142,60 @@ async def test_a_recording_is_extended_and_followed(
         assert await client.stop_recording_by_identity(recording_id)
         assert not await client.stop_recording_by_identity(recording_id)
     await replay.aclose()
+
+
+async def test_a_replay_that_has_ended_is_kept_by_nobody(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES[:10])
+    replays = [client.replay(recording_id) for _ in range(3)]
+    for each in replays:
+        assert len([message async for message in each]) == 10
+    ended = list(map(ref, replays))
+    replays.clear()
+    del each
+    gc.collect()
+    assert [found() for found in ended] == [None] * 3
+
+
+async def test_a_replay_may_be_closed_after_the_client_of_its_archive(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str
+) -> None:
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES[:10])
+    async with client.replay(recording_id) as replay:
+        assert bytes((await anext(replay)).data) == MESSAGES[0]
+        await client.aclose()
+    await replay.aclose()
+
+
+async def test_a_replay_that_is_closed_while_it_begins_leaves_nothing_behind(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replays() -> list[asyncio.Task[object]]:
+        return [
+            each for each in asyncio.all_tasks() if each.get_name().startswith("aeron-archive-repl")
+        ]
+
+    recording_id, _ = await record(aeron, client, recorded, MESSAGES)
+    is_beginning, may_begin = asyncio.Event(), asyncio.Event()
+    recorded_position = client.max_recorded_position
+
+    async def slowly(recording_id: int) -> int:
+        is_beginning.set()
+        await may_begin.wait()
+        return await recorded_position(recording_id)
+
+    monkeypatch.setattr(client, "max_recorded_position", slowly)
+    replay = client.replay(recording_id)
+    waiting = asyncio.ensure_future(anext(replay))
+    async with asyncio.timeout(TIMEOUT_S):
+        await is_beginning.wait()
+        await replay.aclose()
+        may_begin.set()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
+        while replays():
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("is_response", [False, True])
