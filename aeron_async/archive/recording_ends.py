@@ -66,7 +66,7 @@ class RecordingEnds:
         return None
 
     async def _write_later(self, recording_id: int, position: int, now_ms: int) -> None:
-        while recording_id in self._positions:
+        while self._positions.get(recording_id) == position:
             await asyncio.sleep(TRY_AGAIN_SECONDS)
             with suppress(ArchiveError):
                 await self._try_writing(recording_id, position, now_ms)
@@ -74,7 +74,9 @@ class RecordingEnds:
 
     async def _try_writing(self, recording_id: int, position: int, now_ms: int) -> None:
         await self._resources.desk.call(self._write, recording_id, position, now_ms)
-        self._positions.pop(recording_id, None)
+        if self._positions.get(recording_id) == position:
+            # Another end may have come meanwhile, of an extension, and is still to be written.
+            del self._positions[recording_id]
 
     def _write(self, recording_id: int, position: int, now_ms: int) -> None:
         """Write an end while nobody else works on the catalog, if it still is one."""

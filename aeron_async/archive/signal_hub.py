@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self, final
+from weakref import WeakSet
 
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ArchiveError
@@ -73,13 +74,14 @@ class SignalHub:
     """Hands each event to everybody who listens."""
 
     def __init__(self) -> None:
-        self._streams: dict[SignalStream, None] = {}
+        # An iterator that was left and never closed is nobody's, and would keep all that comes.
+        self._streams: WeakSet[SignalStream] = WeakSet()
         self._listeners: list[Callable[[RecordingSignalEvent], object]] = []
 
     def stream(self) -> SignalStream:
         """Return an iterator over events from now on."""
         stream = SignalStream(self)
-        self._streams[stream] = None
+        self._streams.add(stream)
         return stream
 
     def listen(self, listener: Callable[[RecordingSignalEvent], object]) -> Callable[[], None]:
@@ -89,17 +91,17 @@ class SignalHub:
 
     def tell(self, event: RecordingSignalEvent) -> None:
         """Tell everybody."""
-        for stream in self._streams:
+        for stream in list(self._streams):
             stream.put(event)
         for listener in list(self._listeners):
             listener(event)
 
     def forget(self, stream: SignalStream) -> None:
         """Hand nothing more to an iterator."""
-        self._streams.pop(stream, None)
+        self._streams.discard(stream)
 
     def close(self) -> None:
         """Let all iterations end."""
-        for stream in self._streams:
+        for stream in list(self._streams):
             stream.end()
         self._streams.clear()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsFile
+from aeron_async.archive.recording_ends import RecordingEnds
+from aeron_async.archive.tasks import Tasks
 from aeron_async.errors import StorageError, UnknownRecordingError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
@@ -65,6 +68,52 @@ async def test_an_end_that_was_never_written_is_found_when_the_archive_opens_aga
     async with open_archive() as (_, archive):
         assert await archive.stop_position(0) == stop
         assert [each.data async for each in archive.replay(0)] == sent
+
+
+async def test_an_end_that_is_tried_again_does_not_hide_one_that_came_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Desk:
+        """A catalog of one recording."""
+
+        is_broken = True
+        stop_position = -1
+
+        def __init__(self) -> None:
+            self.catalog = self
+
+        def __contains__(self, recording_id: object) -> bool:
+            return recording_id == 0
+
+        def get(self, recording_id: int) -> Desk:
+            assert recording_id == 0
+            return self
+
+        def update(self, recording_id: int, *, stop_position: int, stop_timestamp_ms: int) -> None:
+            assert recording_id < stop_timestamp_ms
+            self.stop_position = stop_position
+
+        async def call(self, function: Any, *arguments: Any) -> None:
+            if self.is_broken:
+                message = "Input/output error"
+                raise StorageError(message)
+            function(*arguments)
+
+    monkeypatch.setattr("aeron_async.archive.recording_ends.TRY_AGAIN_SECONDS", 0)
+    desk, tasks = Desk(), Tasks()
+    clock = SimpleNamespace(clock=SimpleNamespace(epoch_ms=lambda: 1))
+    resources: Any = SimpleNamespace(aeron=clock, desk=desk, tasks=tasks)
+    ends = RecordingEnds(resources, int)
+    assert await ends.write(0, 64) is not None
+    # What could not be written was, and the recording was extended.
+    ends.forget(0)
+    assert await ends.write(0, 128) is not None
+    desk.is_broken = False
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert desk.stop_position == 128
+    assert ends.position(0) is None
+    await tasks.aclose()
 
 
 async def test_a_catalog_that_cannot_be_read_is_a_failure_of_the_disk(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 
@@ -166,3 +168,17 @@ async def test_no_more_begin_at_once_than_may(open_archive: OpenArchive) -> None
             *(archive.start_recording(IPC, number) for number in range(3)), return_exceptions=True
         )
         assert [isinstance(each, ArchiveError) for each in found] == [False, True, True]
+
+
+async def test_signals_that_nobody_reads_any_more_are_kept_for_nobody(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        left = archive.signals()
+        kept = archive.signals()
+        found = ref(left)
+        del left
+        gc.collect()
+        assert found() is None
+        await record(aeron, archive, messages(3))
+        assert (await anext(kept)).recording_id == 0
