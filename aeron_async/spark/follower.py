@@ -184,7 +184,7 @@ class Follower:
                 found[recording_id] = offset
                 continue
             descriptor = self._catalog.selected[recording_id]
-            is_done = not descriptor.is_active and position == descriptor.stop_position
+            is_done = not descriptor.is_active and position >= self._tails.of(descriptor, 0)
             found[recording_id] = attrs.evolve(offset, position=position, is_done=is_done)
         return Offsets(found)
 

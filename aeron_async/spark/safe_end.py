@@ -44,7 +44,7 @@ class SafeEnds:
         self._directory = directory
         self._options = options
         self._clock = clock or SystemClock()
-        self._known: dict[int, int] = {}
+        self._known: dict[int, tuple[int, int]] = {}
         self._recorded: dict[int, int] | None = None
         self._names: list[str] | None = None
         self._is_alive = False
@@ -65,9 +65,14 @@ class SafeEnds:
             return descriptor.stop_position
         end = self._active_end(descriptor)
         # Never back: what may have been read stays read.
-        end = max(end, self._known.get(descriptor.recording_id, descriptor.start_position))
-        self._known[descriptor.recording_id] = end
+        end = max(end, self._known_end(descriptor) or descriptor.start_position)
+        self._known[descriptor.recording_id] = descriptor.session_id, end
         return end
+
+    def _known_end(self, descriptor: RecordingDescriptor) -> int | None:
+        """Return what was found before; who extends a recording may have cut it first."""
+        session_id, end = self._known.get(descriptor.recording_id, (None, None))
+        return end if session_id == descriptor.session_id else None
 
     def _active_end(self, descriptor: RecordingDescriptor) -> int:
         source = self._options.position_source
@@ -136,7 +141,7 @@ class SafeEnds:
             self._options,
             names=self._names,
             alive=self._is_alive,
-            known=self._known.get(descriptor.recording_id),
+            known=self._known_end(descriptor),
         )
 
 

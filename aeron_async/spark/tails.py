@@ -19,6 +19,7 @@ from aeron_async.archive.disk.segments import segment_base, segment_name, term_b
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.boundaries import DiskBoundaries
+from aeron_async.spark.stopped_end import whole_end
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -51,12 +52,14 @@ class Tail:
     """What is known of the end of a recording.
 
     Attributes:
+        session_id: Of who made it: another has extended it since, and may have cut it before.
         safe: Up to where it may be read, in bytes; a message ends there.
         seen: Behind the last frame that is there.
         found_ns: When that was found.
         wait_ns: How long it is believed while not all that is there may be read.
     """
 
+    session_id: int
     safe: int
     seen: int
     found_ns: int
@@ -79,7 +82,8 @@ class Tails:
         self._by_message = by_message
         self._tails: dict[int, Tail] = {}
         self._buffer = ScanBuffer()
-        self._held: dict[int, int] = {}
+        self._held: dict[int, tuple[int, int]] = {}
+        self._stopped: dict[int, tuple[int, int]] = {}
         self._has_looked = False
         self.found = 0
         """How often an end had to be found, and was not just the last one."""
@@ -103,8 +107,10 @@ class Tails:
         recording_id = descriptor.recording_id
         if not descriptor.is_active:
             self._tails.pop(recording_id, None)
-            return descriptor.stop_position
+            return self._end_of_stopped(descriptor)
         tail = self._tails.get(recording_id)
+        if tail is not None and tail.session_id != descriptor.session_id:
+            tail = None
         if tail is not None:
             is_believed = tail.safe == tail.seen or now_ns - tail.found_ns < tail.wait_ns
             if is_believed and not self._has_frame(descriptor, tail.seen):
@@ -112,18 +118,34 @@ class Tails:
         return self._find(descriptor, tail, now_ns).safe
 
     def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether the files of a recording that is growing go up to a position.
+        """Return whether the files of a recording go up to a position.
 
-        They may, and yet what may be read end before it: who writes was not there before.
+        They may, and yet what may be read end before it: who writes was not there before, or the
+        last message is not whole.
         """
         if not descriptor.is_active:
-            return False
-        if self._held.get(descriptor.recording_id) != position:
+            return position <= descriptor.stop_position
+        held = descriptor.session_id, position
+        if self._held.get(descriptor.recording_id) != held:
             start = max(term_base(position - 1, descriptor.term_length), descriptor.start_position)
             if self._end_of_frames(descriptor, start) < position:
                 return False
-            self._held[descriptor.recording_id] = position
+            self._held[descriptor.recording_id] = held
         return True
+
+    def _end_of_stopped(self, descriptor: RecordingDescriptor) -> int:
+        """Return where a recording ends that has stopped: before a message that is not whole.
+
+        Whoever extends it may cut that off, and nothing that was read is to be missing then.
+        """
+        stop = descriptor.stop_position
+        if not self._by_message:
+            return stop
+        known = self._stopped.get(descriptor.recording_id)
+        if known is None or known[0] != stop:
+            known = stop, whole_end(self._directory, descriptor)
+            self._stopped[descriptor.recording_id] = known
+        return known[1]
 
     def _find(self, descriptor: RecordingDescriptor, tail: Tail | None, now_ns: int) -> Tail:
         if not self._has_looked:
@@ -148,8 +170,9 @@ class Tails:
         wait_ns = SHORTEST_WAIT_NS
         if tail is not None and (safe, seen) == (tail.safe, tail.seen):
             wait_ns = min(2 * tail.wait_ns, LONGEST_WAIT_NS)
-        found = self._tails[recording_id] = Tail(safe, seen, now_ns, wait_ns)
-        return found
+        tail = Tail(descriptor.session_id, safe, seen, now_ns, wait_ns)
+        self._tails[recording_id] = tail
+        return tail
 
     def _end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
         """Return the position behind the last frame that is there, from a frame on."""

@@ -1,0 +1,142 @@
+"""Recordings that stop in the middle of a message, are cut, and are extended by another session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.archive.disk import changes
+from aeron_async.archive.disk.recording_writer import RecordingWriter
+from aeron_async.errors import DataLossError
+from aeron_async.spark.stopped_end import whole_end
+from tests.archive.disk.streams import TERM, frame
+from tests.spark.growing import NUMBER, GrowingArchive, GrowingRecording
+from tests.spark.queries import Query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONG = NUMBER.pack(3) * 600
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> GrowingArchive:
+    return GrowingArchive(tmp_path)
+
+
+def cut_and_extend(
+    archive: GrowingArchive, recording: GrowingRecording, position: int, *numbers: int
+) -> None:
+    """Do what the next attempt of a sink does."""
+    changes.truncate(archive.directory, archive.catalog, recording.recording_id, position)
+    extended = archive.catalog.update(
+        recording.recording_id, stop_position=-1, stop_timestamp_ms=-1, session_id=77
+    )
+    writer = RecordingWriter(archive.directory, extended, position=position, checksum=None)
+    for number in numbers:
+        block = frame(extended, writer.position, NUMBER.pack(number), flags=0xC0)
+        writer.write([(memoryview(block), 0)])
+    writer.close()
+
+
+def test_what_follows_a_message_that_was_cut_off_is_read(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(3)
+    recording.write_first_half(LONG)
+    recording.stop()
+    query = Query(archive.path)
+    assert [query.batch(), query.batch()] == [3, -1]
+    assert query.at.recordings[0].position == recording.ends[2]
+    assert query.at.recordings[0].is_done
+    cut_and_extend(archive, recording, recording.ends[2], 3, 4)
+    assert query.batch() == 2
+    assert query.numbers == {0: [0, 1, 2, 3, 4]}
+
+
+def test_what_follows_a_message_that_was_left_there_is_read(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(3)
+    recording.write_first_half(LONG)
+    recording.stop()
+    query = Query(archive.path)
+    assert query.batch() == 3
+    cut_and_extend(archive, recording, recording.position, 3, 4)
+    query.restart()
+    assert query.batch() == 2
+    assert query.numbers == {0: [0, 1, 2, 3, 4]}
+
+
+def test_a_checkpoint_behind_a_message_that_is_not_whole_is_kept(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(3)
+    recording.write_first_half(LONG)
+    recording.stop()
+    frames = Query(archive.path, fragmentMode="frame")
+    assert frames.batch() > 3
+    assert frames.at.recordings[0].position == recording.position
+    query = Query(archive.path)
+    query.at = frames.at
+    assert query.batch() == -1
+
+
+def test_a_recording_that_was_cut_and_extended_between_two_looks_is_rolled_back(
+    archive: GrowingArchive,
+) -> None:
+    recording = archive.record()
+    recording.write(20)
+    query = Query(archive.path)
+    assert query.batch() == 20
+    recording.stop()
+    cut_and_extend(archive, recording, recording.ends[9], 10)
+    with pytest.raises(DataLossError, match="rolled back"):
+        query.batch()
+
+
+def test_the_last_frame_tells_that_all_is_whole(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(3)
+    recording.stop()
+    assert whole_end(archive.directory, archive.catalog.get(0)) == recording.position
+
+
+def test_a_payload_that_looks_like_a_last_frame_is_seen_through(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(3)
+    begin = recording.position
+    descriptor = archive.catalog.get(0)
+    inner = frame(descriptor, begin + 32 + 64, bytes(32), flags=0x80)
+    recording.write_payload(bytes(64) + inner)
+    recording.stop()
+    assert whole_end(archive.directory, archive.catalog.get(0)) == recording.position
+
+
+def test_padding_at_the_end_is_whole(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(3)
+    recording.pad_unless(TERM + 1)
+    recording.write(1)
+    recording.stop()
+    assert whole_end(archive.directory, archive.catalog.get(0)) == recording.position
+    archive.catalog.update(0, stop_position=TERM)
+    assert whole_end(archive.directory, archive.catalog.get(0)) == TERM
+
+
+@pytest.mark.parametrize("damage", ["zeros", "no file", "stop in a frame"])
+def test_damage_at_the_end_is_left_to_who_reads(archive: GrowingArchive, damage: str) -> None:
+    recording = archive.record()
+    recording.write(3, 8)
+    recording.stop()
+    (path,) = archive.path.glob("0-*.rec")
+    if damage == "zeros":
+        content = bytearray(path.read_bytes())
+        content[recording.starts[1] : recording.position] = bytes(
+            recording.position - recording.starts[1]
+        )
+        path.write_bytes(content)
+    elif damage == "no file":
+        path.unlink()
+    else:
+        archive.catalog.update(0, stop_position=recording.position - 32)
+    descriptor = archive.catalog.get(0)
+    assert whole_end(archive.directory, descriptor) == descriptor.stop_position
