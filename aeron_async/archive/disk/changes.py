@@ -70,14 +70,22 @@ def truncate(directory: Directory, catalog: Catalog, recording_id: int, position
     check_position(directory, descriptor, position, end=stop)
     if position != stop:
         catalog.update(recording_id, stop_position=position)
-    return clear_behind_stop(directory, catalog, recording_id)
+    return clear_behind_stop(directory, catalog, recording_id, keeps_detached=False)
 
 
-def clear_behind_stop(directory: Directory, catalog: Catalog, recording_id: int) -> int:
+def clear_behind_stop(
+    directory: Directory, catalog: Catalog, recording_id: int, *, keeps_detached: bool = True
+) -> int:
     """Let zeros follow the end of a recording, and no file; return how many files that removes.
 
     To be called before it is extended: what a truncation left when its archive died would else
     lie behind what is recorded next.
+
+    Args:
+        directory: Of the archive.
+        catalog: Its catalog.
+        recording_id: Of a recording that has stopped.
+        keeps_detached: Whether files before the start stay where nothing is left of the recording.
 
     Raises:
         ArchiveError: It is being recorded.
@@ -89,7 +97,7 @@ def clear_behind_stop(directory: Directory, catalog: Catalog, recording_id: int)
     base = base_of(descriptor, position)
     names = set(directory.names())
     bases = segment_bases(names, recording_id)
-    if position == descriptor.start_position:
+    if position == descriptor.start_position and not keeps_detached:
         # All of them, also those that were detached: so does the official archive.
         behind = bases
     else:

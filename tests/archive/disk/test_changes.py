@@ -127,6 +127,17 @@ def test_what_a_truncation_left_when_it_died_is_cleared_before_an_extension(kept
 # The beginning.
 
 
+def test_detached_segments_stay_when_a_recording_of_which_nothing_is_left_is_extended(
+    kept: Kept,
+) -> None:
+    truncate(kept.directory, kept.catalog, 0, 393_216)
+    detach_segments(kept.directory, kept.catalog, 0, 393_216)
+    assert clear_behind_stop(kept.directory, kept.catalog, 0) == 0
+    assert kept.files() == FILES[:3]
+    assert attach_segments(kept.directory, kept.catalog, 0) == 3
+    holds(kept, 4_096, 393_216)
+
+
 def test_segments_are_detached_attached_and_removed(kept: Kept) -> None:
     detach_segments(kept.directory, kept.catalog, 0, 262_144)
     assert kept.files() == FILES
