@@ -115,11 +115,11 @@ class SafeEnds:
         if self._recorded is None:
             mark = self._mark()
             # One that was killed leaves its counters; its files are what counts then.
-            is_dead = not is_alive(self._directory, self._clock.epoch_ms())
-            if is_dead and self._options.position_source == "auto":
-                mark = None
-            where = mark.identity.aeron_directory if mark else ""
+            is_asked = self._options.position_source == "counter"
+            is_asked = is_asked or is_alive(self._directory, self._clock.epoch_ms())
+            where = mark.identity.aeron_directory if mark and is_asked else ""
             where = self._options.aeron_directory or where
+            # Dead or not: a driver may have counters of other archives, with the same ids.
             archive_id = mark.identity.archive_id if mark else None
             found = recorded_positions(where, archive_id=archive_id) if where else {}
             self._recorded = found

@@ -229,6 +229,16 @@ def test_counters_of_a_dead_archive_are_only_asked_by_name(tmp_path: Path) -> No
     assert end(maker, tmp_path, positionSource="counter") == 960
 
 
+def test_counters_of_another_archive_are_not_those_of_a_dead_one(tmp_path: Path) -> None:
+    maker = filled(tmp_path)
+    (tmp_path / "driver").mkdir()
+    counters = Counters(tmp_path / "driver")
+    counters.record(maker, 960)
+    counters.write()
+    alive(maker.directory, archive_id=4, aeron_directory=str(tmp_path / "driver")).close()
+    assert end(maker, tmp_path, **{"aeron.dir": str(tmp_path / "driver")}) == maker.position
+
+
 @pytest.mark.parametrize("version", [0, -1, 1 << 16])
 def test_a_driver_of_another_version_says_nothing(tmp_path: Path, version: int) -> None:
     counters = Counters(tmp_path)
