@@ -15,10 +15,12 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Gap", "GapKind", "Run", "is_term_padding", "position_gap", "stitch"]
+__all__ = ["MOST_MISSING", "Gap", "GapKind", "Run", "is_term_padding", "position_gap", "stitch"]
 
 POSITIONS: Final = ""
 """The name of runs of positions."""
+MOST_MISSING: Final = (1 << 63) - 1
+"""Numbers that a gap says are missing; more are told as so many."""
 
 
 class GapKind:
@@ -142,6 +144,8 @@ def gap_between(before: Run, after: Run, term_length: int) -> Gap | None:
         missing = after.first_position - before.end_position
     else:
         missing = after.first_number - before.last_number - 1
+        # Columns have 64 bits, and a message may hold any number.
+        missing = max(min(missing, MOST_MISSING), -MOST_MISSING)
         kind = GapKind.SEQUENCE if missing > 0 else GapKind.BACKWARDS if missing < 0 else None
     if kind is None:
         return None

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from aeron_async.spark.pipeline.runs import Gap, GapKind, Run, position_gap
+from aeron_async.spark.pipeline.runs import MOST_MISSING, Gap, GapKind, Run, position_gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -134,7 +134,10 @@ class Summariser:
             before = np.empty_like(numbers)
             before[1:] = numbers[:-1]
             before[0] = self._edge.number if self._edge is not None else 0
-            columns["missing"] = numbers - before - 1
+            missing = numbers - before - 1
+            is_wrapped = (missing < 0) == (numbers > before)
+            most = np.where(numbers > before, MOST_MISSING, -MOST_MISSING)
+            columns["missing"] = np.where(is_wrapped, most, missing)
             return ~is_first & (columns["missing"] != 0)
         columns["missing"] = holes
         flags = ~is_first & (holes > 0)

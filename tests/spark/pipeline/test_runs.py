@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aeron_async.spark.pipeline.gold import GAPS, table_of
 from aeron_async.spark.pipeline.runs import Gap, GapKind, Run, position_gap, stitch
 from aeron_async.spark.pipeline.summaries import LISTED_GAPS, Summariser, gaps_of, runs_of
 
@@ -112,6 +113,23 @@ def test_numbers_that_are_left_out_or_go_back_are_gaps() -> None:
         (GapKind.SEQUENCE, 2, 128),
         (GapKind.BACKWARDS, -2, 192),
     ]
+
+
+def test_numbers_that_are_nonsense_are_gaps_that_a_column_holds() -> None:
+    least, most = -(2**63), 2**63 - 1
+    numbers = [0, least, most, least, least + 1]
+    found = rows([0, 64, 128, 192, 256], number=numbers)
+    wanted = [
+        (GapKind.BACKWARDS, -most),
+        (GapKind.SEQUENCE, most),
+        (GapKind.BACKWARDS, -most),
+    ]
+    _, gaps = summarised(batch(found), name="n")
+    assert [(gap.kind, gap.missing) for gap in gaps] == wanted
+    runs = [summarised(batch(rows([64 * n], number=[numbers[n]])), name="n")[0] for n in range(5)]
+    _, gaps = stitch([run for each in runs for run in each], TERMS)
+    assert [(gap.kind, gap.missing) for gap in gaps] == wanted
+    assert table_of(gaps, GAPS).num_rows == len(wanted)
 
 
 def test_a_gap_between_two_batches_of_rows_is_seen() -> None:
