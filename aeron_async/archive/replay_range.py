@@ -151,6 +151,7 @@ class ReplayRange:
     async def aclose(self) -> None:
         """Close what was opened; closing twice is closing once."""
         if self._is_begun:
+            self._is_begun = False
             await self._resources.disk.run(self._reader.close)
 
     def __del__(self) -> None:

@@ -130,10 +130,12 @@ class ReplaySession:
             if self._on_failed is not None:
                 self._on_failed(error)
         finally:
-            if not self.publication.is_closed:
-                # What is cut short must not look as if it had ended.
-                await self.publication.aclose(revoke=not is_whole)
-            await self._disk.run(self._reader.close)
+            try:
+                if not self.publication.is_closed:
+                    # What is cut short must not look as if it had ended.
+                    await self.publication.aclose(revoke=not is_whole)
+            finally:
+                await self._disk.run(self._reader.close)
 
     def _told(self) -> dict[str, int]:
         """Return what log lines say of it."""

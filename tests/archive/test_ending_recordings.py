@@ -182,3 +182,12 @@ async def test_signals_that_nobody_reads_any_more_are_kept_for_nobody(
         assert found() is None
         await record(aeron, archive, messages(3))
         assert (await anext(kept)).recording_id == 0
+
+
+async def test_a_replay_may_be_closed_after_its_archive(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        await record(aeron, archive, messages(3))
+        async with archive.replay(0) as replay:
+            assert (await anext(replay)).data == messages(3)[0]
+            await archive.aclose()
+        await replay.aclose()

@@ -17,7 +17,8 @@ from aeron_async.archive.control.messages import (
     RecordingStarted,
     RecordingStopped,
 )
-from aeron_async.errors import UnknownRecordingError
+from aeron_async.errors import ArchiveError
+from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import RecordingSignalEvent
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from aeron_async.client.publication import Publication
 
 __all__ = ["RecordingEvents"]
+
+log = get_logger(__name__)
 
 
 @final
@@ -61,8 +64,9 @@ class RecordingEvents:
     async def _tell_of_start(self, event: RecordingSignalEvent) -> None:
         try:
             descriptor = await self._archive.describe(event.recording_id)
-        except UnknownRecordingError:
-            # Purged again before its turn came.
+        except ArchiveError as error:
+            # Purged again before its turn came, or the disk failed: the others are told of.
+            log.info("recording_event_not_told", recording_id=event.recording_id, reason=str(error))
             return
         self._begun[event.recording_id] = event.position
         self._tell(

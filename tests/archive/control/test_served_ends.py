@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
+from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
+from aeron_async.archive.control.messages import CODEC
+from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.errors import RegistrationError
+from aeron_async.errors import RegistrationError, StorageError, UnknownRecordingError
+from tests.archive.control.fake_archive import DESCRIPTOR
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     import aeron_async as aa
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from tests.archive.control.fake_archive import FakeArchive
 
 
@@ -30,3 +39,33 @@ async def test_a_server_that_cannot_start_hears_nothing_and_leaves_no_task(
     assert asyncio.all_tasks() == before
     async with ControlServer(aeron, archive, ControlSettings(control_channel=channel)) as server:
         assert server.session_count == 0
+
+
+async def test_a_recording_that_cannot_be_described_does_not_end_the_events() -> None:
+    begun = [
+        RecordingSignalEvent(
+            recording_id=number, subscription_id=1, position=64, signal=RecordingSignal.START
+        )
+        for number in range(3)
+    ]
+    problems: list[Exception] = [StorageError("no disk"), UnknownRecordingError("purged")]
+
+    async def signals() -> AsyncIterator[RecordingSignalEvent]:
+        for each in begun:
+            yield each
+
+    async def describe(recording_id: int) -> RecordingDescriptor:
+        if problems:
+            raise problems.pop(0)
+        return attrs.evolve(DESCRIPTOR, recording_id=recording_id)
+
+    told: list[Any] = []
+
+    def offer(data: bytes) -> int:
+        told.append(CODEC.decode(data))
+        return len(data)
+
+    archive = SimpleNamespace(signals=signals, describe=describe, recording_sessions={})
+    publication: Any = SimpleNamespace(try_offer=offer)
+    await RecordingEvents(archive, publication).run()
+    assert [each.recording_id for each in told] == [2]
