@@ -101,6 +101,14 @@ class PipelineJob:
         """Return what the catalog knows of the recordings that are read."""
         return read_recordings(open_directory(self._options), self._options)
 
+    def all_recordings(self) -> dict[int, RecordingDescriptor]:
+        """Return what the catalog knows of every recording.
+
+        A batch that is done again has rows of those that settings have meant the first time.
+        """
+        everything = ArchiveOptions.parse({"path": str(self._archive)})
+        return read_recordings(open_directory(everything), everything)
+
     def run(
         self,
         spark: SparkSession,
@@ -164,7 +172,7 @@ class PipelineJob:
         tables = Tables(frame.sparkSession, self._settings)
         tables.write(bronze(frame, batch_id), self._lake.bronze, batch_id)
         messages = tables.read_batch(self._lake.bronze, batch_id)
-        recordings = self.recordings()
+        recordings = self.all_recordings()
         lengths = {each.recording_id: each.term_length for each in recordings.values()}
         earlier = self._earlier_runs(batch_id)
         runs, gaps = gold.stitched(gold.summary(messages, lengths), earlier, lengths)
@@ -184,7 +192,8 @@ class PipelineJob:
             all_gaps += more_gaps
         write_rows(self._lake.gold("gaps"), batch_id, gold.table_of(all_gaps, gold.GAPS))
         write_rows(self._lake.gold("runs"), batch_id, gold.table_of(all_runs, gold.RUNS))
-        write_rows(self._lake.gold("recordings"), 0, gold.recording_rows(recordings.values()))
+        meant = self.recordings()
+        write_rows(self._lake.gold("recordings"), 0, gold.recording_rows(meant.values()))
         self._tell(
             BatchReport(
                 batch_id=batch_id,

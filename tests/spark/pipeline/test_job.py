@@ -18,6 +18,7 @@ from aeron_async.spark.pipeline.sample_feed import SETTINGS, Planted
 from aeron_async.spark.pipeline.sample_recording import record_sample
 from aeron_async.spark.pipeline.settings import PipelineSettings
 from aeron_async.spark.pipeline.tables import read_folders
+from tests.archive.golden import golden_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +119,16 @@ def test_a_batch_that_is_done_again_replaces_itself(
     # What a later batch has that was ingested already is decoded no second time.
     job.process(frame.load(), 1)
     assert reports[2].decoded == {"quotes": 0}
+
+
+def test_a_batch_of_recordings_that_settings_mean_no_more_can_be_done_again(
+    tmp_path: Path,
+) -> None:
+    settings = PipelineSettings.parse({"source": {"recordingIds": "5"}})
+    archive = golden_path("A3-several-recordings")
+    job = PipelineJob(archive, Lake(tmp_path), settings, lambda _: None)
+    assert list(job.recordings()) == [5]
+    assert {4, 5} < set(job.all_recordings())
 
 
 def test_bins_are_the_same_in_sql(spark: SparkSession) -> None:
