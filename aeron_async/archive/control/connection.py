@@ -280,14 +280,19 @@ class ControlConnection:
 
     async def _read(self) -> None:
         """Hand every answer to whoever waits for it, until there are no more."""
-        async for each in self._subscription:
-            try:
-                message = CODEC.decode(each.data)
-            except ProtocolError as error:
-                LOG.warning("archive_response_malformed", error=str(error))
-                continue
-            self._take(message, each.image)
-        self.lose(ClosedError("the session with the archive is closed"))
+        try:
+            async for each in self._subscription:
+                try:
+                    message = CODEC.decode(each.data)
+                except ProtocolError as error:
+                    LOG.warning("archive_response_malformed", error=str(error))
+                    continue
+                self._take(message, each.image)
+        except ClosedError as error:
+            # Not by us: the driver has gone, and nobody waits for answers then.
+            self.lose(ArchiveError(f"the session with the archive is lost: {error}"))
+        else:
+            self.lose(ClosedError("the session with the archive is closed"))
 
     def _take(self, message: Message, image: Image) -> None:
         session_id = getattr(message, "control_session_id", -1)

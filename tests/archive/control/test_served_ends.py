@@ -14,13 +14,20 @@ from aeron_async.archive.control.messages import CODEC
 from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.errors import RegistrationError, StorageError, UnknownRecordingError
+from aeron_async.errors import (
+    ArchiveError,
+    DriverTimeoutError,
+    RegistrationError,
+    StorageError,
+    UnknownRecordingError,
+)
 from tests.archive.control.fake_archive import DESCRIPTOR
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import aeron_async as aa
+    from aeron_async.archive.control.client import RemoteArchive
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from tests.archive.control.fake_archive import FakeArchive
 
@@ -69,3 +76,16 @@ async def test_a_recording_that_cannot_be_described_does_not_end_the_events() ->
     publication: Any = SimpleNamespace(try_offer=offer)
     await RecordingEvents(archive, publication).run()
     assert [each.recording_id for each in told] == [2]
+
+
+async def test_a_client_whose_driver_has_gone_waits_for_no_answer(remote: RemoteArchive) -> None:
+    connection, signals = remote.connection, remote.signals()
+    # Before any answer has come there is no image either whose end could tell.
+    connection._image = None
+    connection._subscription.on_driver_closed(DriverTimeoutError("the driver has gone"))
+    with pytest.raises(ArchiveError, match="is lost"):
+        await anext(signals)
+    with pytest.raises(ArchiveError, match="is lost"):
+        await remote.start_position(0)
+    assert connection._reading.done()
+    assert connection._reading.exception() is None
