@@ -5,11 +5,13 @@ Source: Aeron `ArchiveConductor.startRecordingSession`, `RecordingSession.init`.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_writer import RecordingWriter
+from aeron_async.archive.disk_threads import finished
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.archive.recording_session import RecordingSession
 
@@ -36,7 +38,7 @@ async def open_session(
         RegistrationError: No counter is left.
     """
     context = resources.context
-    writer = await resources.disk.run(
+    opening = resources.disk.begin(
         partial(
             RecordingWriter,
             resources.directory,
@@ -46,6 +48,13 @@ async def open_session(
             sync_level=context.file_sync_level,
         )
     )
+    try:
+        writer = await finished(opening)
+    except asyncio.CancelledError:
+        if not opening.cancelled() and opening.exception() is None:
+            # It was opened all the same, and nobody else would close it.
+            await resources.disk.run(opening.result().close)
+        raise
     try:
         counter = recording_counter(
             resources.aeron.counters,

@@ -10,6 +10,7 @@ from weakref import ref
 import pytest
 
 from aeron_async.archive import ArchiveContext, LocalArchive
+from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.recording_lane import open_lane
 from aeron_async.errors import ArchiveError, ClosedError, RegistrationError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
@@ -17,6 +18,7 @@ from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aeron_async.archive.disk.files import File
     from aeron_async.archive.recording_lane import RecordingLane
     from tests.archive.conftest import OpenArchive
 
@@ -191,3 +193,33 @@ async def test_a_replay_may_be_closed_after_its_archive(open_archive: OpenArchiv
             assert (await anext(replay)).data == messages(3)[0]
             await archive.aclose()
         await replay.aclose()
+
+
+async def test_a_recording_whose_beginning_is_cancelled_leaves_no_file_open(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_opening = asyncio.Event()
+    closed: list[RecordingWriter] = []
+    close, open_segment = RecordingWriter.close, RecordingWriter._open_segment
+    loop = asyncio.get_running_loop()
+
+    def opening(self: RecordingWriter, *, is_new: bool) -> File:
+        loop.call_soon_threadsafe(is_opening.set)
+        return open_segment(self, is_new=is_new)
+
+    def closing(self: RecordingWriter) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(RecordingWriter, "_open_segment", opening)
+    monkeypatch.setattr(RecordingWriter, "close", closing)
+    async with open_archive() as (aeron, archive):
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM):
+            await is_opening.wait()
+            name = "aeron-archive-recording-"
+            (task,) = [each for each in asyncio.all_tasks() if each.get_name().startswith(name)]
+            task.cancel()
+            await asyncio.wait((task,))
+            assert len(closed) == 1
+            assert await archive.stop_position(0) == 0
