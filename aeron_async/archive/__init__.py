@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RecordingSignal,
         RecordingSignalEvent,
         Replay,
+        SignalReader,
         SourceLocation,
     )
     from aeron_async.archive.context import ArchiveContext
@@ -40,6 +41,7 @@ __all__ = [
     "RecordingSignalEvent",
     "RemoteArchive",
     "Replay",
+    "SignalReader",
     "SourceLocation",
     "subscribe",
 ]

@@ -37,6 +37,7 @@ __all__ = [
     "RecordingSignalEvent",
     "RecordingSubscription",
     "Replay",
+    "SignalReader",
     "SourceLocation",
 ]
 
@@ -70,6 +71,40 @@ class Replay(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Read no more; closing twice is closing once."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class SignalReader(ABC):
+    """What becomes of recordings, from when it was made: an iterator, to be closed when left early.
+
+    It hears from the moment that `Archive.signals` returns it, whether somebody waits or not: no
+    task needs to wait for the first one before the request that leads to it.
+    """
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> RecordingSignalEvent:
+        """Return the next event; the iteration ends when the archive or this is closed.
+
+        Raises:
+            ArchiveError: The archive is gone; or so many were not read that some were lost.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Hear of nothing more, which ends who waits; closing twice is closing once."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -325,8 +360,8 @@ class Archive(ABC):
     # What happens.
 
     @abstractmethod
-    def signals(self) -> AsyncIterator[RecordingSignalEvent]:
-        """Iterate over what becomes of recordings, from now on."""
+    def signals(self) -> SignalReader:
+        """Return an iterator over what becomes of recordings, from now on."""
 
     @abstractmethod
     async def aclose(self) -> None:

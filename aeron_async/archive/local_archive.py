@@ -35,7 +35,7 @@ from aeron_async.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from aeron_async.archive.api import RecordingSignalEvent, Replay
+    from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
@@ -345,8 +345,8 @@ class LocalArchive(Archive):
 
     # What happens.
 
-    def signals(self) -> AsyncIterator[RecordingSignalEvent]:
-        """Iterate over what becomes of recordings, from now on."""
+    def signals(self) -> SignalReader:
+        """Return an iterator over what becomes of recordings, from now on."""
         self._check_open()
         return self._resources.signals.stream()
 

@@ -60,6 +60,13 @@ class RecordingRequest:
         """Return the id by which it is stopped; -1 before there is one."""
         return -1 if self.subscription is None else self.subscription.registration_id
 
+    def add(self, task: asyncio.Task[None]) -> None:
+        """Count one more image, which a task records."""
+        self.tasks.append(task)
+        self.active_count += 1
+        if not self.auto_stop:
+            task.add_done_callback(self.tasks.remove)
+
 
 def new_recording(
     request: RecordingRequest, image: Image, *, segment_length: int, now_ms: int

@@ -13,6 +13,7 @@ from aeron_async.archive.api import (
     RecordingSignalEvent,
     SourceLocation,
 )
+from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
 from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.opening import check_room
@@ -64,6 +65,7 @@ class Recordings:
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._ends = RecordingEnds(resources, self.on_changed)
+        self._hints = BeginHints(resources.signals, is_elsewhere=False)
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
         """Return up to where a recording has been written, whether it goes on or not."""
@@ -124,7 +126,7 @@ class Recordings:
         except BaseException:
             self._requests.pop(key, None)
             raise
-        return request.subscription_id
+        return self._hints.expect(request.subscription_id, channel, stream_id, source_location)
 
     async def _subscribe(
         self, request: RecordingRequest, source_location: SourceLocation, uri: ChannelUri
@@ -238,6 +240,7 @@ class Recordings:
     async def aclose(self) -> None:
         """Stop everything, and let nothing begin any more."""
         self._is_closed = True
+        self._hints.close()
         for request in list(self._requests.values()):
             try:
                 await self._stop(request)
@@ -258,6 +261,7 @@ class Recordings:
 
     def _close_subscription(self, request: RecordingRequest) -> None:
         self._requests.pop(request.key, None)
+        self._hints.forget(request.subscription_id)
         if request.subscription is not None:
             request.subscription.close()
 
@@ -267,11 +271,7 @@ class Recordings:
         if request.is_stopping or (request.auto_stop and request.tasks):
             return
         name = f"aeron-archive-recording-{image.session_id}"
-        task = self._resources.tasks.start(self._record(request, image), name)
-        request.tasks.append(task)
-        request.active_count += 1
-        if not request.auto_stop:
-            task.add_done_callback(request.tasks.remove)
+        request.add(self._resources.tasks.start(self._record(request, image), name))
 
     async def _record(self, request: RecordingRequest, image: Image) -> None:
         """Record one image; one that cannot be holds nobody up, and ends none of the others."""

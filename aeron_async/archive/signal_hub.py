@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
+from aeron_async.archive.api import SignalReader
 from aeron_async.client.signal import Signal
-from aeron_async.errors import ArchiveError
+from aeron_async.errors import ArchiveError, ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.archive.api import RecordingSignalEvent
+    from aeron_async.errors import AeronError
 
 __all__ = ["SignalHub", "SignalStream"]
 
@@ -21,7 +23,7 @@ MOST_WAITING: Final = 65_536
 
 
 @final
-class SignalStream:
+class SignalStream(SignalReader):
     """An iterator over what becomes of recordings, from when it was made."""
 
     def __init__(self, hub: SignalHub) -> None:
@@ -29,59 +31,69 @@ class SignalStream:
         self._events: deque[RecordingSignalEvent] = deque()
         self._bell = Signal()
         self._has_lost = False
-        self._is_closed = False
+        self._end: AeronError | None = None
 
     def put(self, event: RecordingSignalEvent) -> None:
         """Add an event."""
-        if len(self._events) < MOST_WAITING:
+        if len(self._events) < self._hub.most_waiting:
             self._events.append(event)
         else:
             self._has_lost = True
         self._bell.ring()
 
-    def end(self) -> None:
-        """Let the iteration end behind what is waiting."""
-        self._is_closed = True
+    def end(self, error: AeronError) -> None:
+        """Let the iteration end behind what is waiting, or raise if that was not wanted."""
+        self._end = error
         self._bell.ring()
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> RecordingSignalEvent:
-        """Return the next event; the iteration ends when the archive closes.
+        """Return the next event; the iteration ends when the archive or this is closed.
 
         Raises:
-            ArchiveError: Events were lost, for too many were left waiting.
+            ArchiveError: The archive is gone; or so many were not read that some were lost.
         """
         while not self._events:
             if self._has_lost:
-                message = f"more than {MOST_WAITING} signals were waiting, and some were lost"
+                message = (
+                    f"more than {self._hub.most_waiting} recording signals were not read, and some "
+                    "were lost: read them as they come"
+                )
                 raise ArchiveError(message)
-            if self._is_closed:
+            if isinstance(self._end, ClosedError):
                 raise StopAsyncIteration
+            if self._end is not None:
+                raise ArchiveError(str(self._end))
             await self._bell.wait()
         return self._events.popleft()
 
     async def aclose(self) -> None:
         """Hear of nothing more; closing twice is closing once."""
         self._events.clear()
+        self._has_lost = False
         self._hub.forget(self)
-        self.end()
+        self.end(ClosedError("nobody reads these signals any more"))
 
 
-@final
 class SignalHub:
-    """Hands each event to everybody who listens."""
+    """Hands each event to everybody who listens.
 
-    def __init__(self) -> None:
+    Args:
+        most_waiting: Events that are kept for a reader who does not read.
+    """
+
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self.most_waiting = most_waiting
         # An iterator that was left and never closed is nobody's, and would keep all that comes.
         self._streams: WeakSet[SignalStream] = WeakSet()
         self._listeners: list[Callable[[RecordingSignalEvent], object]] = []
+        self._end: AeronError | None = None
 
     def stream(self) -> SignalStream:
         """Return an iterator over events from now on."""
         stream = SignalStream(self)
         self._streams.add(stream)
+        if self._end is not None:
+            stream.end(self._end)
         return stream
 
     def listen(self, listener: Callable[[RecordingSignalEvent], object]) -> Callable[[], None]:
@@ -100,8 +112,9 @@ class SignalHub:
         """Hand nothing more to an iterator."""
         self._streams.discard(stream)
 
-    def close(self) -> None:
-        """Let all iterations end."""
+    def close(self, error: AeronError | None = None) -> None:
+        """Let all iterations end; with any other error than `ClosedError` they raise."""
+        self._end = ClosedError("the archive is closed") if error is None else error
         for stream in list(self._streams):
-            stream.end()
+            stream.end(self._end)
         self._streams.clear()

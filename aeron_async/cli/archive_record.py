@@ -79,11 +79,10 @@ async def _record(
     auto_stop: bool,
     is_json: bool,
 ) -> int:
-    async with opened(where, may_be_new=True) as (_, archive):
-        signals = archive.signals()
-        # Asked for before anything can happen.
-        pending = asyncio.ensure_future(anext(signals))
-        await asyncio.sleep(0)
+    async with (
+        opened(where, may_be_new=True) as (_, archive),
+        archive.signals() as signals,
+    ):
         start = (
             archive.start_recording if extend is None else partial(archive.extend_recording, extend)
         )
@@ -94,20 +93,18 @@ async def _record(
         going_on: set[int] = set()
         showing = asyncio.ensure_future(show(archive, going_on))
         try:
-            while True:
-                event = await pending
-                if event.subscription_id == subscription_id:
-                    tell(event, is_json=is_json)
-                    if event.signal in ENDS:
-                        going_on.discard(event.recording_id)
-                    else:
-                        going_on.add(event.recording_id)
-                    if auto_stop and event.signal is RecordingSignal.STOP:
-                        break
-                pending = asyncio.ensure_future(anext(signals))
+            async for event in signals:
+                if event.subscription_id != subscription_id:
+                    continue
+                tell(event, is_json=is_json)
+                if event.signal in ENDS:
+                    going_on.discard(event.recording_id)
+                else:
+                    going_on.add(event.recording_id)
+                if auto_stop and event.signal is RecordingSignal.STOP:
+                    break
         finally:
             showing.cancel()
-            pending.cancel()
             # One that stops by itself may have done so.
             with suppress(ArchiveError):
                 await archive.stop_recording_subscription(subscription_id)

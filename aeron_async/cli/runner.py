@@ -25,6 +25,10 @@ REMEDIES: Final[Mapping[str, str]] = {
         "let the subscriber keep up, or raise AERON_ASYNC_CLOSE_LINGER_TIMEOUT"
     ),
     "event_loop_lagged": "let this machine do less at once",
+    "recording_waits": (
+        "if another process publishes over aeron:udp, record without --local, or a client of this "
+        "archive asks for SourceLocation.REMOTE"
+    ),
 }
 """What a command's user can do, by the event of the log."""
 

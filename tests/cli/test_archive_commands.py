@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import sys
@@ -168,6 +169,18 @@ def test_a_stream_is_recorded_by_one_process_and_replayed_from_another(
     assert main(["archive", "ls", where, "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["stop_position"] == 192
     assert serving.interrupt()[0] == 130
+
+
+@pytest.mark.parametrize("extend", ["0", "9"])
+def test_a_recording_that_is_refused_is_one_line(
+    archive: str, extend: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["aeron:ipc", "--stream", "999", "--extend", extend]
+    assert main(["archive", "record", archive, *arguments]) == 1
+    gc.collect()
+    error = capfd.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,11 @@ PRINTED = {
         *(f"heard {64 * (number + 1)} early {number}" for number in range(3)),
         "heard 256 late",
     ],
+    "record_elsewhere": [
+        "START 0",
+        "STOP 192",
+        *(f"heard {64 * (number + 1)} message {number}" for number in range(3)),
+    ],
     "back_pressure": [
         "nobody reads: stopped at position 65536",
         r"try_offer says OfferOutcome\.BACK_PRESSURED",
@@ -123,6 +128,7 @@ def test_an_example_prints_what_it_shows(
         name,
         CHANNEL=channel(unused_udp_port_factory()),
         REPLY_CHANNEL=channel(unused_udp_port_factory()),
+        CONTROL=channel(unused_udp_port_factory()),
     )
     printed = finish(program, complaint=COMPLAINTS.get(name, ""))
     assert len(printed) == len(PRINTED[name]), printed

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
+from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.control.connection import (
     ControlConnection,
     CredentialsSupplier,
@@ -28,15 +29,13 @@ from aeron_async.archive.control.requests import (
     StopRecordingSubscriptionRequest,
     StopReplayRequest,
 )
-from aeron_async.archive.control.signals import SignalHub
+from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
 from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from aeron_async.archive.api import RecordingSignalEvent, Replay
+    from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
@@ -84,7 +83,8 @@ class RemoteArchive(RemoteListing, Archive):
         self._credentials = credentials
         self._timeout = timeout
         self._connection: ControlConnection | None = None
-        self._hub = SignalHub()
+        self._hub = RemoteSignalHub()
+        self._hints = BeginHints(self._hub, is_elsewhere=True)
         self._replays: dict[RemoteReplay, None] = {}
         self._is_closed = False
 
@@ -231,13 +231,14 @@ class RemoteArchive(RemoteListing, Archive):
         auto_stop: bool = False,
     ) -> int:
         """Record a stream from now on; see `Archive.start_recording`."""
-        return await self._ask(
+        subscription_id = await self._ask(
             StartRecordingRequest2,
             channel=channel,
             stream_id=stream_id,
             source_location=source_location,
             auto_stop=auto_stop,
         )
+        return self._hints.expect(subscription_id, channel, stream_id, source_location)
 
     async def extend_recording(
         self,
@@ -249,7 +250,7 @@ class RemoteArchive(RemoteListing, Archive):
         auto_stop: bool = False,
     ) -> int:
         """Go on with a recording; see `Archive.extend_recording`."""
-        return await self._ask(
+        subscription_id = await self._ask(
             ExtendRecordingRequest2,
             recording_id=recording_id,
             channel=channel,
@@ -257,6 +258,7 @@ class RemoteArchive(RemoteListing, Archive):
             source_location=source_location,
             auto_stop=auto_stop,
         )
+        return self._hints.expect(subscription_id, channel, stream_id, source_location)
 
     async def extending_publication(
         self, recording_id: int, channel: str, stream_id: int
@@ -268,9 +270,11 @@ class RemoteArchive(RemoteListing, Archive):
     async def stop_recording(self, channel: str, stream_id: int) -> None:
         """Record a stream no more; see `Archive.stop_recording`."""
         await self._ask(StopRecordingRequest, channel=channel, stream_id=stream_id)
+        self._hints.forget_stream(channel, stream_id)
 
     async def stop_recording_subscription(self, subscription_id: int) -> None:
         """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
+        self._hints.forget(subscription_id)
         await self._ask(StopRecordingSubscriptionRequest, subscription_id=subscription_id)
 
     async def stop_recording_by_identity(self, recording_id: int) -> bool:
@@ -334,13 +338,14 @@ class RemoteArchive(RemoteListing, Archive):
 
     # What happens.
 
-    def signals(self) -> AsyncIterator[RecordingSignalEvent]:
-        """Iterate over what becomes of what this client lets the archive record, from now on."""
-        return self._hub.signals()
+    def signals(self) -> SignalReader:
+        """Return an iterator over what becomes of what this client lets be recorded."""
+        return self._hub.stream()
 
     async def aclose(self) -> None:
         """End the session, and close; closing twice is closing once."""
         self._is_closed = True
+        self._hints.close()
         try:
             for replay in list(self._replays):
                 await replay.aclose()

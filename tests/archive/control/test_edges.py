@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
-from aeron_async.archive.control import replay_tokens, signal_router, signals
+from aeron_async.archive.control import replay_tokens, signal_router
 from aeron_async.archive.control.authentication import AcceptAll, Verdict
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.connection import FixedCredentials, Pending
@@ -24,7 +24,7 @@ from aeron_async.archive.control.remote_replay import session_of
 from aeron_async.archive.control.replay_tokens import ReplayTokens
 from aeron_async.archive.control.requests import KeepAliveRequest, ReplayRequest
 from aeron_async.archive.control.signal_router import SignalRouter
-from aeron_async.archive.control.signals import SignalHub
+from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.errors import (
     AeronTimeoutError,
     ArchiveError,
@@ -75,10 +75,9 @@ class FakeSession:
 # Signals.
 
 
-async def test_a_reader_who_is_too_far_behind_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "READ_BEHIND_LIMIT", 2)
-    hub = SignalHub()
-    reader = hub.signals()
+async def test_a_reader_who_is_too_far_behind_is_told_so() -> None:
+    hub = RemoteSignalHub(most_waiting=2)
+    reader = hub.stream()
     for _ in range(3):
         hub.on_signal(STOPPED)
     assert [(await anext(reader)).position for _ in range(2)] == [64, 64]
@@ -87,20 +86,34 @@ async def test_a_reader_who_is_too_far_behind_is_told_so(monkeypatch: pytest.Mon
 
 
 async def test_a_signal_of_a_kind_that_is_not_known_is_passed_over() -> None:
-    hub = SignalHub()
-    reader = aiter(hub.signals())
+    hub = RemoteSignalHub()
+    reader = aiter(hub.stream())
     hub.on_signal(attrs.evolve(STOPPED, signal=99))
     hub.on_signal(STOPPED)
     assert (await anext(reader)).signal is RecordingSignal.STOP
 
 
 async def test_signals_end_with_the_archive_and_raise_when_that_was_not_wanted() -> None:
-    hub = SignalHub()
-    waiting = hub.signals()
+    hub = RemoteSignalHub()
+    waiting = hub.stream()
     hub.close(ArchiveError("the archive is gone"))
-    for reader in (waiting, hub.signals()):
+    for reader in (waiting, hub.stream()):
         with pytest.raises(ArchiveError, match="the archive is gone"):
             await anext(reader)
+
+
+async def test_signals_are_heard_before_anybody_waits_and_no_more_once_closed() -> None:
+    hub = RemoteSignalHub()
+    async with hub.stream() as early:
+        hub.on_signal(STOPPED)
+        assert (await anext(early)).position == 64
+        waiting = asyncio.create_task(anext(early))
+        await asyncio.sleep(0)
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    hub.on_signal(STOPPED)
+    assert [each async for each in early] == []
+    await early.aclose()
 
 
 def test_a_router_forgets_the_oldest_and_what_nobody_waits_for(

@@ -1,0 +1,104 @@
+"""Says once, in the log, that nothing of what is to be recorded has come, and why that may be.
+
+Where a stream comes from is easily got wrong: an archive records by default what its own driver
+publishes, and whoever publishes elsewhere would wait for a recording that never begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.archive.channel_stripping import recording_key
+from aeron_async.archive.values import SourceLocation
+from aeron_async.logs import get_logger
+from aeron_async.protocol.channel_uri import ChannelUri, Media
+
+if TYPE_CHECKING:
+    from aeron_async.archive.signal_hub import SignalHub
+    from aeron_async.archive.values import RecordingSignalEvent
+
+__all__ = ["BeginHints"]
+
+HINT_AFTER_S: Final = 5.0
+MOST_REMEMBERED: Final = 256
+REASON: Final = "LOCAL records what the archive's own driver publishes (a spy), and nobody else"
+REMEDIES: Final = {
+    Media.UDP: "if another process publishes, give source_location=SourceLocation.REMOTE",
+    Media.IPC: "publish over aeron:udp: aeron:ipc does not leave the process of its driver",
+}
+
+log = get_logger(__name__)
+
+
+@final
+class BeginHints:
+    """Waits for what was asked for to begin, and says so where it does not.
+
+    Args:
+        signals: That tell of recordings.
+        is_elsewhere: Whether the archive is; who publishes over IPC reaches one that is here.
+    """
+
+    def __init__(self, signals: SignalHub, *, is_elsewhere: bool) -> None:
+        self._is_elsewhere = is_elsewhere
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._keys: dict[int, str] = {}
+        # A recording may begin before whoever asked has heard the answer.
+        self._begun: deque[int] = deque(maxlen=MOST_REMEMBERED)
+        self._stop_listening = signals.listen(self._on_signal)
+
+    def expect(
+        self,
+        subscription_id: int,
+        channel: str | ChannelUri,
+        stream_id: int,
+        source_location: SourceLocation,
+    ) -> int:
+        """Begin to wait for the first recording of a subscription, and return its id."""
+        uri = ChannelUri.parse(channel) if isinstance(channel, str) else channel
+        is_easily_wrong = source_location is SourceLocation.LOCAL and (
+            self._is_elsewhere or uri.media is Media.UDP
+        )
+        if is_easily_wrong and subscription_id not in self._begun:
+            self._keys[subscription_id] = recording_key(uri, stream_id)
+            self._timers[subscription_id] = asyncio.get_running_loop().call_later(
+                HINT_AFTER_S, self._on_timer, subscription_id, uri, stream_id
+            )
+        return subscription_id
+
+    def forget(self, subscription_id: int) -> None:
+        """Wait no more for one: it has begun, or is not wanted any more."""
+        timer = self._timers.pop(subscription_id, None)
+        if timer is not None:
+            del self._keys[subscription_id]
+            timer.cancel()
+
+    def forget_stream(self, channel: str, stream_id: int) -> None:
+        """Wait no more for what one channel and stream are to bring."""
+        key = recording_key(ChannelUri.parse(channel), stream_id)
+        for subscription_id in [each for each, known in self._keys.items() if known == key]:
+            self.forget(subscription_id)
+
+    def close(self) -> None:
+        """Wait for nothing more; closing twice is closing once."""
+        for subscription_id in list(self._timers):
+            self.forget(subscription_id)
+        self._stop_listening()
+        self._stop_listening = lambda: None
+
+    def _on_signal(self, event: RecordingSignalEvent) -> None:
+        self._begun.append(event.subscription_id)
+        self.forget(event.subscription_id)
+
+    def _on_timer(self, subscription_id: int, uri: ChannelUri, stream_id: int) -> None:
+        self.forget(subscription_id)
+        log.warning(
+            "recording_waits",
+            channel=str(uri),
+            stream_id=stream_id,
+            seconds=HINT_AFTER_S,
+            reason=REASON,
+            remedy=REMEDIES[uri.media],
+        )
