@@ -13,6 +13,7 @@ from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.repair import Repair, Unmended
 from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
@@ -69,6 +70,8 @@ def repair(
 ) -> int:
     """Say what can be mended, and mend it with --yes; what changes is kept as NAME.before-repair.
 
+    What is wrong and cannot be mended is told with the commands that give up some of a recording.
+
     Args:
         directory: Of an archive that is not at work.
         yes: Mend it.
@@ -78,7 +81,7 @@ def repair(
     place = existing(directory)
     now_ms = time.time_ns() // NS_PER_MS
     mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
-    count = 0
+    count = damages = 0
     try:
         with progress_bar("looking at recordings", recording_count(place)) as advance:
             repairs = mend(
@@ -90,18 +93,29 @@ def repair(
                 on_looked_at=advance,
             )
             for each in repairs:
-                count += 1
+                is_mended = isinstance(each, Repair)
+                count += is_mended
+                damages += not is_mended
                 if json:
-                    print_json(attrs.asdict(each) | {"kind": each.kind.value, "is_done": yes})
+                    print_json(as_json(each, is_done=yes))
                 else:
                     print_line(str(each))
     finally:
         mark.close()
     if not count:
-        remark("nothing is to be mended")
+        remark("nothing is to be mended" if not damages else "nothing here can be mended")
     elif not yes:
         remark("nothing was changed: add --yes to mend it")
-    return ExitCode.SUCCESS if yes or not count else ExitCode.FAILURE
+    if damages:
+        remark(f"not mended, and up to you: {damages}")
+    return ExitCode.SUCCESS if not damages and (yes or not count) else ExitCode.FAILURE
+
+
+def as_json(each: Repair | Unmended, *, is_done: bool) -> dict[str, object]:
+    """Return what one line says of something that is mended, or is not."""
+    if isinstance(each, Repair):
+        return attrs.asdict(each) | {"kind": each.kind.value, "is_done": is_done}
+    return attrs.asdict(each) | {"kind": "not mended", "is_done": False}
 
 
 def tell(finding: Finding, *, is_json: bool) -> None:

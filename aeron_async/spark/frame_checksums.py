@@ -27,13 +27,24 @@ SAMPLE_LENGTH: Final = 128 << 10
 """Longer than any data frame, in bytes."""
 
 
-def first_bad(piece: memoryview, frames: Frames, checksum: Checksum) -> int | None:
-    """Return the number of the first data frame whose checksum is wrong; None if all are right."""
+def first_bad(
+    piece: memoryview, frames: Frames, checksum: Checksum, *, session_id: int | None = None
+) -> int | None:
+    """Return the number of the first data frame whose checksum is wrong; None if all are right.
+
+    Args:
+        piece: Of a recording.
+        frames: Found in it.
+        checksum: That they have in place of their session.
+        session_id: What has this there has no checksum; None where all have one.
+    """
     stored = frames.heads[:, SESSION].tolist()
     is_data = ((frames.heads[:, KIND] & DATA) != 0).tolist()
     starts = (frames.starts + HEADER_LENGTH).tolist()
     for number, end in enumerate(frames.ends.tolist()):
-        if is_data[number] and checksum(piece[starts[number] : end]) != stored[number]:
+        if not is_data[number] or stored[number] == session_id:
+            continue
+        if checksum(piece[starts[number] : end]) != stored[number]:
             return number
     return None
 

@@ -1,8 +1,9 @@
 """Up to where a recording may be read that has no stop position.
 
 It is being recorded, or was when its archive died. Files have their full length from the start, so
-the frames of the last one tell; and the last frame is believed as the archive's own recovery would:
-when each page of it holds something, or its checksum is right.
+the frames of the last one tell, as `archive.disk.frames_end` decides for the archive's recovery:
+here as there, what is no frame is the end, unless frames lie behind it that belong there; and the
+last frame is believed when each page of it holds something, or its checksum is right.
 
 Source: Aeron `Catalog.recoverStopOffset`, `RecordingPos`.
 """
@@ -15,10 +16,12 @@ import numpy as np
 
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import read_exactly
+from aeron_async.archive.disk.frames_end import find_following
 from aeron_async.archive.disk.mark_file import read_mark_file
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer
 from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
 from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.archive.disk.whole_ends import are_ends_whole
 from aeron_async.errors import ArchiveError, DataLossError
 from aeron_async.spark.frame_checksums import first_bad
 from aeron_async.spark.frame_finder import DATA, KIND, FrameFinder
@@ -83,7 +86,7 @@ def scanned_end(
     start = max(base, descriptor.start_position, known or 0)
     file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     try:
-        end = end_of_file(file, descriptor, options, base=base, start=start)
+        end = end_of_file(directory, file, descriptor, options, base=base, start=start)
     finally:
         file.close()
     lag = options.safety_lag_bytes
@@ -96,54 +99,57 @@ def scanned_end(
 
 
 def end_of_file(
-    file: File, descriptor: RecordingDescriptor, options: ArchiveOptions, *, base: int, start: int
+    directory: Directory,
+    file: File,
+    descriptor: RecordingDescriptor,
+    options: ArchiveOptions,
+    *,
+    base: int,
+    start: int,
 ) -> int:
     """Return the position behind the last frame of a segment that can be believed."""
     checksum = checksum_named(options.verify_checksum)
     limit = base + descriptor.segment_length
     position, last = start, start
     for at, piece, frames in pieces(file, descriptor, base=base, start=start, limit=limit):
-        if checksum is not None and cut_bad(piece, frames, checksum):
+        if checksum is not None and cut_bad(piece, frames, checksum, descriptor.session_id):
             return at + frames.end
         if len(frames):
             last = at + int(frames.starts[-1])
         position = at + frames.end
-        if frames.problem is not None:
-            check_zero(piece, frames, descriptor, at, options)
+        if frames.problem is not None and options.fail_on_data_loss:
+            check_end(file, frames, descriptor, base, position)
     if checksum is None and position > start:
         torn = find_torn(file, last - base, min(position, limit) - base, ScanBuffer())
-        if torn is not None and not is_padding(file, torn):
+        if torn is not None and not are_ends_whole(directory):
             return base + torn
     return position
 
 
-def is_padding(file: File, offset: int) -> bool:
-    """Return whether a frame is padding, of which nothing but the header is written."""
-    header = bytearray(HEADER_LENGTH)
-    read_exactly(file, memoryview(header), offset)
-    return header[6:8] == b"\0\0"
-
-
-def cut_bad(piece: memoryview, frames: Frames, checksum: Checksum) -> bool:
+def cut_bad(piece: memoryview, frames: Frames, checksum: Checksum, session_id: int) -> bool:
     """Let frames end before the first whose checksum is wrong; return whether one is."""
-    bad = first_bad(piece, frames, checksum)
+    bad = first_bad(piece, frames, checksum, session_id=session_id)
     if bad is not None:
         frames.cut(bad)
     return bad is not None
 
 
-def check_zero(
-    piece: memoryview,
-    frames: Frames,
-    descriptor: RecordingDescriptor,
-    at: int,
-    options: ArchiveOptions,
+def check_end(
+    file: File, frames: Frames, descriptor: RecordingDescriptor, base: int, position: int
 ) -> None:
-    """Refuse what is neither a frame nor nothing yet."""
-    length = int.from_bytes(piece[frames.end : frames.end + 4], "little", signed=True)
-    if length > 0 and options.fail_on_data_loss:
-        message = f"{frames.problem}; failOnDataLoss=false takes this for the end"
-        position = at + frames.end
+    """Refuse an end behind which there are frames."""
+    length = bytearray(4)
+    read_exactly(file, memoryview(length), position - base)
+    if int.from_bytes(length, "little", signed=True) <= 0:
+        return
+    following = find_following(
+        file, descriptor, base=base, offset=position - base, buffer=ScanBuffer()
+    )
+    if following is not None:
+        message = (
+            f"{frames.problem}, and a whole frame lies behind it, at {base + following}; "
+            "failOnDataLoss=false takes this for the end"
+        )
         raise DataLossError(message, recording_id=descriptor.recording_id, position=position)
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from struct import pack, pack_into
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.counters import CountersManager
-from aeron_async.errors import AeronTimeoutError, ConfigurationError, DataLossError
+from aeron_async.errors import (
+    AeronTimeoutError,
+    ArchiveFileError,
+    ConfigurationError,
+    DataLossError,
+)
 from aeron_async.spark import safe_end
 from aeron_async.spark.driver_counters import recorded_positions
 from aeron_async.spark.recorded_end import last_message_end
@@ -119,15 +128,71 @@ def test_a_checksum_proves_the_last_frame_and_finds_the_first_wrong_one(tmp_path
     assert end(maker, tmp_path, verifyChecksum="crc32") == second
 
 
-def test_rubbish_behind_the_frames_is_data_loss_or_the_end(tmp_path: Path) -> None:
+def test_rubbish_behind_the_frames_is_the_end(tmp_path: Path) -> None:
     maker = filled(tmp_path, 10)
     with (tmp_path / "0-0.rec").open("r+b") as file:
         file.seek(maker.position)
         file.write(frame(b"foreign", term_offset=0))
+    assert end(maker, tmp_path) == maker.position
+
+
+def test_frames_behind_rubbish_are_data_loss_or_the_end(tmp_path: Path) -> None:
+    maker = filled(tmp_path, 10)
+    with (tmp_path / "0-0.rec").open("r+b") as file:
+        file.seek(maker.positions[6] + 8)
+        file.write(b"\1\1\1\1")
     with pytest.raises(DataLossError, match="takes this for the end") as caught:
         end(maker, tmp_path)
-    assert caught.value.position == maker.position
-    assert end(maker, tmp_path, failOnDataLoss="false") == maker.position
+    assert caught.value.position == maker.positions[6]
+    assert end(maker, tmp_path, failOnDataLoss="false") == maker.positions[6]
+
+
+@pytest.mark.parametrize("checksum", [None, "crc32"])
+@pytest.mark.parametrize("has_more", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_an_end_is_the_one_that_the_archive_recovers(
+    tmp_path: Path, checksum: str | None, seed: int, *, has_more: bool
+) -> None:
+    draw = random.Random(seed)
+    maker = filled(tmp_path, draw.randrange(10, 100), checksum=checksum)
+    place = draw.choice(maker.positions[5:-1])
+    base = maker.position // (2 * TERM) * 2 * TERM
+    place = max(place, min(each for each in maker.positions if each >= base))
+    kind, at, junk = draw.choice(
+        [
+            ("length alone", 0, pack("<i", 2_000) + bytes(28)),
+            ("too short", 0, pack("<i", 31)),
+            ("too long", 0, pack("<i", TERM + 32)),
+            ("version", 4, b"\7"),
+            ("type", 6, b"\5\0"),
+            ("term offset", 8, b"\xff"),
+            ("stream", 16, b"\xff"),
+            ("term id", 20, b"\xff"),
+            ("nothing", 0, bytes(32)),
+        ]
+    )
+    with (tmp_path / f"0-{base}.rec").open("r+b") as file:
+        file.seek(place - base + at)
+        file.write(junk)
+        if not has_more:
+            file.seek(place - base + 32)
+            file.write(bytes(2 * TERM - (place - base + 32)))
+    given = {} if checksum is None else {"verifyChecksum": checksum}
+    try:
+        ours: int | str = end(maker, tmp_path, **given)
+    except DataLossError as error:
+        ours = f"refused at {error.position}"
+    catalog = Catalog.open(maker.directory, capacity=4_096)
+    try:
+        (found,) = recover(
+            maker.directory, catalog, now_ms=NOW_MS, checksum=checksum_named(checksum)
+        )
+        theirs: int | str = found.stop_position
+    except ArchiveFileError as error:
+        theirs = f"refused at {base + error.offset}"
+    finally:
+        catalog.close()
+    assert ours == theirs, kind
 
 
 def test_a_live_archive_is_read_from_a_distance(tmp_path: Path) -> None:

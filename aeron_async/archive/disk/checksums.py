@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["CHECKSUMS", "Checksum", "checksum_named"]
+__all__ = ["CHECKSUMS", "Checksum", "checksum_named", "kind_of"]
 
 Checksum = Callable[["Buffer"], int]
 """Returns a signed 32-bit number for a range of bytes."""
@@ -50,6 +51,18 @@ CHECKSUMS: Final[Mapping[str, Checksum]] = {
     "io.aeron.archive.checksum.Crc32": crc32,
     "io.aeron.archive.checksum.Crc32c": crc32c,
 }
+
+
+def kind_of(data: Buffer, value: int) -> str | None:
+    """Return the name of the checksum that has that value for a range of bytes; None if none has.
+
+    One that nobody can compute here has none.
+    """
+    for name in ("crc32", "crc32c"):
+        with suppress(ImportError):
+            if CHECKSUMS[name](data) == value:
+                return name
+    return None
 
 
 def checksum_named(name: str | None) -> Checksum | None:

@@ -60,6 +60,18 @@ def find_place(
         ArchiveFileError: A frame on the way is missing, or not what it must be.
         StorageError: The disk failed.
     """
+    before, after = surrounding(directory, descriptor, position, end)
+    buffer = ScanBuffer(min(CHUNK_LENGTH, descriptor.term_length))
+    return FramePlace(before, after, next_message(directory, descriptor, buffer, after, end))
+
+
+def surrounding(
+    directory: Directory, descriptor: RecordingDescriptor, position: int, end: int
+) -> tuple[int, int]:
+    """Return where frames begin before and behind a position; twice itself where one does there.
+
+    What lies behind the position is not looked at then: it may be damaged, and be cut off for that.
+    """
     buffer = ScanBuffer(min(CHUNK_LENGTH, descriptor.term_length))
     start = max(term_base(position, descriptor.term_length), descriptor.start_position)
     reader = RecordingReader(directory, descriptor, start)
@@ -67,8 +79,7 @@ def find_place(
         while reader.read(buffer, recorded=end, limit=position) is not None:
             pass
         before = reader.position
-        after = before if before == position else before + next_length(reader, buffer, end)
-        return FramePlace(before, after, next_message(directory, descriptor, buffer, after, end))
+        return before, before if before == position else before + next_length(reader, buffer, end)
     finally:
         reader.close()
 
@@ -99,12 +110,12 @@ def check_position(
         raise InvalidPositionError(message, nearest=nearest)
     if position in (start, end) or not position & (descriptor.term_length - 1):
         return
-    place = find_place(directory, descriptor, position, end=end)
-    if place.before != position:
-        nearest = min(place.before, place.after, key=lambda each: abs(each - position))
+    before, after = surrounding(directory, descriptor, position, end)
+    if before != position:
+        nearest = min(before, after, key=lambda each: abs(each - position))
         message = (
             f"position {position} is in the middle of a frame of recording "
-            f"{descriptor.recording_id}: one begins at {place.before}, the next at {place.after}"
+            f"{descriptor.recording_id}: one begins at {before}, the next at {after}"
         )
         raise InvalidPositionError(message, nearest=nearest)
 

@@ -48,6 +48,8 @@ __all__ = [
     "LIVENESS_TIMEOUT_MS",
     "MARK_FILE_NAME",
     "MarkFile",
+    "current_boot",
+    "is_whole",
     "mark_directory_of",
     "read_mark_file",
 ]

@@ -1,4 +1,4 @@
-"""Where recordings end that were going on when their archive died.
+"""Where recordings end that were going on when their archive died; `frames_end` decides.
 
 Source: Aeron `Catalog.refreshCatalog`, `Catalog.computeStopPosition`.
 """
@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.archive.disk.frames_end import FramesEnd, find_frames_end
 from aeron_async.archive.disk.segment_end import behind_length, clear_behind
-from aeron_async.archive.disk.segment_scan import (
-    SESSION_WORD,
-    Problem,
-    ScanBuffer,
-    check_frames,
-    find_end,
-)
+from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
-from aeron_async.archive.disk.torn_frames import find_last, find_torn
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
@@ -148,114 +142,46 @@ def end_on_disk(
     file = directory.open_to_read(name)
     try:
         start = descriptor.start_position - base if base == first else 0
-        end = find_end(file, start, buffer)
-        if not ends_are_whole:
-            if checksum is None:
-                check_chain(file, descriptor, base, start, end, buffer)
-            else:
-                end = find_bad(file, descriptor, base, start, end, checksum, buffer)
-            check_last(
-                file, descriptor, base, start, end, buffer, has_checksums=checksum is not None
-            )
-        discarded = behind_length(file, end, buffer)
+        end = find_frames_end(
+            file,
+            descriptor,
+            base=base,
+            start=start,
+            buffer=buffer,
+            checksum=checksum,
+            ends_are_whole=ends_are_whole,
+        )
+        check_end(file, end, start)
+        discarded = behind_length(file, end.offset, buffer)
         if sync_level:
             # Read it was, but from memory perhaps: its archive died before it had waited.
             file.sync(metadata=True)
             directory.sync()
     finally:
         file.close()
-    return Recovered(recording_id, max(base + end, descriptor.start_position), discarded)
+    return Recovered(recording_id, max(base + end.offset, descriptor.start_position), discarded)
 
 
-def find_bad(
-    file: File,
-    descriptor: RecordingDescriptor,
-    base: int,
-    start: int,
-    end: int,
-    checksum: Checksum,
-    buffer: ScanBuffer,
-) -> int:
-    """Return the offset of the first frame whose checksum or header is wrong, or the end.
+def check_end(file: File, end: FramesEnd, start: int) -> None:
+    """Refuse an end that may not be one.
 
     Raises:
-        ArchiveFileError: It is the first of all, which tells of frames without checksums.
+        ArchiveFileError: Frames lie behind what is none, the last one may be torn, or the very
+            first has a wrong checksum, which tells of frames that were recorded without.
     """
-    walk = check_frames(
-        file,
-        descriptor,
-        base=base,
-        start=base + start,
-        end=base + end,
-        checksum=checksum,
-        buffer=buffer,
-    )
-    for each in walk:
-        if isinstance(each, Problem):
-            if each.offset == start:
-                message = f"{each.what}: was it recorded without? Change record_checksum, {REPAIR}"
-                raise ArchiveFileError(message, file=file.name, offset=each.offset)
-            return each.offset
-    return end
-
-
-def check_chain(
-    file: File,
-    descriptor: RecordingDescriptor,
-    base: int,
-    start: int,
-    end: int,
-    buffer: ScanBuffer,
-) -> None:
-    """Refuse frames that do not follow one another.
-
-    Raises:
-        ArchiveFileError: One is not what it must be.
-    """
-    walk = check_frames(
-        file,
-        descriptor,
-        base=base,
-        start=base + start,
-        end=base + end,
-        checksum=None,
-        buffer=buffer,
-    )
-    for each in walk:
-        if isinstance(each, Problem):
-            message = f"{each.what}; {REPAIR}"
-            raise ArchiveFileError(message, file=file.name, offset=each.offset)
-
-
-def check_last(
-    file: File,
-    descriptor: RecordingDescriptor,
-    base: int,
-    start: int,
-    end: int,
-    buffer: ScanBuffer,
-    *,
-    has_checksums: bool,
-) -> None:
-    """Refuse a last frame that may be torn, unless its checksum has said that it is whole.
-
-    The disk takes pages of 4096 bytes in any order: of a frame that lies in several, the first may
-    be there and others not. One is believed when there is something in each of them.
-
-    Raises:
-        ArchiveFileError: It may be torn.
-    """
-    # A term begins with a frame.
-    last_term = term_base(max(base + end - 1, base + start), descriptor.term_length) - base
-    start = max(start, last_term)
-    if has_checksums and start < end:
-        buffer.fill(file, find_last(file, start, end, buffer), end)
-        if buffer.words[SESSION_WORD] != descriptor.session_id:
-            return
-    torn = find_torn(file, start, end, buffer)
-    if torn is not None:
-        message = f"the last frame, up to {end}, may be torn: a page of it is all zeros; {REPAIR}"
-        raise ArchiveFileError(message, file=file.name, offset=torn)
+    if end.following is not None:
+        message = (
+            f"{end.problem}, and a whole frame lies behind it, at offset {end.following}; {REPAIR}"
+        )
+        raise ArchiveFileError(message, file=file.name, offset=end.offset)
+    if end.is_checksum_wrong and end.offset == start:
+        message = f"{end.problem}: was it recorded without? Change record_checksum, {REPAIR}"
+        raise ArchiveFileError(message, file=file.name, offset=end.offset)
+    if end.torn is not None:
+        message = (
+            f"the last frame, up to {end.offset}, may be torn: a page of it is all zeros; {REPAIR}"
+        )
+        raise ArchiveFileError(message, file=file.name, offset=end.torn)
 
 
 def cut_behind(

@@ -1,8 +1,9 @@
 """Mends what a crash leaves of an archive, if told to, and says each thing that it does.
 
 Four things are mended: a next recording id that is used, a recording without an end or with one
-that its files do not reach, and a segment that is too short. Whatever else is wrong is left as it
-is: no frame before a damaged one is ever lost, and none behind it, unless it is of the last file.
+that its files do not reach, and a segment that is too short. Whatever else is wrong is told, and
+left as it is: no frame before a damaged one is ever lost, and none behind it, unless it is of the
+last file.
 
 Of every file that is changed a copy stays, as `<name>.before-repair`.
 
@@ -12,7 +13,8 @@ Source: Aeron `ArchiveTool.verify`, which asks before it truncates.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final, final
+from functools import partial
+from typing import TYPE_CHECKING, final
 
 import attrs
 
@@ -24,13 +26,21 @@ from aeron_async.archive.disk.catalog_file import (
     scan_entries,
 )
 from aeron_async.archive.disk.changes import base_of
+from aeron_async.archive.disk.checksum_tally import ChecksumTally
+from aeron_async.archive.disk.copies import COPY_SUFFIX, keep_copy
 from aeron_async.archive.disk.descriptor import RecordingState
-from aeron_async.archive.disk.files import read_exactly, write_all
+from aeron_async.archive.disk.files import write_all
+from aeron_async.archive.disk.frames_end import find_frames_end
 from aeron_async.archive.disk.recovery import segments_by_recording
 from aeron_async.archive.disk.segment_end import clear_behind
-from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
+from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames
 from aeron_async.archive.disk.segments import segment_name, term_base
-from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.archive.disk.unmended import (
+    Unmended,
+    damaged_entry,
+    find_damage,
+    misplaced_file,
+)
 from aeron_async.archive.disk.verify import descriptor_of
 from aeron_async.errors import ArchiveFileError
 
@@ -41,9 +51,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
 
-__all__ = ["COPY_SUFFIX", "Repair", "RepairKind", "plan_repairs", "repair"]
-
-COPY_SUFFIX: Final = ".before-repair"
+__all__ = ["COPY_SUFFIX", "Repair", "RepairKind", "Unmended", "plan_repairs", "repair"]
 
 
 @final
@@ -83,8 +91,8 @@ def plan_repairs(
     checksum: Checksum | None = None,
     ends_are_whole: bool = False,
     on_looked_at: Callable[[int], object] | None = None,
-) -> Iterator[Repair]:
-    """Yield what `repair` would do; nothing is changed.
+) -> Iterator[Repair | Unmended]:
+    """Yield what `repair` would do, and what it would not; nothing is changed.
 
     Args:
         directory: Of the archive.
@@ -118,8 +126,9 @@ def plan_repairs(
                 continue
             try:
                 descriptor = descriptor_of(catalog, entry)
-            except ArchiveFileError:
+            except ArchiveFileError as error:
                 # Whatever it says, there is no telling what it should.
+                yield damaged_entry(error, entry.recording_id)
                 continue
             yield from plan_recording(
                 directory,
@@ -144,8 +153,10 @@ def repair(
     checksum: Checksum | None = None,
     ends_are_whole: bool = False,
     on_looked_at: Callable[[int], object] | None = None,
-) -> Iterator[Repair]:
+) -> Iterator[Repair | Unmended]:
     """Mend what can be mended, and yield each thing when it is done; without consent, do nothing.
+
+    What is wrong and not mended is yielded too, with what can be done about it.
 
     Args:
         directory: Of an archive that is not at work: whoever calls holds its mark file.
@@ -166,7 +177,7 @@ def repair(
     repairs = list(planned)
     copied: set[str] = set()
     for each in repairs:
-        if consent:
+        if consent and isinstance(each, Repair):
             for name in touched(directory, each):
                 if name not in copied:
                     keep_copy(directory, name)
@@ -183,8 +194,8 @@ def plan_recording(
     buffer: ScanBuffer,
     *,
     ends_are_whole: bool,
-) -> Iterator[Repair]:
-    """Yield what is to be mended of a recording."""
+) -> Iterator[Repair | Unmended]:
+    """Yield what is to be mended of a recording, and what is wrong else."""
     recording_id = descriptor.recording_id
     first = term_base(descriptor.start_position, descriptor.term_length)
     counted = [each for each in bases if each >= first]
@@ -206,16 +217,20 @@ def plan_recording(
                 value=descriptor.segment_length,
                 recording_id=recording_id,
             )
-    is_odd = any((each - first) % descriptor.segment_length for each in counted)
+    odd = [each for each in counted if (each - first) % descriptor.segment_length]
     # Files that are not there may be somewhere, and be put back.
     is_missing = stop is not None and stop > max(
         [descriptor.start_position, *(each + descriptor.segment_length for each in counted)]
     )
-    if is_odd or is_missing:
+    if odd and stop is None:
+        yield misplaced_file(descriptor, odd[-1], first)
         return
-    end = end_of_frames(
-        directory, descriptor, counted, stop, checksum, buffer, ends_are_whole=ends_are_whole
-    )
+    end = stop
+    if not (odd or is_missing):
+        end = end_of_frames(
+            directory, descriptor, counted, stop, checksum, buffer, ends_are_whole=ends_are_whole
+        )
+    assert end is not None, "a recording without an end has got one"
     if end != stop:
         why = "has no end" if stop is None else f"ends at {stop}, which its files do not reach"
         yield Repair(
@@ -225,6 +240,8 @@ def plan_recording(
             value=end,
             recording_id=recording_id,
         )
+    ended = attrs.evolve(descriptor, stop_position=end)
+    yield from find_damage(directory, ended, counted, checksum, buffer)
 
 
 def end_of_frames(
@@ -236,7 +253,7 @@ def end_of_frames(
     buffer: ScanBuffer,
     *,
     ends_are_whole: bool,
-) -> int:
+) -> int | None:
     """Return where the frames end of the last file that a recording has."""
     if not counted:
         # None at all: without its files, there is nothing that it could end with.
@@ -247,19 +264,12 @@ def end_of_frames(
         return stop
     file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     try:
-        end = base + find_end(file, start - base, buffer)
-        if stop is not None:
-            end = min(end, stop)
-        bad = first_bad(file, descriptor, base, start, end, checksum, buffer)
+        find = partial(first_bad, file, descriptor, base, start, stop, buffer, ends_are_whole)
+        bad = find(checksum)
         if bad == start and checksum is not None:
             # Recorded without checksums, for all that can be told.
-            bad = first_bad(file, descriptor, base, start, end, None, buffer)
-        if bad is not None:
-            return bad
-        if stop is None and checksum is None and end > start and not ends_are_whole:
-            torn = find_torn(file, start - base, end - base, buffer)
-            end = end if torn is None else base + torn
-        return end
+            bad = find(None)
+        return stop if bad is None else bad
     finally:
         file.close()
 
@@ -269,13 +279,34 @@ def first_bad(
     descriptor: RecordingDescriptor,
     base: int,
     start: int,
-    end: int,
-    checksum: Checksum | None,
+    stop: int | None,
     buffer: ScanBuffer,
+    ends_are_whole: bool,  # noqa: FBT001 - given by `partial`
+    checksum: Checksum | None,
 ) -> int | None:
-    """Return the position of the first frame that is not what it must be; None if all are."""
+    """Return the position of the first that is no frame; None if all are up to a stop."""
+    if stop is None:
+        end = find_frames_end(
+            file,
+            descriptor,
+            base=base,
+            start=start - base,
+            buffer=buffer,
+            checksum=checksum,
+            ends_are_whole=ends_are_whole,
+        )
+        if checksum is not None and end.is_checksum_wrong and base + end.offset == start:
+            return start
+        return base + (end.offset if end.torn is None else end.torn)
     walk = check_frames(
-        file, descriptor, base=base, start=start, end=end, checksum=checksum, buffer=buffer
+        file,
+        descriptor,
+        base=base,
+        start=start,
+        end=stop,
+        checksum=checksum,
+        buffer=buffer,
+        tally=ChecksumTally(descriptor.session_id),
     )
     for each in walk:
         if isinstance(each, Problem):
@@ -336,39 +367,3 @@ def with_zeros(
         clear_behind(file, offset, segment_length=descriptor.segment_length, sync_level=2)
     finally:
         file.close()
-
-
-def keep_copy(directory: Directory, name: str) -> str:
-    """Copy a file, holes and all, under a name that none has; return that."""
-    names = set(directory.names())
-    copy, number = name + COPY_SUFFIX, 1
-    while copy in names:
-        number += 1
-        copy = f"{name}{COPY_SUFFIX}.{number}"
-    source = directory.open_to_read(name)
-    try:
-        target = directory.open(copy, exclusive=True)
-        try:
-            copy_file(source, target)
-        finally:
-            target.close()
-    finally:
-        source.close()
-    directory.sync()
-    return copy
-
-
-def copy_file(source: File, target: File) -> None:
-    """Copy what is not zero, in pieces."""
-    length = source.length()
-    target.set_length(length)
-    buffer = memoryview(bytearray(1 << 16))
-    offset = 0
-    while offset < length:
-        count = read_exactly(source, buffer, offset)
-        if count == 0:
-            break
-        if any(buffer[:count]):
-            write_all(target, [buffer[:count]], offset)
-        offset += count
-    target.sync(metadata=True)

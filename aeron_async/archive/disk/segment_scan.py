@@ -1,7 +1,7 @@
 """Where the frames of a segment file end, and whether they are what they must be.
 
-Two ways to walk: `find_end` looks at lengths only and is as fast as the disk; `check_frames` looks
-at every field of every header, and at checksums.
+Two ways to walk: `find_end` looks at lengths only, and tells how much there may be; `check_frames`
+looks at every field of every header, and at checksums.
 
 Source: Aeron `Catalog.recoverStopOffset`, `ArchiveTool.verify`.
 """
@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.archive.disk.checksums import kind_of
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.kernel import scan_chain, skip_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from aeron_async.archive.disk.checksum_tally import ChecksumTally
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import File
 
 __all__ = [
+    "HEADER_LENGTH",
     "SESSION_WORD",
     "Problem",
     "ScanBuffer",
+    "check_each",
     "check_frame",
     "check_frames",
     "find_end",
@@ -109,6 +113,7 @@ def check_frames(
     end: int,
     checksum: Checksum | None,
     buffer: ScanBuffer,
+    tally: ChecksumTally | None = None,
 ) -> Iterator[Problem | int]:
     """Look at every frame between two positions of a segment.
 
@@ -123,6 +128,7 @@ def check_frames(
         end: Position behind the last.
         checksum: What data frames have in place of their session; None if they have their session.
         buffer: To read into.
+        tally: Knows which frames have no checksum; those with the recording's session if not given.
     """
     offset, stop = start - base, end - base
     while offset < stop:
@@ -133,8 +139,10 @@ def check_frames(
         if checksum is None:
             at = sum(scan(buffer, count, descriptor, position))
         else:
-            at = check_each(buffer, count, descriptor, position, checksum)
-        if at == 0 or offset + at > stop:
+            at = check_each(buffer, count, descriptor, position, checksum, tally)
+        if offset + at > stop:
+            at = within(buffer, stop - offset)
+        if at == 0:
             yield Problem(
                 file.name,
                 offset,
@@ -143,6 +151,14 @@ def check_frames(
             return
         offset += at
         yield offset
+
+
+def within(buffer: ScanBuffer, limit: int) -> int:
+    """Return up to where the frames of a buffer end before a limit, which one of them passes."""
+    at = 0
+    while (following := at + ((buffer.words[at >> 2] + 31) & -32)) <= limit:
+        at = following
+    return at
 
 
 def scan(
@@ -168,6 +184,7 @@ def check_each(
     descriptor: RecordingDescriptor,
     position: int,
     checksum: Checksum,
+    tally: ChecksumTally | None = None,
 ) -> int:
     """Return how many bytes of frames with the right checksums there are, padding included.
 
@@ -180,10 +197,27 @@ def check_each(
         problem, aligned = check_frame(
             buffer.bytes[at:count], descriptor, position=position + at, checksum=checksum
         )
-        if problem is not None and buffer.words[(at >> 2) + SESSION_WORD] != descriptor.session_id:
-            return at
+        if problem is not None:
+            stored = session_at(buffer, at)
+            if tally is None:
+                has_none = stored == descriptor.session_id
+            else:
+                payload = buffer.bytes[at + HEADER_LENGTH : at + aligned]
+                following = at + aligned
+                has_none = tally.has_none(
+                    stored,
+                    payload,
+                    following=session_at(buffer, following) if following < length else None,
+                )
+            if not has_none:
+                return at
         at += aligned
     return length + padding
+
+
+def session_at(buffer: ScanBuffer, at: int) -> int:
+    """Return what lies in place of the session of a frame."""
+    return buffer.words[(at >> 2) + SESSION_WORD]
 
 
 def problem_at(
@@ -202,12 +236,20 @@ def problem_at(
             buffer.bytes[:count], descriptor, position=base + offset, checksum=checksum
         )
     if problem is not None:
-        return problem
+        return problem + hint_at(buffer, count, aligned)
     if offset + aligned > stop:
         return f"a frame of {aligned} bytes goes on beyond the end of what is recorded"
     if aligned > len(buffer.bytes):
         return f"a frame of {aligned} bytes, longer than any that is sent"
     return f"the file ends {stop - offset - count} bytes too early"
+
+
+def hint_at(buffer: ScanBuffer, count: int, aligned: int) -> str:
+    """Return which checksum the first frame of a buffer has, if it has any."""
+    if count < aligned or aligned <= HEADER_LENGTH:
+        return ""
+    kind = kind_of(buffer.bytes[HEADER_LENGTH:aligned], session_at(buffer, 0))
+    return "" if kind is None else f", which matches {kind}: is that the kind?"
 
 
 def check_frame(

@@ -17,13 +17,15 @@ __all__ = ["find_last", "find_torn"]
 
 PAGE_LENGTH: Final = 4_096
 HEADER_LENGTH: Final = 32
+TYPE: Final = slice(6, 8)
+NO_TYPE: Final = b"\0\0"
 
 
 def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | None:
     """Return the offset of the last frame if it may be torn; None if it is whole.
 
     A frame that lies in several pages is taken for whole when each page but its first holds
-    something of it that is not zero.
+    something of it that is not zero. So is padding, of which there is a header and nothing else.
 
     Args:
         file: A segment.
@@ -32,6 +34,9 @@ def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | Non
         buffer: To read into.
     """
     last = find_last(file, start, end, buffer)
+    header = buffer.bytes[:HEADER_LENGTH]
+    if read_exactly(file, header, last) == HEADER_LENGTH and bytes(header[TYPE]) == NO_TYPE:
+        return None
     page = (last // PAGE_LENGTH + 1) * PAGE_LENGTH
     while page < end:
         count = min(PAGE_LENGTH, end - page)

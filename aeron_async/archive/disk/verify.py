@@ -19,6 +19,8 @@ from aeron_async.archive.disk.catalog_file import (
     scan_entries,
 )
 from aeron_async.archive.disk.changes import base_of
+from aeron_async.archive.disk.checksum_tally import ChecksumTally
+from aeron_async.archive.disk.checksums import kind_of
 from aeron_async.archive.disk.descriptor import (
     ACTIVE,
     ENTRY_HEADER_LENGTH,
@@ -26,10 +28,11 @@ from aeron_async.archive.disk.descriptor import (
     decode_descriptor,
 )
 from aeron_async.archive.disk.files import read_exactly
+from aeron_async.archive.disk.frames_end import find_frames_end
 from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME
-from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
+from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
-from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.archive.disk.whole_ends import are_ends_whole
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
@@ -39,8 +42,9 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.frames_end import FramesEnd
 
-__all__ = ["Finding", "Progress", "Severity", "verify"]
+__all__ = ["Finding", "Progress", "Severity", "verify", "verify_recording"]
 
 BEFORE_REPAIR: Final = ".before-repair"
 OURS: Final = {CATALOG_NAME, MARK_FILE_NAME, LINK_NAME}
@@ -66,6 +70,7 @@ class Finding:
         file: In which file.
         offset: Where in it, in bytes.
         recording_id: Of which recording; None for none.
+        position: Up to where that can be read, in bytes; None where nothing of it is missing.
     """
 
     severity: Severity
@@ -73,6 +78,7 @@ class Finding:
     file: str
     offset: int = 0
     recording_id: int | None = None
+    position: int | None = None
 
     def __str__(self) -> str:
         return f"{self.severity.value}: {self.file}, offset {self.offset}: {self.what}"
@@ -130,6 +136,7 @@ def verify_entries(
     """Walk the entries of a catalog, and what each is about."""
     header = read_header(catalog)
     buffer = ScanBuffer()
+    ends_are_whole = are_ends_whole(directory)
     last_id = -1
     for entry in scan_entries(catalog, header):
         last_id = entry.recording_id
@@ -143,7 +150,9 @@ def verify_entries(
             yield problem_of(error, last_id)
             continue
         yield from verify_checksum(catalog, entry, checksum)
-        yield from verify_recording(directory, descriptor, bases, checksum, buffer)
+        yield from verify_recording(
+            directory, descriptor, bases, checksum, buffer, ends_are_whole=ends_are_whole
+        )
     if 0 < header.next_recording_id <= last_id:
         what = f"the next recording id is {header.next_recording_id}, and {last_id} is used"
         yield Finding(
@@ -187,12 +196,15 @@ def verify_checksum(catalog: File, entry: Entry, checksum: Checksum | None) -> I
     """Yield whether the checksum of an entry is wrong."""
     if checksum is None or entry.checksum == 0:
         return
-    wanted = checksum(body_of(catalog, entry))
+    body = body_of(catalog, entry)
+    wanted = checksum(body)
     if wanted != entry.checksum:
+        kind = kind_of(body, entry.checksum)
+        hint = "" if kind is None else f", which matches {kind}: is that the kind?"
         # An official archive leaves it when it recovers.
         yield Finding(
             severity=Severity.NOTE,
-            what=f"an entry with checksum {entry.checksum}, and it is {wanted}",
+            what=f"an entry with checksum {entry.checksum}, and it is {wanted}{hint}",
             file=catalog.name,
             offset=entry.offset,
             recording_id=entry.recording_id,
@@ -205,6 +217,8 @@ def verify_recording(
     bases: list[int],
     checksum: Checksum | None,
     buffer: ScanBuffer,
+    *,
+    ends_are_whole: bool = False,
 ) -> Iterator[Finding | Progress]:
     """Walk all frames of a recording, and its files."""
     recording_id = descriptor.recording_id
@@ -216,6 +230,7 @@ def verify_recording(
         stop = counted[-1] + descriptor.segment_length if counted else descriptor.start_position
     last = base_of(descriptor, stop)
     following = first
+    tally = ChecksumTally(descriptor.session_id)
     for base in bases:
         name = segment_name(recording_id, base)
         if base < first:
@@ -230,16 +245,29 @@ def verify_recording(
             following = base + descriptor.segment_length
             is_last = is_active and base == counted[-1]
             yield from verify_segment(
-                directory, descriptor, base, stop, checksum, buffer, has_no_end=is_last
+                directory,
+                descriptor,
+                base,
+                stop,
+                checksum,
+                buffer,
+                tally,
+                has_no_end=is_last,
+                whole=ends_are_whole,
             )
     if max(following, descriptor.start_position) < stop:
         yield gap(recording_id, following, stop)
+    if tally.without:
+        what = (
+            f"{tally.without} frames of recording {recording_id} carry no checksum to hold against"
+        )
+        yield note(segment_name(recording_id, first), what, recording_id)
 
 
 def gap(recording_id: int, start: int, end: int) -> Finding:
     """Return that files are not there."""
     what = f"no file holds positions {start} to {end} of recording {recording_id}"
-    return problem(segment_name(recording_id, start), what, recording_id)
+    return problem(segment_name(recording_id, start), what, recording_id, position=start)
 
 
 def verify_segment(
@@ -249,8 +277,10 @@ def verify_segment(
     stop: int,
     checksum: Checksum | None,
     buffer: ScanBuffer,
+    tally: ChecksumTally,
     *,
     has_no_end: bool,
+    whole: bool,
 ) -> Iterator[Finding | Progress]:
     """Walk the frames of a segment up to where the recording, or the segment, ends."""
     recording_id = descriptor.recording_id
@@ -265,29 +295,63 @@ def verify_segment(
             say = note if end - base <= length else problem
             yield say(file.name, what, recording_id, offset=length)
         if has_no_end:
-            end = base + find_end(file, start - base, buffer)
-            what = f"recording {recording_id} has no end: it goes on, or its archive died at {end}"
-            yield note(file.name, what, recording_id, offset=end - base)
-            torn = find_torn(file, start - base, end - base, buffer) if end > start else None
-            if torn is not None and checksum is None:
-                what = f"the last frame, up to {end - base}, may be torn"
-                yield problem(file.name, what, recording_id, offset=torn)
+            found = find_frames_end(
+                file, descriptor, base=base, start=start - base, buffer=buffer, ends_are_whole=whole
+            )
+            end = base + found.offset
+            yield from verify_end(
+                file.name, recording_id, found, has_checksums=checksum is not None
+            )
         walk = check_frames(
-            file, descriptor, base=base, start=start, end=end, checksum=checksum, buffer=buffer
+            file,
+            descriptor,
+            base=base,
+            start=start,
+            end=end,
+            checksum=checksum,
+            buffer=buffer,
+            tally=tally,
         )
         for each in walk:
             if isinstance(each, Problem):
-                yield problem(each.file, each.what, recording_id, offset=each.offset)
+                position = base + each.offset
+                yield problem(
+                    each.file, each.what, recording_id, offset=each.offset, position=position
+                )
             else:
                 yield Progress(recording_id, base + each)
     finally:
         file.close()
 
 
-def problem(file: str, what: str, recording_id: int, *, offset: int = 0) -> Finding:
+def verify_end(
+    file: str, recording_id: int, end: FramesEnd, *, has_checksums: bool
+) -> Iterator[Finding]:
+    """Yield what there is to say of the end of a recording that has none."""
+    what = f"recording {recording_id} has no end: it goes on, or its archive died at {end.offset}"
+    yield note(file, what, recording_id, offset=end.offset)
+    if end.following is not None:
+        what = f"{end.problem}, and a whole frame lies behind it, at offset {end.following}"
+        yield problem(file, what, recording_id, offset=end.offset)
+    elif end.problem is not None:
+        what = f"{end.problem}: what an archive that starts here cuts off"
+        yield note(file, what, recording_id, offset=end.offset)
+    if end.torn is not None and not has_checksums:
+        what = f"the last frame, up to {end.offset}, may be torn"
+        yield problem(file, what, recording_id, offset=end.torn)
+
+
+def problem(
+    file: str, what: str, recording_id: int, *, offset: int = 0, position: int | None = None
+) -> Finding:
     """Return that something cannot be read."""
     return Finding(
-        severity=Severity.PROBLEM, what=what, file=file, offset=offset, recording_id=recording_id
+        severity=Severity.PROBLEM,
+        what=what,
+        file=file,
+        offset=offset,
+        recording_id=recording_id,
+        position=position,
     )
 
 

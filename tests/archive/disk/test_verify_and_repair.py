@@ -9,11 +9,18 @@ import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.changes import purge_segments, truncate
 from aeron_async.archive.disk.checksums import CHECKSUMS, Checksum
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.disk.repair import RepairKind, plan_repairs, repair
+from aeron_async.archive.disk.repair import (
+    Repair,
+    RepairKind,
+    Unmended,
+    plan_repairs,
+    repair,
+)
 from aeron_async.archive.disk.verify import Finding, Progress, Severity, verify
 from aeron_async.errors import ArchiveFileError
 from tests.archive.disk.conftest import Kept, recorded
@@ -101,6 +108,43 @@ def test_checksums_are_held_against_the_frames(tmp_path: Path) -> None:
     assert f"offset {place - 131_072}: a frame of" in what
     assert "with checksum" in what
     assert found(tmp_path) == []
+
+
+def test_frames_without_checksums_are_counted(tmp_path: Path) -> None:
+    kept = recorded(tmp_path)
+    data_count = sum(1 for each in kept.starts if kept.data[each - 4_096 + 6])
+    (what,) = found(tmp_path, CRC)
+    assert what == (
+        f"note: 0-0.rec, offset 0: {data_count} frames of recording 0 carry no checksum to hold "
+        "against"
+    )
+    # The session of before it was extended, and none at all.
+    kept.catalog.update(0, session_id=99)
+    assert found(tmp_path, CRC) == [what]
+    assert mended(tmp_path, checksum=CRC) == []
+    place = next(each for each in kept.starts if kept.data[each - 4_096 + 6])
+    spoil(kept, "0-0.rec", place + 12, bytes(4))
+    assert found(tmp_path, CRC) == [what]
+
+
+def test_damage_beside_frames_without_checksums_is_named_as_damage(tmp_path: Path) -> None:
+    kept = recorded(tmp_path, CRC)
+    places = [each for each in kept.starts if kept.data[each - 4_096] > 32]
+    place = next(each for each in places if kept.data[each - 4_096 + 6])
+    spoil(kept, "0-0.rec", place + 32, bytes([kept.data[place - 4_096 + 32] ^ 1]))
+    (what,) = found(tmp_path, CRC)
+    assert what.startswith(f"problem: 0-0.rec, offset {place}: a frame of")
+
+
+def test_the_kind_of_checksum_that_fits_is_named(tmp_path: Path) -> None:
+    kept = recorded(tmp_path, CRC)
+    catalog = Catalog.open(kept.directory, capacity=32, checksum=CRC)
+    catalog.update(0, stop_timestamp_ms=5)
+    entry, *frames = found(tmp_path, CHECKSUMS["crc32c"])
+    assert entry.startswith("note: ")
+    assert len(frames) == len(kept.files())
+    for each in (entry, *frames):
+        assert each.endswith(", which matches crc32: is that the kind?")
 
 
 def test_files_that_do_not_count_are_noted(kept: Kept) -> None:
@@ -208,6 +252,8 @@ def test_a_frame_of_ours_that_is_all_zeros_is_not_taken_for_a_torn_one(tmp_path:
     writer.close()
     (torn,) = repair(directory, consent=False, now_ms=1)
     (whole,) = repair(directory, consent=False, now_ms=1, ends_are_whole=True)
+    assert isinstance(torn, Repair)
+    assert isinstance(whole, Repair)
     assert (torn.value, whole.value) == (0, 9_056)
 
 
@@ -238,18 +284,78 @@ def test_a_stop_that_the_files_do_not_reach_becomes_one_that_they_do(kept: Kept)
     place = next(each for each in kept.starts if each > 560_000)
     spoil(kept, "0-524288.rec", place - 524_288, bytes(600_000 - 560_000))
     (each,) = repair(kept.directory, consent=True, now_ms=5)
+    assert isinstance(each, Repair)
     assert (each.kind, each.value, each.recording_id) == (RepairKind.STOP_POSITION, place, 0)
     assert [each for each in found(kept.path) if "problem" in each] == []
 
 
-def test_damage_in_the_middle_is_left_as_it_is(kept: Kept) -> None:
+def test_damage_in_the_middle_is_left_as_it_is_and_named(kept: Kept) -> None:
     place = next(each for each in kept.starts if each > 200_000)
     spoil(kept, "0-131072.rec", place - 131_072, bytes(4))
+    before = contents(kept.path)
+    (each,) = repair(kept.directory, consent=True, now_ms=5)
+    assert isinstance(each, Unmended)
+    assert (each.recording_id, each.file, each.offset) == (0, "0-131072.rec", place - 131_072)
+    assert each.position == place
+    assert each.commands == (
+        f"aeron-async archive truncate {kept.path} 0 {place}",
+        f"aeron-async archive purge {kept.path} 0 --before 262144",
+        f"aeron-async archive purge {kept.path} 0",
+    )
+    assert f"recording 0 is good up to position {place}; `{each.commands[0]}` keeps" in str(each)
+    assert contents(kept.path) == before
+    truncate(kept.directory, kept.catalog, 0, place)
     assert mended(kept.path) == []
-    kept.directory.remove("0-524288.rec")
+    assert found(kept.path) == []
+
+
+def test_what_lies_behind_damage_can_be_kept(kept: Kept) -> None:
+    spoil(kept, "0-0.rec", 4_096, bytes(4))
+    (each,) = repair(kept.directory, consent=True, now_ms=5)
+    assert isinstance(each, Unmended)
+    assert each.position == 4_096
+    assert [command.split()[-2:] for command in each.commands] == [
+        ["--before", "131072"],
+        [str(kept.path), "0"],
+    ]
+    purge_segments(kept.directory, kept.catalog, 0, 131_072)
     assert mended(kept.path) == []
-    kept.directory.rename("0-0.rec", "0-32.rec")
+
+
+def test_files_that_are_gone_are_named_with_what_can_be_done(kept: Kept) -> None:
+    for base in (131_072, 524_288):
+        kept.directory.remove(f"0-{base}.rec")
+    (each,) = repair(kept.directory, consent=True, now_ms=5)
+    assert isinstance(each, Unmended)
+    assert "no file holds positions 131072 to 262144 of recording 0 (and 1 more" in each.what
+    assert each.position == 131_072
+    assert [command.split()[2] for command in each.commands] == ["truncate", "purge"]
+    truncate(kept.directory, kept.catalog, 0, 131_072)
     assert mended(kept.path) == []
+
+
+def test_a_file_that_begins_where_none_can_is_to_be_moved_away(tmp_path: Path) -> None:
+    kept = recorded(tmp_path, stops=False)
+    kept.directory.rename("0-524288.rec", "0-524320.rec")
+    (each,) = repair(kept.directory, consent=True, now_ms=5)
+    assert isinstance(each, Unmended)
+    assert "a file that begins at 524320, and the files of recording 0 begin every" in each.what
+    assert "move it out of the directory" in str(each)
+    assert each.commands == ()
+
+
+def test_padding_that_passes_the_end_does_not_end_a_recording_early(tmp_path: Path) -> None:
+    directory = OsDirectory(tmp_path)
+    catalog = Catalog.open(directory, capacity=4_096)
+    descriptor = catalog.add(described())
+    writer = RecordingWriter(directory, descriptor, position=0)
+    writer.write([(memoryview(frame(descriptor, 0, bytes(100))), 0)])
+    writer.write([(memoryview(frame(descriptor, 160, b"", kind=0, length=320)), 288)])
+    writer.close()
+    catalog.update(0, stop_position=192, stop_timestamp_ms=9)
+    (each,) = repair(directory, consent=False, now_ms=1)
+    assert isinstance(each, Repair)
+    assert each.value == 160
 
 
 def test_recordings_without_checksums_are_not_taken_for_damaged(kept: Kept) -> None:
@@ -266,9 +372,14 @@ def test_copies_never_replace_one_another(kept: Kept) -> None:
     assert (kept.path / "0-524288.rec.before-repair.2").stat().st_size == 100_001
 
 
-def test_what_no_entry_can_tell_is_passed_over(kept: Kept) -> None:
+def test_what_no_entry_can_tell_is_named(kept: Kept) -> None:
     kept.catalog.add(described())
     kept.catalog.add(described())
     kept.catalog.delete(1)
     spoil(kept, CATALOG_NAME, 32 + 96, b"\0\0\0\0")
-    assert [each.recording_id for each in plan_repairs(kept.directory)] == [2]
+    entry, other = plan_repairs(kept.directory)
+    assert isinstance(entry, Unmended)
+    assert (entry.recording_id, entry.offset, entry.position) == (0, 64, None)
+    assert "nothing else says what recording 0 is" in str(entry)
+    assert isinstance(other, Repair)
+    assert other.recording_id == 2
