@@ -3,7 +3,7 @@
 Spark compares offsets as text, so the same offsets are always the same text: recordings in the
 order of their ids, keys in one order, whole numbers only, and nothing that changes by itself.
 
-    {"v": 1, "recs": {"3": {"pos": 4096, "from": 0, "began": 1700000000000, "term": 7}}}
+    {"v": 1, "recs": {"3": {"pos": 4096, "from": 0, "began": 1700000000000, "term": 7}}, "cut": [9]}
 
 Beside the position stands where the recording was first read from, so that a batch of one that is
 new is known from its offsets alone; and what tells it from another that got its id later, in an
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
-__all__ = ["VERSION", "Offsets", "RecordingOffset"]
+__all__ = ["VERSION", "Cut", "Offsets", "RecordingOffset"]
 
 VERSION: Final = 1
 LARGEST: Final = (1 << 63) - 1
@@ -61,6 +61,30 @@ class RecordingOffset:
         )
 
 
+@final
+@attrs.frozen
+class Cut:
+    """How a batch is cut into partitions.
+
+    Attributes:
+        max_bytes: Of a partition.
+        min_partitions: At least so many; None for as few as there may be.
+    """
+
+    max_bytes: int
+    min_partitions: int | None = None
+
+    @classmethod
+    def from_json(cls, given: Any) -> Self:
+        """Return what a checkpoint says; raise any error where that is nothing."""
+        max_bytes, *more = given
+        return cls(whole(max_bytes, 1), whole(more[0], 1) if more else None)
+
+    def to_json(self) -> list[int]:
+        """Return what Spark writes."""
+        return [self.max_bytes, *([] if self.min_partitions is None else [self.min_partitions])]
+
+
 FIELDS: Final = (
     ("pos", "position"),
     ("from", "first"),
@@ -76,9 +100,11 @@ class Offsets:
 
     Attributes:
         recordings: By their ids.
+        cut: Of the batch that ends here; None where nobody has said it.
     """
 
     recordings: Mapping[int, RecordingOffset] = attrs.field(factory=dict)
+    cut: Cut | None = None
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
@@ -96,13 +122,14 @@ class Offsets:
             raise ConfigurationError(message)
         try:
             found = {int(key): parsed(each) for key, each in given["recs"].items()}
+            cut = Cut.from_json(given["cut"]) if "cut" in given else None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             message = (
                 f"the checkpoint holds {str(given)[:200]!r}, which are no offsets of recordings: "
                 "change checkpointLocation"
             )
             raise ConfigurationError(message) from error
-        return cls(found)
+        return cls(found, cut)
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark writes, in the one order."""
@@ -113,13 +140,18 @@ class Offsets:
             if each.is_done:
                 said["done"] = True
             found[str(recording_id)] = said
-        return {"v": VERSION, "recs": found}
+        said = {"v": VERSION, "recs": found}
+        return said if self.cut is None else {**said, "cut": self.cut.to_json()}
 
 
 def parsed(given: Mapping[str, Any]) -> RecordingOffset:
     """Return what is said of one recording; raise any error where that is nothing."""
-    numbers = {name: given[key] for key, name in FIELDS}
-    for number in numbers.values():
-        if not isinstance(number, int) or isinstance(number, bool) or abs(number) > LARGEST:
-            raise TypeError(number)
+    numbers = {name: whole(given[key], -LARGEST) for key, name in FIELDS}
     return RecordingOffset(**numbers, is_done=given.get("done", False) is True)
+
+
+def whole(given: Any, least: int) -> int:
+    """Return a whole number of 64 bits, at least so much; raise an error if it is none."""
+    if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= LARGEST:
+        raise TypeError(given)
+    return given

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, final
 
+import attrs
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -21,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
 from aeron_async.spark.batch_reader import ArchivePartition, read_partition
-from aeron_async.spark.offsets import Offsets
+from aeron_async.spark.offsets import Cut, Offsets
 from aeron_async.spark.option_values import LATEST, Positions
 from aeron_async.spark.planning import partitions_of
 
@@ -81,7 +82,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends; just the start if there is nothing to read."""
         before = Offsets.from_json(start)
         after = self._following().latest(before, limit_of(limit))
-        return start if after == before else after.to_json()
+        if after.recordings == before.recordings:
+            return start
+        cut = Cut(self.options.max_bytes_per_partition, self.options.min_partitions)
+        return attrs.evolve(after, cut=cut).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Let what is there now be all that this query reads."""
@@ -94,10 +98,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return what each worker reads: a function of both offsets, whatever else is new."""
+        before, after = Offsets.from_json(start), Offsets.from_json(end)
+        # A batch that is done again has the partitions it had, with other options by now.
+        cut = after.cut or Cut(self.options.max_bytes_per_partition, self.options.min_partitions)
         groups = partitions_of(
-            self._following().ranges(Offsets.from_json(start), Offsets.from_json(end)),
-            max_bytes=self.options.max_bytes_per_partition,
-            min_partitions=self.options.min_partitions,
+            self._following().ranges(before, after),
+            max_bytes=cut.max_bytes,
+            min_partitions=cut.min_partitions,
         )
         return [ArchivePartition(parts) for parts in groups]
 

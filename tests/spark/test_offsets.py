@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.offsets import Offsets, RecordingOffset
+from aeron_async.spark.offsets import Cut, Offsets, RecordingOffset
 from tests.archive.disk.streams import described
 
 POSITIONS = st.integers(0, (1 << 62) // 32).map(lambda each: each * 32)
@@ -26,6 +26,7 @@ RECORDINGS = st.dictionaries(
     ),
     max_size=8,
 )
+CUTS = st.none() | st.builds(Cut, st.integers(1, 1 << 40), st.none() | st.integers(1, 4_096))
 
 
 def text(offsets: Offsets) -> str:
@@ -41,11 +42,11 @@ def test_the_same_offsets_are_the_same_text_in_whatever_order_they_were_found(
     assert text(Offsets(recordings)) == text(Offsets(dict(shuffled)))
 
 
-@given(RECORDINGS)
+@given(RECORDINGS, CUTS)
 def test_what_was_written_is_read_and_written_the_same(
-    recordings: dict[int, RecordingOffset],
+    recordings: dict[int, RecordingOffset], cut: Cut | None
 ) -> None:
-    offsets = Offsets(recordings)
+    offsets = Offsets(recordings, cut)
     again = Offsets.from_json(json.loads(text(offsets)))
     assert again == offsets
     assert text(again) == text(offsets)
@@ -85,6 +86,12 @@ def test_offsets_of_another_version_are_refused(version: object) -> None:
 def test_what_is_no_offset_is_refused(recs: object) -> None:
     with pytest.raises(ConfigurationError, match="no offsets of recordings"):
         Offsets.from_json({"v": 1, "recs": recs})
+
+
+@pytest.mark.parametrize("cut", [None, 5, [], [0], ["5"], [True], [5, 0], [5, None]])
+def test_what_is_no_cut_is_refused(cut: object) -> None:
+    with pytest.raises(ConfigurationError, match="no offsets of recordings"):
+        Offsets.from_json({"v": 1, "recs": {}, "cut": cut})
 
 
 def test_another_recording_with_the_same_id_is_told_by_its_start_and_first_term() -> None:

@@ -27,6 +27,7 @@ from examples import spark_follow
 from tests.spark.growing import NUMBER, GrowingArchive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -125,6 +126,28 @@ def test_making_one_touches_nothing_and_what_it_knows_does_not_travel(tmp_path: 
     end = again.latestOffset(start, ReadAllAvailable())
     (partition,) = made.partitions(start, end)
     assert sum(batch.num_rows for batch in again.read(partition)) == 1
+
+
+def parts_of(partitions: Sequence[Any]) -> list[Any]:
+    return [each.parts for each in partitions]
+
+
+def test_a_batch_that_is_done_again_has_the_partitions_it_had(tmp_path: Path) -> None:
+    archive = GrowingArchive(tmp_path)
+    recording = archive.record()
+    recording.write(1_000)
+    first = reader(tmp_path, maxBytesPerPartition="128k", minPartitions="2")
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
+    planned = first.partitions(start, end)
+    assert len(planned) > 2
+    other = reader(tmp_path, maxBytesPerPartition="64m")
+    assert parts_of(other.partitions(start, end)) == parts_of(planned)
+    # And what follows is as it is wished by now; nothing follows from the wish alone.
+    assert other.latestOffset(end, ReadAllAvailable()) is end
+    recording.write(1_000)
+    after = other.latestOffset(end, ReadAllAvailable())
+    assert len(other.partitions(end, after)) == 1
 
 
 def test_the_start_itself_is_the_end_of_nothing(tmp_path: Path) -> None:
