@@ -1,4 +1,4 @@
-"""Follows an archive into Parquet files, until it is killed or, at last, until all is read."""
+"""Follows an archive into Parquet files, or onto a stream, until it is killed or at the end."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def main() -> None:
     # As small as terms, so that a batch has several partitions and every executor has work.
     parser.add_argument("--partition-bytes", default="256k")
     parser.add_argument("--to-the-end", action="store_true")
+    parser.add_argument("--publish", nargs=3, metavar=("CHANNEL", "STREAM", "CONTROL"))
     given = parser.parse_args()
     ensure_java()
     ensure_interpreter()
@@ -56,12 +57,21 @@ def main() -> None:
         .option("maxBytesPerPartition", given.partition_bytes)
         .load(given.archive)
     )
-    writer = (
-        frame.select("recording_id", "position", "end_position", "payload")
-        .writeStream.format("parquet")
-        .option("path", str(given.target / "out"))
-        .option("checkpointLocation", str(given.target / "checkpoint"))
-    )
+    if given.publish:
+        channel, stream_id, control = given.publish
+        writer = (
+            frame.select("payload")
+            .writeStream.format("aeron")
+            .options(channel=channel, streamId=stream_id, delivery="effectively-once")
+            .option("archive.control.channel", control)
+        )
+    else:
+        writer = (
+            frame.select("recording_id", "position", "end_position", "payload")
+            .writeStream.format("parquet")
+            .option("path", str(given.target / "out"))
+        )
+    writer = writer.option("checkpointLocation", str(given.target / "checkpoint"))
     query = (writer.trigger(availableNow=True) if given.to_the_end else writer).start()
     query.awaitTermination()
     spark.stop()
