@@ -204,6 +204,13 @@ class Archive(ABC):
     async def stop_recording_by_identity(self, recording_id: int) -> bool:
         """Stop one recording, and return whether it was going on."""
 
+    @abstractmethod
+    async def recording_subscriptions(self) -> list[RecordingSubscription]:
+        """Return what was asked to be recorded and has not ended, oldest first.
+
+        One may have begun nothing yet, or record several sources at once; any client may stop it.
+        """
+
     # Replaying.
 
     @abstractmethod

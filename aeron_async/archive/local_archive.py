@@ -114,10 +114,11 @@ class LocalArchive(Archive):
         )
         return cls(resources, files, is_disk_owned=is_disk_owned)
 
-    # Being served.
+    # Recording.
 
-    def recording_subscriptions(self) -> list[RecordingSubscription]:
-        """Return what records now, oldest first."""
+    async def recording_subscriptions(self) -> list[RecordingSubscription]:
+        """Return what was asked for and has not ended; see `Archive.recording_subscriptions`."""
+        self._check_open()
         return [
             RecordingSubscription(
                 subscription_id=each.subscription_id,
@@ -126,8 +127,6 @@ class LocalArchive(Archive):
             )
             for each in self._recordings.requests()
         ]
-
-    # Recording.
 
     async def start_recording(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
+from aeron_async.archive.extending import extending_channel
 from aeron_async.errors import ArchiveError, ArchiveErrorCode
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def check_extension(descriptor: RecordingDescriptor, image: Image) -> None:
         if found != wanted:
             message = (
                 f"cannot extend recording {descriptor.recording_id} image.{name}={found} not "
-                f"equal to the recording's {wanted}: publish with `extending_publication`"
+                f"equal to the recording's {wanted}: publish with `extending_publication`, or on "
+                f"{extending_channel(descriptor, descriptor.original_channel)}"
             )
             raise ArchiveError(message, code=ArchiveErrorCode.INVALID_EXTENSION)
 

@@ -1,93 +1,146 @@
-"""`aeron-async archive ls` and `describe`: what an archive's directory holds.
+"""`aeron-async archive ls` and `describe`: what an archive holds.
 
-Both read the files alone, so that they work beside an archive that is running, ours or the
-official one.
+Of a directory they read the files alone, so that they work beside an archive that is running, ours
+or the official one; a running one can be asked over its control channel as well.
 """
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
-from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.segments import segment_bases, segment_name
-from aeron_async.cli.options import Flag, Stream  # noqa: TC001 - likewise
+from aeron_async.archive.extending import extending_channel
+from aeron_async.cli.archive_where import is_elsewhere, listed, opened
+from aeron_async.cli.options import Flag, RunOptions, Stream
 from aeron_async.cli.output import make_console, print_json, print_line
-from aeron_async.cli.runner import ExitCode
+from aeron_async.cli.runner import ExitCode, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.values import RecordingSubscription
 
 __all__ = ["describe", "ls"]
 
 SEGMENTS_SHOWN: Final = 8
+COLUMNS: Final = ("id", "stream", "session", "start", "stop", "began", "channel")
+TEXT_COLUMNS: Final = frozenset({"began", "channel"})
 
 
 def ls(
-    directory: Path,
+    where: str,
     /,
     *,
     channel: str = "",
     stream: Stream | None = None,
     json: Flag = False,
+    options: RunOptions | None = None,
 ) -> int:
-    """List the recordings of a directory.
+    """List the recordings of an archive.
+
+    Of one that is asked over its control channel also what was asked to be recorded and has not
+    begun: it "waits", with the id that `archive stop --subscription` takes; in --json its
+    recording_id is null.
 
     Args:
-        directory: Of an archive, ours or the official one; it may be running.
+        where: Directory of an archive, ours or the official one, which may be running; or the
+            control channel of one that is.
         channel: Only those whose channel has this in it.
         stream: Only those of this stream.
         json: One JSON object a line.
+        options: How to run.
     """
-    catalog = Catalog.open_to_read(OsDirectory(directory, create=False))
+    if is_elsewhere(where):
+        main = _ls(where, channel, stream, is_json=json)
+        return run(main, options or RunOptions())
+    catalog = Catalog.open_to_read(listed(where))
     try:
-        found = matching(catalog, channel, stream)
-        if json:
-            for each in found:
-                print_json(attrs.asdict(each))
-        else:
-            print_table(found)
+        show(matching(catalog, channel, stream), (), is_json=json)
     finally:
         catalog.close()
     return ExitCode.SUCCESS
 
 
-def describe(directory: Path, recording_id: int, /, *, json: Flag = False) -> int:
-    """Say all that is known of one recording, and which files it has.
+async def _ls(where: str, channel: str, stream: int | None, *, is_json: bool) -> int:
+    async with opened(where) as (_, archive):
+        # Asked for first: what begins meanwhile is told of twice rather than not at all.
+        asked = await archive.recording_subscriptions()
+        found = [each async for each in archive.recordings(channel=channel, stream_id=stream)]
+    going_on = {(each.stripped_channel, each.stream_id) for each in found if each.is_active}
+    waiting = [
+        each
+        for each in asked
+        if (each.channel, each.stream_id) not in going_on
+        and channel in each.channel
+        and stream in {None, each.stream_id}
+    ]
+    show(iter(found), waiting, is_json=is_json)
+    return ExitCode.SUCCESS
+
+
+def describe(
+    where: str, recording_id: int, /, *, json: Flag = False, options: RunOptions | None = None
+) -> int:
+    """Say all that is known of one recording, and how to go on with it.
 
     Args:
-        directory: Of an archive.
-        recording_id: Of the recording.
+        where: Directory of an archive, which also tells the recording's files; or the control
+            channel of one that is running.
+        recording_id: Of the recording; see `archive ls`.
         json: As one JSON object.
+        options: How to run.
     """
-    place = OsDirectory(directory, create=False)
+    if is_elsewhere(where):
+        return run(_describe(where, recording_id, is_json=json), options or RunOptions())
+    place = listed(where)
     catalog = Catalog.open_to_read(place)
     try:
         descriptor = catalog.get(recording_id)
     finally:
         catalog.close()
     bases = segment_bases(place.names(), recording_id)
-    report = attrs.asdict(descriptor)
-    report["segments"] = [segment_name(recording_id, base) for base in bases]
-    if json:
+    names = [segment_name(recording_id, base) for base in bases]
+    tell(descriptor, {"segments": names}, is_json=json)
+    return ExitCode.SUCCESS
+
+
+async def _describe(where: str, recording_id: int, *, is_json: bool) -> int:
+    async with opened(where) as (_, archive):
+        descriptor = await archive.describe(recording_id)
+        written = await archive.max_recorded_position(recording_id)
+    tell(descriptor, {"recorded_position": written}, is_json=is_json)
+    return ExitCode.SUCCESS
+
+
+def tell(descriptor: RecordingDescriptor, more: dict[str, object], *, is_json: bool) -> None:
+    """Write what is known of a recording."""
+    extending = None
+    if not descriptor.is_active:
+        extending = str(extending_channel(descriptor, descriptor.original_channel))
+    report = attrs.asdict(descriptor) | more | {"extend_channel": extending}
+    if is_json:
         print_json(report)
-        return ExitCode.SUCCESS
+        return
     report |= {
         "start_timestamp_ms": when(descriptor.start_timestamp_ms),
         "stop_timestamp_ms": when(descriptor.stop_timestamp_ms),
         "stop_position": position_text(descriptor),
-        "segments": f"{len(bases)}: {', '.join(report['segments'][:SEGMENTS_SHOWN])}"
-        + (", …" if len(bases) > SEGMENTS_SHOWN else ""),
+        "extend_channel": extending or "once it has stopped",
     }
+    names = more.get("segments")
+    if isinstance(names, list):
+        shown = ", ".join(names[:SEGMENTS_SHOWN])
+        report["segments"] = f"{len(names)}: {shown}" + (
+            ", …" if len(names) > SEGMENTS_SHOWN else ""
+        )
     for name, value in report.items():
         print_line(f"{name.removesuffix('_ms').replace('_', ' '):<18} {value}")
-    return ExitCode.SUCCESS
 
 
 def matching(catalog: Catalog, channel: str, stream: int | None) -> Iterator[RecordingDescriptor]:
@@ -99,33 +152,81 @@ def matching(catalog: Catalog, channel: str, stream: int | None) -> Iterator[Rec
             yield descriptor
 
 
-def print_table(found: Iterator[RecordingDescriptor]) -> None:
-    """Write recordings as people read them."""
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - `--json` does without
+def show(
+    found: Iterator[RecordingDescriptor],
+    waiting: Sequence[RecordingSubscription],
+    *,
+    is_json: bool,
+) -> None:
+    """Write recordings, and what waits for its first."""
+    if is_json:
+        for descriptor in found:
+            print_json(attrs.asdict(descriptor))
+        for each in waiting:
+            print_json({"recording_id": None} | attrs.asdict(each))
+        return
+    is_terminal = sys.stdout.isatty()
+    rows = [cells(each, is_terminal=is_terminal) for each in found]
+    rows += [
+        ("-", str(each.stream_id), "-", "-", f"waits:{each.subscription_id}", "-", each.channel)
+        for each in waiting
+    ]
+    if is_terminal:
+        print_table(rows)
+    else:
+        print_aligned(rows)
+
+
+def cells(descriptor: RecordingDescriptor, *, is_terminal: bool) -> tuple[str, ...]:
+    """Return what is listed of a recording; programs get no blanks within and no commas."""
+    began = when(descriptor.start_timestamp_ms)
+    start = descriptor.start_position
+    return (
+        str(descriptor.recording_id),
+        str(descriptor.stream_id),
+        str(descriptor.session_id),
+        f"{start:,}" if is_terminal else str(start),
+        f"{descriptor.stop_position:,}"
+        if is_terminal and not descriptor.is_active
+        else position_text(descriptor),
+        began if is_terminal else began.replace(" ", "T"),
+        descriptor.original_channel,
+    )
+
+
+def print_table(rows: list[tuple[str, ...]]) -> None:
+    """Write rows as people read them."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - who reads it with a program does without
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
-    for name in ("id", "stream", "session", "start", "stop", "began", "channel"):
-        is_text = name in {"began", "channel"}
+    for name in COLUMNS:
         table.add_column(
-            name, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis"
+            name,
+            justify="left" if name in TEXT_COLUMNS else "right",
+            no_wrap=True,
+            overflow="ellipsis",
         )
-    for each in found:
-        table.add_row(
-            str(each.recording_id),
-            str(each.stream_id),
-            str(each.session_id),
-            f"{each.start_position:,}",
-            position_text(each),
-            when(each.start_timestamp_ms),
-            each.original_channel,
-        )
+    for row in rows:
+        table.add_row(*row)
     make_console().print(table)
 
 
+def print_aligned(rows: list[tuple[str, ...]]) -> None:
+    """Write rows as programs read them: whole, and with blanks between columns only."""
+    shown = [COLUMNS, *rows]
+    widths = [max(len(row[place]) for row in shown) for place in range(len(COLUMNS))]
+    for row in shown:
+        parts = [
+            cell.ljust(width) if name in TEXT_COLUMNS else cell.rjust(width)
+            for name, cell, width in zip(COLUMNS, row, widths, strict=True)
+        ]
+        print_line("  ".join(parts).rstrip())
+
+
 def position_text(descriptor: RecordingDescriptor) -> str:
-    """Return where a recording ends, as people read it."""
-    return "recording" if descriptor.is_active else f"{descriptor.stop_position:,}"
+    """Return where a recording ends."""
+    return "recording" if descriptor.is_active else str(descriptor.stop_position)
 
 
 def when(epoch_ms: int) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,12 +16,13 @@ from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import opened
+from aeron_async.cli.archive_where import CONTROL_EXAMPLE, is_elsewhere, opened
 from aeron_async.cli.options import Flag, RunOptions, Stream
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
-from aeron_async.errors import AeronError, ArchiveError
+from aeron_async.errors import AeronError, ArchiveError, ConfigurationError
+from aeron_async.protocol.channel_uri import ChannelUri, Media
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import Archive, RecordingSignalEvent
@@ -138,7 +140,7 @@ def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:
         )
         return
     word = "ended" if event.signal in ENDS else "began"
-    print_line(f"recording {event.recording_id} {word} at position {event.position:,}")
+    print_line(f"recording {event.recording_id} {word} at position {event.position}")
 
 
 def serve(
@@ -152,12 +154,38 @@ def serve(
 
     Args:
         directory: Where recordings are; made if there is none.
-        control: Channel of requests, such as "aeron:udp?endpoint=localhost:8010".
+        control: Channel of requests, such as "aeron:udp?endpoint=localhost:8010"; without it, and
+            without AERON_ARCHIVE_CONTROL_CHANNEL, no other process reaches the archive.
         options: How to run.
     """
+    if is_elsewhere(str(directory)):
+        message = f"{directory} is a channel: serve a directory, and give the channel as --control"
+        raise ConfigurationError(message)
     changes: dict[str, Any] = {} if control is None else {"control_channel": control}
     context = ArchiveContext.from_environment(directory=str(directory), **changes)
     return run(_serve(context), options or RunOptions())
+
+
+def reached_from(control: str | None) -> str | None:
+    """Return what is to be said of a control channel that not everybody reaches."""
+    uri = None if control is None else ChannelUri.parse(control)
+    if uri is None or uri.media is Media.IPC:
+        return (
+            "no other process reaches it: give --control, or AERON_ARCHIVE_CONTROL_CHANNEL, such "
+            f"as {CONTROL_EXAMPLE}"
+        )
+    endpoint = uri.endpoint
+    if endpoint is not None and is_loopback(endpoint.host):
+        return "only this machine reaches it: its endpoint is a loopback address"
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, as far as its name says."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _serve(context: ArchiveContext) -> int:
@@ -166,6 +194,11 @@ async def _serve(context: ArchiveContext) -> int:
         await LocalArchive.open(aeron, context) as archive,
         ControlServer(aeron, archive, ControlSettings.of(context)),
     ):
-        remark(f"serving {context.directory}; Ctrl-C ends it")
+        control = context.control_channel
+        at = "" if control is None else f" on {control}, stream {context.control_stream_id}"
+        remark(f"serving {context.directory}{at}; Ctrl-C ends it")
+        reach = reached_from(control)
+        if reach is not None:
+            remark(reach)
         await asyncio.get_running_loop().create_future()
     return ExitCode.SUCCESS

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import opened
+from aeron_async.cli.archive_where import is_elsewhere, opened
 from aeron_async.cli.options import Count, Quiet, RunOptions, Size
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.cli.sub import Format, Printer
+from aeron_async.errors import AeronError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from aeron_async.archive.api import Replay
+    from aeron_async.archive.api import Archive, Replay
 
 __all__ = ["follow", "replay"]
 
 MOST_BUFFERED: Final = 64 * 1024
+LOOK_SECONDS: Final = 0.5
 
 
 def replay(
@@ -64,8 +68,11 @@ def follow(
 ) -> int:
     """Print what was recorded, and what is recorded from now on, until Ctrl-C.
 
+    It goes on behind the end of a recording, for that may be extended.
+
     Args:
-        where: Control channel of an archive that is running.
+        where: Control channel of an archive that is running; a directory that no archive holds
+            gets nothing more, and this ends where the recording does.
         recording_id: Of the recording; see `archive ls`.
         begin: Position to begin at; where the recording does when not given.
         format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
@@ -89,6 +96,12 @@ async def _print(
 ) -> int:
     begin, end = places
     async with opened(where) as (_, archive):
+        descriptor = await archive.describe(recording_id)
+        printer.name_source(session_id=descriptor.session_id, stream_id=descriptor.stream_id)
+        if is_followed and not is_elsewhere(where):
+            # This holds the directory now, and nobody else records into it.
+            printer.say(f"no archive serves {where}: this ends where recording {recording_id} does")
+            is_followed = False
         messages = archive.replay(recording_id, begin, end, follow=is_followed)
         calls = BlockingCalls()
         # On a terminal, what is printed shows how far it is.
@@ -99,7 +112,10 @@ async def _print(
             stop = await archive.max_recorded_position(recording_id) if end is None else end
             total = max(0, stop - start)
         try:
-            with progress_bar("replaying", total) as advance:
+            with (
+                progress_bar("replaying", total) as advance,
+                remarks(archive, messages, printer, is_wanted=is_followed),
+            ):
                 async with messages:
                     # Whoever follows wants to see each message now, and not with others.
                     most = 1 if is_followed else MOST_BUFFERED
@@ -110,6 +126,38 @@ async def _print(
             calls.close()
             printer.finish()
     return ExitCode.SUCCESS
+
+
+@contextmanager
+def remarks(
+    archive: Archive, messages: Replay, printer: Printer, *, is_wanted: bool
+) -> Iterator[None]:
+    """Say meanwhile what is waited for, where that is wanted."""
+    if not is_wanted:
+        yield
+        return
+    saying = asyncio.ensure_future(say_what_is_waited_for(archive, messages, printer))
+    try:
+        yield
+    finally:
+        saying.cancel()
+
+
+async def say_what_is_waited_for(archive: Archive, messages: Replay, printer: Printer) -> None:
+    """Remark, each time that all has come of a recording that has stopped, until cancelled."""
+    recording_id, said_of = messages.recording_id, None
+    with suppress(AeronError):
+        start = await archive.start_position(recording_id)
+        while True:
+            stop = await archive.stop_position(recording_id)
+            position = start if messages.position < 0 else messages.position
+            if stop == position != said_of:
+                printer.say(
+                    f"recording {recording_id} has stopped at position {stop}; waiting for an "
+                    "extension, Ctrl-C ends"
+                )
+                said_of = stop
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _write(

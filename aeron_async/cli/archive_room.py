@@ -44,7 +44,7 @@ async def _truncate(where: str, recording_id: int, position: int) -> int:
     async with opened(where) as (_, archive):
         count = await archive.truncate(recording_id, position)
         print_line(
-            f"recording {recording_id} ends at position {position:,} now; removed "
+            f"recording {recording_id} ends at position {position} now; removed "
             f"{plural(count, 'file')}"
         )
     return ExitCode.SUCCESS
@@ -77,7 +77,7 @@ async def _purge(where: str, recording_id: int, before: int | None) -> int:
         else:
             count = await archive.purge_segments(recording_id, before)
             print_line(
-                f"recording {recording_id} begins at position {before:,} now; removed "
+                f"recording {recording_id} begins at position {before} now; removed "
                 f"{plural(count, 'file')}"
             )
     return ExitCode.SUCCESS
@@ -167,7 +167,7 @@ async def _prune_one(
         return count
     verb = "would remove" if is_dry else "removed"
     print_line(
-        f"recording {recording_id} begins at position {expired.new_start_position:,}; {verb} "
+        f"recording {recording_id} begins at position {expired.new_start_position}; {verb} "
         f"{plural(count, 'file')}"
     )
     return count

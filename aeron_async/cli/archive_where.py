@@ -3,27 +3,87 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.client import RemoteArchive
+from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.catalog_file import CATALOG_NAME
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.client.aeron import Aeron
+from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from aeron_async.archive.api import Archive
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
-__all__ = ["existing", "is_elsewhere", "opened"]
+__all__ = [
+    "CONTROL_EXAMPLE",
+    "described",
+    "existing",
+    "is_elsewhere",
+    "listed",
+    "needs_control",
+    "opened",
+]
+
+CONTROL_EXAMPLE: Final = "aeron:udp?endpoint=localhost:8010"
 
 
 def is_elsewhere(where: str) -> bool:
     """Return whether this is a control channel, and not a directory."""
     return where.startswith("aeron:")
+
+
+def needs_control(where: str, why: str) -> None:
+    """Refuse what is no control channel.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not is_elsewhere(where):
+        message = f"{where} is no control channel such as {CONTROL_EXAMPLE}: {why}"
+        raise ConfigurationError(message)
+
+
+def listed(where: str | Path) -> OsDirectory:
+    """Return a directory to be read, whatever else may be at work in it.
+
+    Raises:
+        ConfigurationError: It is a channel.
+        FileNotFoundError: There is nothing of that name.
+        NotADirectoryError: It is no directory.
+    """
+    if is_elsewhere(str(where)):
+        message = f"{where} is a channel: this reads the files, so give the archive's directory"
+        raise ConfigurationError(message)
+    if not Path(where).exists():
+        message = (
+            f"{where} is neither the directory of an archive nor a control channel such as "
+            f"{CONTROL_EXAMPLE}"
+        )
+        raise FileNotFoundError(message)
+    return OsDirectory(where, create=False)
+
+
+async def described(where: str, recording_id: int) -> RecordingDescriptor:
+    """Return what is known of a recording, whether the archive is here or elsewhere.
+
+    Raises:
+        UnknownRecordingError: No recording has that id.
+    """
+    if is_elsewhere(where):
+        async with opened(where) as (_, archive):
+            return await archive.describe(recording_id)
+    catalog = Catalog.open_to_read(listed(where))
+    try:
+        return catalog.get(recording_id)
+    finally:
+        catalog.close()
 
 
 def existing(where: str | Path) -> OsDirectory:
@@ -32,7 +92,7 @@ def existing(where: str | Path) -> OsDirectory:
     Raises:
         FileNotFoundError: None is.
     """
-    directory = OsDirectory(where, create=False)
+    directory = listed(where)
     if CATALOG_NAME not in directory.names():
         message = f"{where} holds no archive: there is no {CATALOG_NAME} in it"
         raise FileNotFoundError(message)

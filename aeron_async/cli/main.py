@@ -37,9 +37,10 @@ COMMANDS: Final = (
     ("doctor", "Say whether this machine suits Aeron, and what to change."),
 )
 ARCHIVE_COMMANDS: Final = (
-    ("ls", "catalog", "List the recordings of a directory."),
+    ("ls", "catalog", "List the recordings of an archive."),
     ("describe", "catalog", "Say all that is known of one recording."),
     ("record", "record", "Record a stream."),
+    ("stop", "stop", "Record something no more, whoever asked for it."),
     ("replay", "replay", "Print the messages of a recording."),
     ("follow", "replay", "Print them, and those that are still recorded."),
     ("serve", "record", "Serve an archive to clients, ours and official ones."),

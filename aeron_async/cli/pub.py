@@ -55,6 +55,8 @@ def pub(
     size: Size | None = None,
     rate: Positive | None = None,
     timeout: Positive | None = None,
+    extend: int | None = None,
+    archive: str | None = None,
     json: Flag = False,
     quiet: Quiet = False,
     options: RunOptions | None = None,
@@ -70,6 +72,9 @@ def pub(
         size: Length in bytes of messages made up; without --count there is no end to them.
         rate: Messages a second at most.
         timeout: Seconds to wait for a subscriber, and later for room, before giving up.
+        extend: Begin where this recording has stopped, for `archive record --extend`; with
+            --archive.
+        archive: Directory or control channel of the archive that has it.
         json: Report as JSON, on standard output.
         quiet: Say nothing unless it fails.
         options: How to run.
@@ -77,9 +82,20 @@ def pub(
     if message and size is not None:
         text = "--size is the length of messages made up: it does not go with --message"
         raise ConfigurationError(text)
+    if (extend is None) != (archive is None):
+        text = "--extend and --archive go together: which recording to go on with, and who has it"
+        raise ConfigurationError(text)
     source = Source(message=message, count=count, size=size)
     report = Report(is_json=json, is_quiet=quiet)
-    main = _pub(channel, stream, source, rate=rate, timeout=timeout, report=report)
+    main = _pub(
+        channel,
+        stream,
+        source,
+        rate=rate,
+        timeout=timeout,
+        report=report,
+        extended=None if extend is None or archive is None else (archive, extend),
+    )
     return run(main, options or RunOptions())
 
 
@@ -233,7 +249,10 @@ async def _pub(
     rate: float | None,
     timeout: float | None,
     report: Report,
+    extended: tuple[str, int] | None,
 ) -> int:
+    if extended is not None:
+        channel = await continuing(channel, stream, *extended)
     async with Aeron.connect() as aeron:
         publication = await aeron.add_exclusive_publication(channel, stream)
         report.say(
@@ -252,6 +271,24 @@ async def _pub(
             return ExitCode.FAILURE
         report.finish(publication)
     return ExitCode.SUCCESS
+
+
+async def continuing(channel: str, stream: int, archive: str, recording_id: int) -> str:
+    """Return a channel whose publication begins where a recording has stopped.
+
+    Raises:
+        ConfigurationError: The recording is of another stream.
+    """
+    from aeron_async.archive.extending import extending_channel  # noqa: PLC0415 - few extend
+    from aeron_async.cli.archive_where import described  # noqa: PLC0415 - likewise
+
+    descriptor = await described(archive, recording_id)
+    if descriptor.stream_id != stream:
+        text = (
+            f"recording {recording_id} is of stream {descriptor.stream_id}: give that as --stream"
+        )
+        raise ConfigurationError(text)
+    return str(extending_channel(descriptor, channel))
 
 
 async def _publish(

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, final
 
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
@@ -114,6 +115,11 @@ class Printer:
         self.message_count = 0
         self.length = 0
 
+    def name_source(self, *, session_id: int, stream_id: int) -> None:
+        """Print these in JSON, whatever session and stream bring the messages here."""
+        if self._format is json_line:
+            self._format = partial(json_line, session_id=session_id, stream_id=stream_id)
+
     def say(self, text: str) -> None:
         """Remark on something."""
         if not self._is_quiet:
@@ -175,14 +181,16 @@ def printable_line(message: Message) -> bytes:
     return text.encode() + b"\n"
 
 
-def json_line(message: Message) -> bytes:
+def json_line(
+    message: Message, *, session_id: int | None = None, stream_id: int | None = None
+) -> bytes:
     """Return the message and where it comes from, as one line of JSON.
 
     The payload is `text` if it is UTF-8, and `hex` otherwise.
     """
     line: dict[str, object] = {
-        "session_id": message.session_id,
-        "stream_id": message.stream_id,
+        "session_id": message.session_id if session_id is None else session_id,
+        "stream_id": message.stream_id if stream_id is None else stream_id,
         "position": message.position,
         "reserved_value": message.reserved_value,
         "length": len(message.data),

@@ -224,7 +224,9 @@ class ArchiveWorld:
     async def record_shop(self, archive: LocalArchive) -> None:
         """Record what comes from elsewhere, again whenever that ends."""
         while not self.is_over:
-            if not any(each.stream_id == SHOP_STREAM for each in archive.recording_subscriptions()):
+            if not any(
+                each.stream_id == SHOP_STREAM for each in await archive.recording_subscriptions()
+            ):
                 try:
                     await archive.start_recording(
                         SHOP, SHOP_STREAM, source_location=SourceLocation.REMOTE
@@ -254,7 +256,7 @@ class ArchiveWorld:
 
     async def stop_kept(self, archive: LocalArchive) -> None:
         """Record no more of what was left when the disk failed."""
-        for each in archive.recording_subscriptions():
+        for each in await archive.recording_subscriptions():
             if each.stream_id != SHOP_STREAM:
                 with suppress(ArchiveError):
                     await archive.stop_recording_subscription(each.subscription_id)

@@ -104,7 +104,9 @@ class Worker:
                         await self._archive.start_recording(IPC, life)
                         await self.publish(publication, life, number)
                         await self.stop(publication, life)
-            while any(each.stream_id == life for each in self._archive.recording_subscriptions()):
+            while any(
+                each.stream_id == life for each in await self._archive.recording_subscriptions()
+            ):
                 await asyncio.sleep(0)
 
     async def extend(self, recording: RecordingDescriptor) -> None:

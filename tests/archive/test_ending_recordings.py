@@ -171,7 +171,7 @@ async def test_no_more_begin_at_once_than_may(open_archive: OpenArchive) -> None
         )
         # Whose turn on the disk comes first is anybody's.
         assert sum(isinstance(each, ArchiveError) for each in found) == 2
-        assert len(archive.recording_subscriptions()) == 1
+        assert len(await archive.recording_subscriptions()) == 1
 
 
 async def test_signals_that_nobody_reads_any_more_are_kept_for_nobody(

@@ -47,13 +47,14 @@ async def test_a_stream_is_recorded_and_replayed_over_the_control_channel(
     sent = [bytes([number]) * number * 50 for number in range(100)]
     async with served(open_archive) as (aeron, archive, remote):
         subscription_id = await remote.start_recording("aeron:ipc", STREAM)
-        (found,) = archive.recording_subscriptions()
+        (found,) = await archive.recording_subscriptions()
         assert (found.subscription_id, found.stream_id) == (subscription_id, STREAM)
+        assert await remote.recording_subscriptions() == [found]
         async with await aeron.add_exclusive_publication("aeron:ipc", STREAM) as publication:
             for each in sent:
                 await publication.offer(each)
             await remote.stop_recording("aeron:ipc", STREAM)
-        assert archive.recording_subscriptions() == []
+        assert await archive.recording_subscriptions() == []
         assert await remote.describe(0) == await archive.describe(0)
         assert [each.data async for each in remote.replay(0)] == sent
         assert [each.data async for each in archive.replay(0)] == sent

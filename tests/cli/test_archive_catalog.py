@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,7 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_recordings_are_listed_without_those_that_were_purged(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     assert main(["archive", "ls", str(golden_path(SEVERAL))]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
@@ -36,6 +38,22 @@ def test_recordings_are_listed_without_those_that_were_purged(
     assert "24,320" in lines[0]
     assert "recording" in lines[-1]
     assert "2026-11-20 19:38:10" in lines[0]
+
+
+def test_programs_get_whole_columns_without_blanks_and_commas(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    where = str(golden_path(SEVERAL))
+    assert main(["archive", "ls", where]) == 0
+    names, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert names == ["id", "stream", "session", "start", "stop", "began", "channel"]
+    assert {len(line) for line in lines} == {len(names)}
+    assert lines[0][4:6] == ["24320", "2026-11-20T19:38:10"]
+    assert lines[-1][4] == "recording"
+    assert main(["archive", "ls", where, "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line[-1] for line in lines] == [each["original_channel"] for each in found]
 
 
 def test_what_is_listed_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +75,10 @@ def test_one_recording_is_described_with_its_files(capsys: pytest.CaptureFixture
     assert found["segments"] == [each["name"] for each in known["segment_files"]]
     assert main(["archive", "describe", where, "0"]) == 0
     out = capsys.readouterr().out
-    assert "stop position      181,920" in out
+    assert "stop position      181920" in out
+    assert f"extend channel     {found['extend_channel']}" in out
+    terms, offset = divmod(181_920, known["term_buffer_length"])
+    assert f"term-id={known['initial_term_id'] + terms}|term-offset={offset}" in out
     assert "3: 0-0.rec, 0-65536.rec, 0-131072.rec" in out
 
 
@@ -70,13 +91,16 @@ def test_many_files_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "12: 8-0.rec" in out
     assert "…" in out
     assert "stop timestamp     -" in out
+    assert "extend channel     once it has stopped" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["describe", "{}", "99"], "unknown recording id: 99"),
-        (["ls", "{}/nowhere"], "nowhere is no directory"),
+        (["ls", "{}/nowhere"], "nowhere is neither the directory of an archive nor a control"),
+        (["describe", "{}/nowhere", "0"], "nor a control channel such as aeron:udp?"),
+        (["replay", "{}/nowhere", "0"], "nor a control channel such as aeron:udp?"),
         (["ls", "/proc"], "archive.catalog"),
     ],
 )

@@ -103,7 +103,7 @@ def test_an_end_is_taken_away_and_all_of_it(
     archive: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["archive", "truncate", archive, "0", "65536"]) == 0
-    assert "ends at position 65,536 now; removed 2 files" in capsys.readouterr().out
+    assert "ends at position 65536 now; removed 2 files" in capsys.readouterr().out
     assert main(["archive", "purge", archive, "0"]) == 0
     assert "recording 0 is gone" in capsys.readouterr().out
     assert not list((tmp_path / FINISHED).glob("*.rec"))
@@ -122,7 +122,7 @@ def test_what_is_too_much_goes_from_the_beginning(
     assert main(["archive", "prune", archive, *limit]) == 0
     assert "nothing may go" in capsys.readouterr().err
     assert main(["archive", "purge", archive, "0", "--before", "131072"]) == 0
-    assert "begins at position 131,072 now; removed 1 file" in capsys.readouterr().out
+    assert "begins at position 131072 now; removed 1 file" in capsys.readouterr().out
 
 
 def test_a_prune_without_a_limit_is_refused(

@@ -13,6 +13,7 @@ from aeron_async.archive.control.catalog_requests import (
     ListRecordingRequest,
     ListRecordingsForUriRequest,
     ListRecordingsRequest,
+    ListRecordingSubscriptionsRequest,
     MaxRecordedPositionRequest,
     PurgeRecordingRequest,
     PurgeSegmentsRequest,
@@ -21,9 +22,13 @@ from aeron_async.archive.control.catalog_requests import (
     StopPositionRequest,
     TruncateRecordingRequest,
 )
-from aeron_async.archive.control.messages import RecordingDescriptorMessage
+from aeron_async.archive.control.messages import (
+    RecordingDescriptorMessage,
+    RecordingSubscriptionDescriptor,
+)
 from aeron_async.archive.control.refusals import unknown_recording
 from aeron_async.archive.disk.descriptor import RecordingDescriptor
+from aeron_async.archive.values import RecordingSubscription
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,6 +80,23 @@ class RemoteListing:
                 from_recording_id = descriptor.recording_id + 1
                 if channel in descriptor.original_channel:
                     yield descriptor
+
+    async def recording_subscriptions(self) -> list[RecordingSubscription]:
+        """Return what was asked to be recorded; see `Archive.recording_subscriptions`."""
+        found: list[RecordingSubscription] = []
+        last = None
+        while last is None:
+            pieces, last = await self.connection.list_pieces(
+                ListRecordingSubscriptionsRequest,
+                count=PAGE_LENGTH,
+                pseudo_index=len(found),
+                subscription_count=PAGE_LENGTH,
+                apply_stream_id=0,
+                stream_id=0,
+                channel="",
+            )
+            found.extend(map(subscription_of, pieces))
+        return found
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Archive.describe`."""
@@ -147,6 +169,16 @@ class RemoteListing:
     async def purge_recording(self, recording_id: int) -> int:
         """Forget a recording and remove its files; see `Archive.purge_recording`."""
         return await self._ask(PurgeRecordingRequest, recording_id=recording_id)
+
+
+def subscription_of(message: object) -> RecordingSubscription:
+    """Return what an archive tells of a subscription that records."""
+    assert isinstance(message, RecordingSubscriptionDescriptor), "listings have no other pieces"
+    return RecordingSubscription(
+        subscription_id=message.subscription_id,
+        stream_id=message.stream_id,
+        channel=message.stripped_channel,
+    )
 
 
 def descriptor_of(message: object) -> RecordingDescriptor:

@@ -111,7 +111,7 @@ async def subscriptions(
 ) -> AsyncIterator[bytes]:
     """Iterate over messages that tell of what records."""
     sent_count = 0
-    found = archive.recording_subscriptions()
+    found = await archive.recording_subscriptions()
     if request.pseudo_index >= 0 and request.subscription_count > 0:
         for each in found[request.pseudo_index :]:
             if (

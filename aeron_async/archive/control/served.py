@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aeron_async.archive.api import RecordingSubscription, SourceLocation
+from aeron_async.archive.api import SourceLocation
 from aeron_async.archive.control import catalog_requests as catalog
 from aeron_async.archive.control import requests
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from aeron_async.archive.recording_session import RecordingSession
 
@@ -23,7 +23,6 @@ __all__ = [
     "HANDLERS",
     "REPLAYS",
     "STARTS",
-    "RecordingSubscription",
     "ServedArchive",
     "replay",
 ]
@@ -43,9 +42,6 @@ class ServedArchive(Protocol):
 
     archive_id: int
     recording_sessions: Mapping[int, RecordingSession]
-
-    def recording_subscriptions(self) -> Sequence[RecordingSubscription]:
-        """Return what records now, oldest first."""
 
 
 Handler = Callable[[Any, Any], Awaitable[int]]

@@ -14,7 +14,7 @@ from aeron_async.errors import UnknownRecordingError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from aeron_async.archive.control.served import RecordingSubscription
+    from aeron_async.archive.values import RecordingSubscription
 
 DESCRIPTOR = RecordingDescriptor(
     recording_id=0,
@@ -70,7 +70,7 @@ class FakeArchive:
                 raise event
             yield event
 
-    def recording_subscriptions(self) -> Sequence[RecordingSubscription]:
+    async def recording_subscriptions(self) -> Sequence[RecordingSubscription]:
         return self.subscriptions
 
     async def recordings(self, from_recording_id: int = 0) -> AsyncIterator[RecordingDescriptor]:

@@ -16,7 +16,7 @@ from aeron_async.archive.control.catalog_requests import (
 from aeron_async.archive.control.listing import descriptor_of
 from aeron_async.archive.control.listings import encode_descriptor
 from aeron_async.archive.control.messages import CODEC, RecordingDescriptorMessage
-from aeron_async.archive.control.served import RecordingSubscription
+from aeron_async.archive.values import RecordingSubscription
 from aeron_async.errors import (
     ArchiveError,
     ArchiveErrorCode,
