@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aeron_async.spark.pipeline.lake import batch_folder, batch_folders, write_atomically
+from aeron_async.spark.pipeline.lake import batch_folder, batch_folders, sync, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,10 +74,19 @@ def recover(table: Path) -> None:
 def finish(table: Path, batch_ids: list[int]) -> None:
     """Remove the parts, and put the whole where the last of them was."""
     if (table / ASIDE).exists():
+        # The parts are to go: whatever the host does then, the whole must be there.
+        sync_all(table / ASIDE)
         for batch_id in batch_ids:
             shutil.rmtree(batch_folder(table, batch_id), ignore_errors=True)
         (table / ASIDE).replace(batch_folder(table, batch_ids[-1]))
+        sync(table)
     (table / NOTE).unlink()
+
+
+def sync_all(folder: Path) -> None:
+    """Bring a folder to the disk, with all that is in it."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
 
 
 def compact_lake(

@@ -18,11 +18,11 @@ from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.bronze import bronze, source_options
 from aeron_async.spark.pipeline.compaction import compact_lake, recover
 from aeron_async.spark.pipeline.decoding_step import Batch, DecodingStep
+from aeron_async.spark.pipeline.edges import Edges
 from aeron_async.spark.pipeline.lake import forget_batch
 from aeron_async.spark.pipeline.query import follow, start_query
-from aeron_async.spark.pipeline.runs import Run
 from aeron_async.spark.pipeline.silver import kinds_of
-from aeron_async.spark.pipeline.tables import Tables, read_folders, write_rows
+from aeron_async.spark.pipeline.tables import Tables, write_rows
 from aeron_async.spark.pipeline.watermark import committed_offsets, last_committed, watermarks
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class PipelineJob:
         self._lake = lake
         self._settings = settings
         self._tell = tell
+        self._edges = Edges(lake)
         self._kinds = kinds_of(settings)
         self._options = ArchiveOptions.parse(source_options(archive, settings))
         self._clock = SystemClock()
@@ -174,7 +175,7 @@ class PipelineJob:
         messages = tables.read_batch(self._lake.bronze, batch_id)
         recordings = self.all_recordings()
         lengths = {each.recording_id: each.term_length for each in recordings.values()}
-        earlier = self._earlier_runs(batch_id)
+        earlier = self._edges.before(batch_id)
         runs, gaps = gold.stitched(gold.summary(messages, lengths), earlier, lengths)
         if not runs:
             forget_batch(self._lake.bronze, batch_id)
@@ -194,6 +195,7 @@ class PipelineJob:
         write_rows(self._lake.gold("runs"), batch_id, gold.table_of(all_runs, gold.RUNS))
         meant = self.recordings()
         write_rows(self._lake.gold("recordings"), 0, gold.recording_rows(meant.values()))
+        self._edges.keep(batch_id, [*earlier, *all_runs], recordings)
         self._tell(
             BatchReport(
                 batch_id=batch_id,
@@ -206,8 +208,3 @@ class PipelineJob:
                 seconds=(self._clock.now_ns() - began_ns) / NS_PER_SECOND,
             )
         )
-
-    def _earlier_runs(self, batch_id: int) -> list[Run]:
-        """Return the runs of all batches before one."""
-        rows = read_folders(self._lake.gold("runs"), gold.RUNS, before=batch_id)
-        return [Run(**row) for row in rows.to_pylist()]

@@ -6,7 +6,7 @@
     ├── quarantine/batch=7/                          what could not be decoded
     ├── gold/TABLE/batch=7/                          partial results, which add up
     ├── _checkpoint/                                 Spark's: how far recordings were read
-    └── _state/                                      ours: which query this is
+    └── _state/                                      ours: which query this is, and its last runs
 
 A batch that is done again replaces its folder, so that doing it twice is doing it once, for any
 reader: no log of Spark's needs to be consulted.
@@ -15,6 +15,7 @@ reader: no log of Spark's needs to be consulted.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -141,7 +142,7 @@ def forget_batch(table: Path, batch_id: int) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is whole or not there.
+    """Write a file that is whole or not there, and there for good when this returns.
 
     Raises:
         ConfigurationError: It cannot be written.
@@ -150,7 +151,24 @@ def write_atomically(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
         partial.write_bytes(data)
+        sync(partial)
         partial.replace(path)
+        sync(path.parent)
     except OSError as error:
         message = f"{str(path)!r} could not be written: {error.strerror}; choose another place"
         raise ConfigurationError(message) from error
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk; a folder only where that can be asked.
+
+    Raises:
+        OSError: It cannot be done.
+    """
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aeron_async.spark.pipeline.lake import batch_folder, batch_folders, forget_batch
+from aeron_async.spark.pipeline.lake import batch_folder, batch_folders, forget_batch, sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,21 +106,27 @@ def write_rows(table: Path, batch_id: int, rows: pa.Table) -> None:
     partial = folder.with_name(f".{folder.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, partial / "part.parquet", compression="zstd")
+    for path in (partial / "part.parquet", partial):
+        sync(path)
     partial.replace(folder)
+    sync(table)
 
 
-def read_folders(table: Path, schema: pa.Schema, before: int | None = None) -> pa.Table:
+def read_folders(
+    table: Path, schema: pa.Schema, before: int | None = None, after: int = -1
+) -> pa.Table:
     """Read what batches have written, with those columns; without rows where there is nothing.
 
     Args:
         table: Its folder.
         schema: The columns.
         before: Only batches before this one.
+        after: Only batches after this one.
     """
     folders = [
         folder
         for batch_id, folder in batch_folders(table).items()
-        if before is None or batch_id < before
+        if batch_id > after and (before is None or batch_id < before)
     ]
     found = [
         pq.read_table(file, schema=schema, partitioning=None)
