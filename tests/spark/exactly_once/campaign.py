@@ -163,13 +163,14 @@ class Campaign:
     ) -> subprocess.Popen[bytes]:
         """Kill so often, each time after some commits; return what runs in the end.
 
-        Every other time it is while a batch is under way, which may be a short part of the time.
+        Every other time it is when something of a batch has been written, and not all of it: a
+        moment that is hardly ever met by chance.
         """
         for number in range(kills):
             self._wait_for_commits(self._random.randint(1, 3), query)
             if number % 2:
-                self._wait_for_batch(query)
-            time.sleep(self._random.uniform(0, 1.5 if number % 2 == 0 else 1.0))
+                self._wait_for_part(query)
+            time.sleep(self._random.uniform(0, 0.15 if number % 2 else 1.5))
             if self._victim == "driver":
                 kill(tree(query.pid))
                 query.wait()
@@ -183,9 +184,16 @@ class Campaign:
         wanted = self._last_commit() + count
         wait_until(lambda: self._last_commit() >= wanted, query)
 
-    def _wait_for_batch(self, query: subprocess.Popen[bytes]) -> None:
+    def _wait_for_part(self, query: subprocess.Popen[bytes]) -> None:
+        """Return when something has come of a batch that is not committed."""
         offsets = self._commits.with_name("offsets")
         wait_until(lambda: last_number(offsets) > self._last_commit(), query)
+        planned_ns = (offsets / str(last_number(offsets))).stat().st_mtime_ns
+        before = self._last_commit()
+        wait_until(
+            lambda: self._target.is_written_since(planned_ns) or self._last_commit() > before,
+            query,
+        )
 
     def _last_commit(self) -> int:
         return last_number(self._commits)

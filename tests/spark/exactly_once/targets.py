@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -23,7 +23,7 @@ from tests.spark.exactly_once.feed import NUMBER, TERM, payload
 from tests.spark.exactly_once.processes import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Arrived", "Parquet", "Sink", "Target"]
 
@@ -60,6 +60,10 @@ class Target(Protocol):
         """Let it be there while the query runs."""
         ...
 
+    def is_written_since(self, moment_ns: int) -> bool:
+        """Return whether something has come since then."""
+        ...
+
     def arrived(self) -> Arrived:
         """Return what has come, once every message has been checked."""
         ...
@@ -85,6 +89,10 @@ class Parquet:
     def open(self) -> Iterator[None]:
         """Do nothing."""
         yield
+
+    def is_written_since(self, moment_ns: int) -> bool:
+        """Return whether a task has begun a file since then."""
+        return is_newer(self._out.rglob("*.parquet"), moment_ns)
 
     def arrived(self) -> Arrived:
         """Return what has come, when every row is what was sent, once, and in its place."""
@@ -125,6 +133,15 @@ def committed_files(log: Path) -> list[Path]:
     return [Path(json.loads(line)["path"].removeprefix("file://")) for line in lines]
 
 
+def is_newer(files: Iterable[Path], moment_ns: int) -> bool:
+    """Return whether one of some files was written to since then."""
+    for file in files:
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime_ns > moment_ns:
+                return True
+    return False
+
+
 @final
 class Sink:
     """A stream that the sink publishes effectively once, recorded by an archive that is served.
@@ -143,7 +160,7 @@ class Sink:
     def arguments(self) -> list[str]:
         """Return where to publish, and who records it; in batches that take a while."""
         where = ["--publish", self._channel, str(STREAM_ID), self._control]
-        return ["--bytes", "8m", "--partition-bytes", "1m", *where]
+        return ["--bytes", "32m", "--partition-bytes", "8m", *where]
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -170,6 +187,10 @@ class Sink:
             finally:
                 server.kill()
                 server.wait()
+
+    def is_written_since(self, moment_ns: int) -> bool:
+        """Return whether the archive has recorded something since then."""
+        return is_newer(self._archive.glob("*.rec"), moment_ns)
 
     def arrived(self) -> Arrived:
         """Return what a reader believes, when that is what was sent, once and in order."""
