@@ -12,6 +12,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.catalog_file import CATALOG_NAME
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.local_archive import LocalArchive
+from aeron_async.cli.archive_client import client_settings
 from aeron_async.client.aeron import Aeron
 from aeron_async.errors import ConfigurationError
 
@@ -117,7 +118,8 @@ async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple
         existing(where)
     async with Aeron.connect() as aeron:
         if is_elsewhere(where):
-            async with RemoteArchive.connect(aeron, control_channel=where) as remote:
+            client = RemoteArchive.connect(aeron, control_channel=where, **client_settings())
+            async with client as remote:
                 yield aeron, remote
         else:
             context = ArchiveContext.from_environment(directory=where)

@@ -36,8 +36,10 @@ def remark(text: str) -> None:
 
 
 def complain(error: BaseException | str) -> None:
-    """Say in one line what went wrong."""
-    remark(f"error: {' '.join(str(error).split())}")
+    """Say in one line what went wrong, in the words of the command line."""
+    from aeron_async.cli.wording import worded  # noqa: PLC0415 - most commands go right
+
+    remark(f"error: {worded(' '.join(str(error).split()))}")
 
 
 def has_colour(stream: TextIO) -> bool:

@@ -31,6 +31,8 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
 }
 """What a command's user can do, by the event of the log."""
+WORDED: Final = frozenset({"remedy", "error", "reason"})
+"""Fields of the log that name settings."""
 
 
 @final
@@ -111,9 +113,14 @@ def _name_remedies_of_the_command_line(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Replace remedies that are Python; whoever runs a command writes none."""
+    from aeron_async.cli.wording import worded  # noqa: PLC0415 - most commands log nothing
+
     remedy = REMEDIES.get(event["event"])
     if remedy is not None and "remedy" in event:
         event["remedy"] = remedy
+    for key in WORDED & event.keys():
+        if isinstance(event[key], str):
+            event[key] = worded(event[key])
     return event
 
 

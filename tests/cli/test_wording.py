@@ -1,0 +1,88 @@
+"""What the library calls a setting is what the user of a command can change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from aeron_async.cli.archive_client import client_settings
+from aeron_async.cli.main import main
+from aeron_async.cli.runner import configure_logs
+from aeron_async.cli.wording import worded
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lower low_storage_threshold", "lower AERON_ARCHIVE_LOW_STORAGE_SPACE_THRESHOLD"),
+        (
+            "raise max_concurrent_recordings, or stop some",
+            "raise AERON_ARCHIVE_MAX_CONCURRENT_RECORDINGS, or stop some",
+        ),
+        ("raise close_linger_timeout_ns", "raise AERON_ASYNC_CLOSE_LINGER_TIMEOUT"),
+        ("from_position 192 is outside", "--begin 192 is outside"),
+        ("no answer within 5.0 s: raise timeout", "no answer within 5.0 s: raise AERON_ARCHIVE_"),
+        ("publish with `extending_publication`, or on", "publish with `pub --extend`, or on"),
+        ("/var/mtu_length/x", "/var/mtu_length/x"),
+        ("raise max_destinations.", "raise AERON_ASYNC_MAX_DESTINATIONS."),
+        ("mtu_length=1408", "mtu_length=1408"),
+        ("a directory of its own", "a directory of its own"),
+        ("some_other_name", "some_other_name"),
+    ],
+)
+def test_names_of_arguments_become_options_and_variables(text: str, said: str) -> None:
+    assert worded(text).startswith(said)
+
+
+def test_errors_of_commands_are_worded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "AERON_ARCHIVE_LOW_STORAGE_SPACE_THRESHOLD"
+    monkeypatch.setenv(variable, "1000000g")
+    where = str(tmp_path / "archive")
+    assert main(["archive", "record", where, "aeron:ipc", "--stream", "5"]) == 1
+    error = capsys.readouterr().err
+    assert f"lower {variable}" in error
+    assert "low_storage_threshold" not in error
+
+
+def test_lines_of_the_log_are_worded(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(is_verbose=False)
+    log = structlog.get_logger()
+    log.warning("archive_request_failed", error="raise max_destinations", channel="mtu_length")
+    error = capsys.readouterr().err
+    assert "raise AERON_" in error
+    assert "mtu_length" in error
+
+
+def test_a_client_of_an_archive_is_set_by_the_official_variables() -> None:
+    found = client_settings(
+        {
+            "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL": "aeron:udp?endpoint=client.example:0",
+            "AERON_ARCHIVE_CONTROL_STREAM_ID": "11",
+            "AERON_ARCHIVE_MESSAGE_TIMEOUT": "250ms",
+            "AERON_ARCHIVE_CONTROL_RESPONSE_STREAM_ID": " ",
+        }
+    )
+    assert found == {
+        "response_channel": "aeron:udp?endpoint=client.example:0",
+        "control_stream_id": 11,
+        "timeout": 0.25,
+    }
+    with pytest.raises(ConfigurationError, match="AERON_ARCHIVE_CONTROL_STREAM_ID cannot be read"):
+        client_settings({"AERON_ARCHIVE_CONTROL_STREAM_ID": "ten"})
+
+
+def test_nobody_is_waited_for_longer_than_told(
+    monkeypatch: pytest.MonkeyPatch, unused_udp_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AERON_ARCHIVE_MESSAGE_TIMEOUT", "50ms")
+    where = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    assert main(["archive", "ls", where]) == 1
+    assert "no archive" in capsys.readouterr().err
