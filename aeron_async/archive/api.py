@@ -22,11 +22,12 @@ from aeron_async.archive.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.errors import ArchiveError
     from aeron_async.kernel import Message
 
 __all__ = [
@@ -135,6 +136,7 @@ class Archive(ABC):
         *,
         source_location: SourceLocation = SourceLocation.LOCAL,
         auto_stop: bool = False,
+        on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Record a stream from now on: each source of it, one after the other or at once.
 
@@ -143,6 +145,8 @@ class Archive(ABC):
             stream_id: Within the channel.
             source_location: Whether its publication is of this driver.
             auto_stop: Stop when the first source has ended.
+            on_failed: Called with why, where a source is not recorded, or not to its end; without
+                it, that is in the log only, and told to whoever stops the recording.
 
         Returns:
             The id of the subscription that records.
@@ -160,6 +164,7 @@ class Archive(ABC):
         *,
         source_location: SourceLocation = SourceLocation.LOCAL,
         auto_stop: bool = False,
+        on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Go on with a recording that has stopped; its publication must begin where that ended.
 

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
+from aeron_async.archive.disk.disk_errors import code_of, reason_of
 from aeron_async.errors import (
     ArchiveError,
-    ArchiveErrorCode,
     StorageError,
     UnknownRecordingError,
 )
@@ -32,10 +32,12 @@ class CatalogDesk:
     Args:
         catalog: Open to write.
         disk: Where the work is done.
+        path: What messages call its directory.
     """
 
-    def __init__(self, catalog: Catalog, disk: Disk) -> None:
+    def __init__(self, catalog: Catalog, disk: Disk, *, path: str) -> None:
         self.catalog = catalog
+        self._path = path
         self._disk = disk
         self._lock = asyncio.Lock()
 
@@ -54,8 +56,11 @@ class CatalogDesk:
             except ArchiveError:
                 raise
             except OSError as error:
-                message = f"the catalog, or a file that it tells of, could not be used: {error}"
-                raise StorageError(message, code=ArchiveErrorCode.STORAGE_SPACE) from error
+                message = (
+                    f"the catalog in {self._path}, or a file that it tells of, could not be used: "
+                    f"{reason_of(error)}"
+                )
+                raise StorageError(message, code=code_of(error)) from error
 
     async def get(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Catalog.get`."""

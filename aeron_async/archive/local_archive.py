@@ -17,8 +17,10 @@ from aeron_async.archive.api import (
     SourceLocation,
 )
 from aeron_async.archive.catalog_desk import CatalogDesk
+from aeron_async.archive.disk.disk_errors import reason_of
 from aeron_async.archive.disk_threads import DiskThreads, finished
 from aeron_async.archive.extending import extending_channel
+from aeron_async.archive.local_listing import LocalListing
 from aeron_async.archive.making_room import MakingRoom
 from aeron_async.archive.opening import OpenFiles, close_files, opened_files
 from aeron_async.archive.recordings import Recordings
@@ -33,16 +35,15 @@ from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
     from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.archive.context import ArchiveContext
-    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
     from aeron_async.archive.disk_threads import Disk
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.errors import AeronError
+    from aeron_async.errors import AeronError, ArchiveError
 
 __all__ = ["LocalArchive"]
 
@@ -52,7 +53,7 @@ log = get_logger(__name__)
 
 
 @final
-class LocalArchive(Archive):
+class LocalArchive(LocalListing, Archive):
     """Records and replays here; made by `open`, and closed before its client is."""
 
     def __init__(
@@ -106,7 +107,7 @@ class LocalArchive(Archive):
             aeron=aeron,
             context=context,
             directory=files.directory,
-            desk=CatalogDesk(files.catalog, disk),
+            desk=CatalogDesk(files.catalog, disk, path=files.directory.path),
             disk=disk,
             signals=SignalHub(),
             tasks=Tasks(),
@@ -135,6 +136,7 @@ class LocalArchive(Archive):
         *,
         source_location: SourceLocation = SourceLocation.LOCAL,
         auto_stop: bool = False,
+        on_failed: Callable[[ArchiveError], object] | None = None,
         correlation_id: int = -1,
     ) -> int:
         """Record a stream from now on; see `Archive.start_recording`."""
@@ -144,6 +146,7 @@ class LocalArchive(Archive):
             stream_id,
             source_location=source_location,
             auto_stop=auto_stop,
+            on_failed=on_failed,
             correlation_id=correlation_id,
         )
 
@@ -155,6 +158,7 @@ class LocalArchive(Archive):
         *,
         source_location: SourceLocation = SourceLocation.LOCAL,
         auto_stop: bool = False,
+        on_failed: Callable[[ArchiveError], object] | None = None,
         correlation_id: int = -1,
         control_session_id: int = 0,
     ) -> int:
@@ -165,6 +169,7 @@ class LocalArchive(Archive):
             stream_id,
             source_location=source_location,
             auto_stop=auto_stop,
+            on_failed=on_failed,
             recording_id=recording_id,
             correlation_id=correlation_id,
             control_session_id=control_session_id,
@@ -257,91 +262,6 @@ class LocalArchive(Archive):
         self._check_open()
         await self._replays.stop_all(recording_id)
 
-    # What is there.
-
-    async def recordings(
-        self,
-        from_recording_id: int = 0,
-        *,
-        channel: str = "",
-        stream_id: int | None = None,
-    ) -> AsyncIterator[RecordingDescriptor]:
-        """Iterate over recordings, in the order of their ids; see `Archive.recordings`."""
-        self._check_open()
-        async for each in self._resources.desk.descriptors(from_recording_id):
-            if channel in each.original_channel and stream_id in (None, each.stream_id):
-                yield each
-
-    async def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording; see `Archive.describe`."""
-        self._check_open()
-        return await self._resources.desk.get(recording_id)
-
-    async def find_last(
-        self, *, channel: str, stream_id: int, session_id: int, min_recording_id: int = 0
-    ) -> int | None:
-        """Return the id of the last recording that matches, or None."""
-        found = None
-        async for each in self.recordings(min_recording_id, channel=channel, stream_id=stream_id):
-            if each.session_id == session_id:
-                found = each.recording_id
-        return found
-
-    async def start_position(self, recording_id: int) -> int:
-        """Return where a recording begins, in bytes."""
-        return (await self.describe(recording_id)).start_position
-
-    async def stop_position(self, recording_id: int) -> int | None:
-        """Return where a recording has stopped, in bytes; None while it goes on."""
-        descriptor = await self.describe(recording_id)
-        return None if descriptor.is_active else descriptor.stop_position
-
-    async def recording_position(self, recording_id: int) -> int | None:
-        """Return up to where a recording has been written, in bytes; None when it has stopped."""
-        descriptor = await self.describe(recording_id)
-        session = self._recordings.sessions.get(recording_id)
-        if session is None and not descriptor.is_active:
-            return None
-        return self._recordings.recorded_position(descriptor)
-
-    async def max_recorded_position(self, recording_id: int) -> int:
-        """Return up to where a recording can be replayed, in bytes, whether it goes on or not."""
-        return self._recordings.recorded_position(await self.describe(recording_id))
-
-    # Making room.
-
-    async def truncate(self, recording_id: int, position: int, *, correlation_id: int = -1) -> int:
-        """Forget what was recorded behind a position; see `Archive.truncate`."""
-        self._check_open()
-        return await self._room.truncate(recording_id, position, correlation_id)
-
-    async def purge_segments(
-        self, recording_id: int, new_start_position: int, *, correlation_id: int = -1
-    ) -> int:
-        """Forget whole files before a position; see `Archive.purge_segments`."""
-        self._check_open()
-        return await self._room.purge_segments(recording_id, new_start_position, correlation_id)
-
-    async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
-        """Let a recording begin later; see `Archive.detach_segments`."""
-        self._check_open()
-        await self._room.detach_segments(recording_id, new_start_position)
-
-    async def attach_segments(self, recording_id: int) -> int:
-        """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
-        self._check_open()
-        return await self._room.attach_segments(recording_id)
-
-    async def delete_detached_segments(self, recording_id: int, *, correlation_id: int = -1) -> int:
-        """Remove the files before the start of a recording; return how many."""
-        self._check_open()
-        return await self._room.delete_detached_segments(recording_id, correlation_id)
-
-    async def purge_recording(self, recording_id: int, *, correlation_id: int = -1) -> int:
-        """Forget a recording and remove its files; see `Archive.purge_recording`."""
-        self._check_open()
-        return await self._room.purge_recording(recording_id, correlation_id)
-
     # What happens.
 
     def signals(self) -> SignalReader:
@@ -389,7 +309,7 @@ class LocalArchive(Archive):
                 now_ms = resources.aeron.clock.epoch_ms()
                 await resources.disk.run(self._files.mark.refresh, now_ms)
             except OSError as error:
-                log.warning("mark_file_not_written", exc_info=error)
+                log.warning("mark_file_not_written", error=reason_of(error))
 
     def _check_open(self) -> None:
         if self._closing is not None:

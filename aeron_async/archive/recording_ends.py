@@ -57,7 +57,7 @@ class RecordingEnds:
             await self._try_writing(recording_id, position, now_ms)
         except ArchiveError as error:
             fields = {"recording_id": recording_id, "position": position}
-            log.error("stop_not_written", exc_info=error, **fields)  # noqa: TRY400 - it is given the error
+            log.error("stop_not_written", error=str(error), **fields)  # noqa: TRY400 - one line says all
             self._resources.tasks.start(
                 self._write_later(recording_id, position, now_ms),
                 f"aeron-archive-end-of-recording-{recording_id}",

@@ -15,6 +15,8 @@ from aeron_async.archive.extending import extending_channel
 from aeron_async.errors import ArchiveError, ArchiveErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.client.image import Image
     from aeron_async.client.subscription import Subscription
 
@@ -39,6 +41,7 @@ class RecordingRequest:
         is_lacking: Whether one of them was not, or not whole.
         is_stopping: Whether only what is there by now is still recorded.
         error: Why it recorded less than was asked for.
+        on_failed: Called with each such reason.
     """
 
     key: str
@@ -55,6 +58,15 @@ class RecordingRequest:
     is_lacking: bool = False
     is_stopping: bool = False
     error: ArchiveError | None = None
+    on_failed: Callable[[ArchiveError], object] | None = None
+
+    def fail(self, error: ArchiveError | None) -> None:
+        """Remember why less was recorded than was asked for, and tell whoever asked."""
+        if error is None:
+            return
+        self.error = self.error or error
+        if self.on_failed is not None:
+            self.on_failed(error)
 
     @property
     def subscription_id(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from aeron_async.archive.disk.disk_errors import reason_of
 from aeron_async.archive.recording_lane import open_lane
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ArchiveError, StorageError
@@ -98,7 +99,11 @@ class RecordingSession:
             try:
                 await self._lane.aclose()
             except OSError as error:
-                log.warning("recording_not_closed", recording_id=self.recording_id, exc_info=error)
+                log.warning(
+                    "recording_not_closed",
+                    recording_id=self.recording_id,
+                    error=reason_of(error),
+                )
             finally:
                 # Not before: who replays would take for the end what is not yet written.
                 self.position = self._writer.position
@@ -143,4 +148,4 @@ class RecordingSession:
 
     def _report(self, error: StorageError) -> None:
         fields = {"recording_id": self.recording_id, "position": self.position}
-        log.error("recording_failed", exc_info=error, **fields)
+        log.error("recording_failed", error=str(error), **fields)

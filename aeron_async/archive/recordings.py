@@ -15,15 +15,10 @@ from aeron_async.archive.api import (
 )
 from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.channel_stripping import recording_key, stripped_channel
-from aeron_async.archive.disk.changes import clear_behind_stop
 from aeron_async.archive.opening import check_room
 from aeron_async.archive.recording_ends import RecordingEnds
-from aeron_async.archive.recording_request import (
-    RecordingRequest,
-    check_extension,
-    new_recording,
-    pass_over,
-)
+from aeron_async.archive.recording_entries import RecordingEntries
+from aeron_async.archive.recording_request import RecordingRequest, pass_over
 from aeron_async.archive.session_opening import open_session
 from aeron_async.client.arguments import check_stream_id, subscription_uri
 from aeron_async.errors import (
@@ -37,6 +32,8 @@ from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.archive.resources import ArchiveResources
@@ -61,10 +58,10 @@ class Recordings:
         self._requests: dict[str, RecordingRequest] = {}
         self.generation = 0
         self.sessions: dict[int, RecordingSession] = {}
-        self._extending: dict[int, int] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._ends = RecordingEnds(resources, self.on_changed)
+        self._entries = RecordingEntries(resources, self._ends, self.sessions)
         self._hints = BeginHints(resources.signals, is_elsewhere=False)
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
@@ -78,7 +75,7 @@ class Recordings:
         if end is not None:
             return end
         # It is in the catalog, and its session just about to be.
-        return self._extending.get(descriptor.recording_id, descriptor.start_position)
+        return self._entries.extending.get(descriptor.recording_id, descriptor.start_position)
 
     def on_changed(self) -> None:
         """Let whoever follows a recording look at it again."""
@@ -97,6 +94,7 @@ class Recordings:
         recording_id: int | None = None,
         correlation_id: int = -1,
         control_session_id: int = 0,
+        on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Record a stream, and return the id of the subscription; see `Archive`."""
         uri = subscription_uri(channel, check_stream_id(stream_id))
@@ -120,6 +118,7 @@ class Recordings:
             auto_stop=auto_stop,
             correlation_id=correlation_id,
             control_session_id=control_session_id,
+            on_failed=on_failed,
         )
         try:
             await self._subscribe(request, source_location, uri)
@@ -245,7 +244,7 @@ class Recordings:
             try:
                 await self._stop(request)
             except ArchiveError as error:
-                log.warning("recording_not_begun", exc_info=error)
+                log.warning("recording_not_begun", error=str(error))
         if self._stopping:
             # What somebody else stops just now is recorded to its end too.
             await asyncio.wait(self._stopping)
@@ -290,11 +289,12 @@ class Recordings:
         try:
             session = await self._begin(request, image)
         except (AeronError, OSError) as error:
-            known = error if isinstance(error, ArchiveError) else ArchiveError(str(error))
+            # A second source of what is being extended is nobody's who asked.
             if request.recording_id not in self.sessions:
-                # A second source of what is being extended is nobody's who asked.
-                request.error, request.is_lacking = known, True
-            report("recording_not_begun", error, stream_id=image.stream_id)
+                request.is_lacking = True
+                request.fail(error if isinstance(error, ArchiveError) else ArchiveError(str(error)))
+            fields = {"stream_id": image.stream_id, "session_id": image.session_id}
+            log.warning("recording_not_begun", **fields, error=str(error))
             return False
         try:
             await session.run()
@@ -303,16 +303,14 @@ class Recordings:
         return session.error is None
 
     async def _begin(self, request: RecordingRequest, image: Image) -> RecordingSession:
-        descriptor = await self._descriptor(request, image)
+        descriptor = await self._entries.begin(request, image)
         try:
             session = await open_session(self._resources, image, descriptor)
         except BaseException:
-            # It is in the catalog, and would seem to go on.
-            self._extending.pop(descriptor.recording_id, None)
-            await self._ends.write(descriptor.recording_id, image.join_position)
+            await self._entries.give_up(descriptor.recording_id, image.join_position)
             raise
         self.sessions[descriptor.recording_id] = session
-        self._extending.pop(descriptor.recording_id, None)
+        self._entries.extending.pop(descriptor.recording_id, None)
         if request.is_stopping:
             session.stop()
         signal = RecordingSignal.START
@@ -323,57 +321,14 @@ class Recordings:
         self._tell(request, descriptor.recording_id, image.join_position, signal)
         return session
 
-    async def _descriptor(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
-        """Return the entry of the recording, which is new unless one is extended."""
-        resources = self._resources
-        if request.recording_id is not None:
-            return await self._extended(request, request.recording_id, image)
-        return await resources.desk.add(
-            new_recording(
-                request,
-                image,
-                segment_length=resources.context.segment_length,
-                now_ms=resources.aeron.clock.epoch_ms(),
-            )
-        )
-
-    async def _extended(
-        self, request: RecordingRequest, recording_id: int, image: Image
-    ) -> RecordingDescriptor:
-        desk = self._resources.desk
-        descriptor = await desk.get(recording_id)
-        if recording_id in self.sessions:
-            message = f"cannot extend active recording {recording_id}"
-            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
-        check_extension(descriptor, image)
-        # What a truncation left when its archive died would lie behind what is recorded now.
-        await desk.call(clear_behind_stop, self._resources.directory, desk.catalog, recording_id)
-        self._extending[recording_id] = image.join_position
-        self._ends.forget(recording_id)
-        try:
-            return await desk.update(
-                recording_id,
-                control_session_id=request.control_session_id,
-                correlation_id=max(request.correlation_id, 0),
-                stop_timestamp_ms=-1,
-                session_id=image.session_id,
-                stop_position=-1,
-            )
-        except BaseException:
-            # Some of it may have been written, and the recording seem to go on.
-            self._extending.pop(recording_id, None)
-            await self._ends.write(recording_id, descriptor.stop_position)
-            raise
-
     async def _end(self, request: RecordingRequest, session: RecordingSession) -> None:
         """Write where a session has ended, and tell."""
-        request.error = request.error or session.error
         request.is_lacking = request.is_lacking or session.error is not None
         recording_id = session.recording_id
         error = await self._ends.write(recording_id, session.position)
-        request.error = request.error or error
         self.sessions.pop(recording_id, None)
         self._tell(request, recording_id, session.position, RecordingSignal.STOP)
+        request.fail(session.error or error)
         session.mark_stopped()
 
     def _tell(
@@ -393,8 +348,3 @@ class Recordings:
                 correlation_id=request.correlation_id,
             )
         )
-
-
-def report(event: str, error: Exception, **fields: object) -> None:
-    """Log a failure that whoever asked may never hear of."""
-    log.error(event, exc_info=error, **fields)

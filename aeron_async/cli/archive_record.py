@@ -25,7 +25,7 @@ from aeron_async.errors import AeronError, ArchiveError, ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 
 if TYPE_CHECKING:
-    from aeron_async.archive.api import Archive, RecordingSignalEvent
+    from aeron_async.archive.api import Archive, RecordingSignalEvent, SignalReader
 
 __all__ = ["record", "serve"]
 
@@ -88,29 +88,61 @@ async def _record(
         start = (
             archive.start_recording if extend is None else partial(archive.extend_recording, extend)
         )
+        told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None] = asyncio.Queue()
         subscription_id = await start(
-            channel, stream, source_location=location, auto_stop=auto_stop
+            channel,
+            stream,
+            source_location=location,
+            auto_stop=auto_stop,
+            on_failed=told.put_nowait,
         )
         remark(f"recording {channel}, stream {stream}, into {where}; Ctrl-C stops it")
         going_on: set[int] = set()
         showing = asyncio.ensure_future(show(archive, going_on))
+        hearing = asyncio.ensure_future(hear(signals, subscription_id, told))
+        failure: ArchiveError | None = None
         try:
-            async for event in signals:
-                if event.subscription_id != subscription_id:
-                    continue
-                tell(event, is_json=is_json)
-                if event.signal in ENDS:
+            while (event := await told.get()) is not None:
+                if isinstance(event, ArchiveError):
+                    if failure is not None:
+                        remark(str(failure))
+                    failure = event
+                elif event.signal in ENDS:
                     going_on.discard(event.recording_id)
+                    if failure is None:
+                        tell(event, is_json=is_json)
                 else:
                     going_on.add(event.recording_id)
-                if auto_stop and event.signal is RecordingSignal.STOP:
+                    tell(event, is_json=is_json)
+                if failure is not None and not going_on:
+                    raise failure
+                if auto_stop and getattr(event, "signal", None) is RecordingSignal.STOP:
                     break
+            if failure is not None:
+                raise failure
         finally:
             showing.cancel()
+            hearing.cancel()
             # One that stops by itself may have done so.
             with suppress(ArchiveError):
                 await archive.stop_recording_subscription(subscription_id)
     return ExitCode.SUCCESS
+
+
+async def hear(
+    signals: SignalReader,
+    subscription_id: int,
+    told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
+) -> None:
+    """Hand on what becomes of the recordings of one subscription, and that there is no more."""
+    try:
+        async for event in signals:
+            if event.subscription_id == subscription_id:
+                told.put_nowait(event)
+    except ArchiveError as error:
+        told.put_nowait(error)
+    finally:
+        told.put_nowait(None)
 
 
 async def show(archive: Archive, going_on: set[int]) -> None:

@@ -171,6 +171,33 @@ def test_a_stream_is_recorded_by_one_process_and_replayed_from_another(
     assert serving.interrupt()[0] == 130
 
 
+def test_a_publication_that_does_not_go_on_with_a_recording_is_one_line_on_either_side(
+    tmp_path: Path, start: Callable[..., Running], unused_udp_port_factory: Callable[[], int]
+) -> None:
+    where = str(tmp_path / "archive")
+    control = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
+    channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
+    serving = start("archive", "serve", where, "--control", control)
+    serving.remark("serving")
+    first = start("archive", "record", control, channel, "--stream", "5", "--auto-stop")
+    first.remark("recording")
+    start("pub", channel, "--stream", "5").finish("one\n")
+    first.finish()
+    recording = start("archive", "record", control, channel, "--stream", "5", "--extend", "0")
+    recording.remark("recording")
+    publishing = start("pub", channel, "--stream", "5")
+    code, out, err = recording.finish()
+    assert code == 1
+    assert out == ""
+    (error,) = [each for each in err.splitlines() if each.startswith("error: ")]
+    assert "cannot extend recording 0" in error
+    publishing.interrupt()
+    _, _, err = serving.interrupt()
+    lines = [each for each in err.splitlines() if "recording_not_begun" in each]
+    assert len(lines) == 1
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize("extend", ["0", "9"])
 def test_a_recording_that_is_refused_is_one_line(
     archive: str, extend: str, capfd: pytest.CaptureFixture[str]

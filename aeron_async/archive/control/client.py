@@ -32,19 +32,25 @@ from aeron_async.archive.control.requests import (
 from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
 from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
+    from aeron_async.errors import ArchiveError
 
 __all__ = ["RemoteArchive"]
 
 CONTROL_TERM_LENGTH: Final = 65_536
 LOCAL_RESPONSES: Final = "aeron:udp?endpoint=localhost:0"
 DEFAULT_TIMEOUT_S: Final = 5.0
+
+log = get_logger(__name__)
 
 
 @final
@@ -229,10 +235,12 @@ class RemoteArchive(RemoteListing, Archive):
         *,
         source_location: SourceLocation = SourceLocation.LOCAL,
         auto_stop: bool = False,
+        on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Record a stream from now on; see `Archive.start_recording`."""
-        subscription_id = await self._ask(
+        subscription_id = await self._record(
             StartRecordingRequest2,
+            on_failed,
             channel=channel,
             stream_id=stream_id,
             source_location=source_location,
@@ -248,10 +256,12 @@ class RemoteArchive(RemoteListing, Archive):
         *,
         source_location: SourceLocation = SourceLocation.LOCAL,
         auto_stop: bool = False,
+        on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Go on with a recording; see `Archive.extend_recording`."""
-        subscription_id = await self._ask(
+        subscription_id = await self._record(
             ExtendRecordingRequest2,
+            on_failed,
             recording_id=recording_id,
             channel=channel,
             stream_id=stream_id,
@@ -259,6 +269,19 @@ class RemoteArchive(RemoteListing, Archive):
             auto_stop=auto_stop,
         )
         return self._hints.expect(subscription_id, channel, stream_id, source_location)
+
+    async def _record(
+        self,
+        kind: type[Request],
+        on_failed: Callable[[ArchiveError], object] | None,
+        **fields: Any,
+    ) -> int:
+        def on_late_error(error: ArchiveError) -> None:
+            log.warning("recording_failed", error=str(error), channel=fields["channel"])
+            if on_failed is not None:
+                on_failed(error)
+
+        return await self._ask(kind, on_late_error=on_late_error, **fields)
 
     async def extending_publication(
         self, recording_id: int, channel: str, stream_id: int

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["ControlConnection", "CredentialsSupplier"]
 
 LOG: Final = get_logger(__name__)
+MOST_LATE: Final = 4_096
+"""Requests of which is remembered who hears what goes wrong after their answer; the last ones."""
 
 
 class CredentialsSupplier(Protocol):
@@ -218,6 +220,8 @@ class ControlConnection:
         )
         if on_late_error is not None:
             self._late[correlation_id] = on_late_error
+            if len(self._late) > MOST_LATE:
+                del self._late[next(iter(self._late))]
         message = await self._exchange(request, correlation_id, through=through)
         assert isinstance(message, ControlResponse), "only listings have other answers"
         if message.code == ResponseCode.RECORDING_UNKNOWN:

@@ -9,6 +9,7 @@ Source: Aeron `ControlSession`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -32,7 +33,7 @@ from aeron_async.archive.control.requests import (
     KeepAliveRequest,
     ReplayTokenRequest,
 )
-from aeron_async.archive.control.served import DELETIONS, HANDLERS, REPLAYS, STARTS, replay
+from aeron_async.archive.control.served import DELETIONS, HANDLERS, LASTING, STARTS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -300,10 +301,9 @@ class ControlSession:
         if is_start:
             router.hold()
         try:
-            if isinstance(request, REPLAYS):
-                relevant_id = await self._replay(request)
-            else:
-                relevant_id = await handler(self._server.archive, request)
+            # What goes wrong later is answered too, when it does.
+            late = (partial(self._on_late_error, request),) if isinstance(request, LASTING) else ()
+            relevant_id = await handler(self._server.archive, request, *late)
         except Exception as error:  # noqa: BLE001 - whatever one client asks, the others go on
             self._answer_error(request, refusal_of(request, error))
         else:
@@ -315,14 +315,6 @@ class ControlSession:
         finally:
             if is_start:
                 router.release()
-
-    async def _replay(self, request: Request) -> int:
-        """Start a replay; what goes wrong later is answered too, when the replay has ended."""
-
-        def on_failed(error: AeronError) -> None:
-            self._answer_error(request, refusal_of(request, error))
-
-        return await replay(self._server.archive, request, on_failed)
 
     async def _list(self, request: Request) -> None:
         """Answer a listing, as fast as the client takes it."""
@@ -354,6 +346,9 @@ class ControlSession:
 
     def _answer_error(self, request: Request, error: ArchiveError) -> None:
         self._answer(request.correlation_id, error.code, ResponseCode.ERROR, str(error))
+
+    def _on_late_error(self, request: Request, error: AeronError) -> None:
+        self._answer_error(request, refusal_of(request, error))
 
     def _say(self, data: bytes) -> None:
         try:

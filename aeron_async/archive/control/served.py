@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DELETIONS",
     "HANDLERS",
-    "REPLAYS",
+    "LASTING",
     "STARTS",
     "ServedArchive",
-    "replay",
 ]
 
 
@@ -32,8 +31,8 @@ class ServedArchive(Protocol):
     """What an archive must offer beyond `Archive` to be served; `LocalArchive` does.
 
     Those who start or extend a recording also say `correlation_id`, who extend also
-    `control_session_id`, and who start a replay also `file_io_max_length`, and `on_failed` to hear
-    of what goes wrong later.
+    `control_session_id`, and who start a replay also `file_io_max_length`; all of them say
+    `on_failed` to hear of what goes wrong later.
 
     Attributes:
         archive_id: By which its clients tell it from others.
@@ -44,10 +43,10 @@ class ServedArchive(Protocol):
     recording_sessions: Mapping[int, RecordingSession]
 
 
-Handler = Callable[[Any, Any], Awaitable[int]]
+Handler = Callable[..., Awaitable[int]]
 
 
-async def start_recording(archive: Any, request: Any) -> int:
+async def start_recording(archive: Any, request: Any, on_failed: Any = None) -> int:
     """Answer with the id of the subscription."""
     return int(
         await archive.start_recording(
@@ -55,12 +54,13 @@ async def start_recording(archive: Any, request: Any) -> int:
             request.stream_id,
             source_location=location_of(request),
             auto_stop=bool(getattr(request, "auto_stop", 0)),
+            on_failed=on_failed,
             correlation_id=request.correlation_id,
         )
     )
 
 
-async def extend_recording(archive: Any, request: Any) -> int:
+async def extend_recording(archive: Any, request: Any, on_failed: Any = None) -> int:
     """Answer with the id of the subscription."""
     return int(
         await archive.extend_recording(
@@ -69,6 +69,7 @@ async def extend_recording(archive: Any, request: Any) -> int:
             request.stream_id,
             source_location=location_of(request),
             auto_stop=bool(getattr(request, "auto_stop", 0)),
+            on_failed=on_failed,
             correlation_id=request.correlation_id,
             control_session_id=request.control_session_id,
         )
@@ -224,8 +225,8 @@ STARTS: Final = (
 )
 """Whoever asks this hears what becomes of the recording."""
 
-REPLAYS: Final = (requests.ReplayRequest, requests.BoundedReplayRequest)
-"""Whoever asks this hears of what goes wrong until the replay has ended."""
+LASTING: Final = (*STARTS, requests.ReplayRequest, requests.BoundedReplayRequest)
+"""Whoever asks this hears of what goes wrong until it has ended."""
 
 DELETIONS: Final = (
     catalog.TruncateRecordingRequest,

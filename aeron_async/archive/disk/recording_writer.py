@@ -16,9 +16,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 
+from aeron_async.archive.disk.disk_errors import code_of, reason_of
 from aeron_async.archive.disk.files import close_quietly, write_all
 from aeron_async.archive.disk.segments import segment_base, segment_name
-from aeron_async.errors import ArchiveErrorCode, StorageError
+from aeron_async.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,9 +134,10 @@ class RecordingWriter:
         recording_id = self._descriptor.recording_id
         message = (
             f"recording {recording_id} stopped at position {self.position}, for its file could not "
-            f"be written in {self._directory.path}: {error}; what was recorded before is there"
+            f"be written in {self._directory.path}: {reason_of(error)}; what was recorded before "
+            "is there"
         )
-        return StorageError(message, code=ArchiveErrorCode.STORAGE_SPACE)
+        return StorageError(message, code=code_of(error))
 
     def close(self) -> None:
         """Close the file; closing twice is closing once."""

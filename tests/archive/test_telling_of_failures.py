@@ -1,0 +1,138 @@
+"""Whoever asked for a recording that fails is told, and the log says why in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aeron_async.archive.disk.files import OsFile
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, StorageError
+from tests.archive.test_record_and_replay import IPC, STREAM, record
+from tests.archive.test_served import served
+from tests.logs import captured_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
+    from tests.archive.conftest import OpenArchive
+
+KINDS = {
+    errno.ENOSPC: (ArchiveErrorCode.STORAGE_SPACE, "aeron-async archive prune"),
+    errno.EDQUOT: (ArchiveErrorCode.STORAGE_SPACE, "raise the quota"),
+    errno.EROFS: (ArchiveErrorCode.GENERIC, "mount that file system writable"),
+    errno.EIO: (ArchiveErrorCode.GENERIC, "look at the log of the system"),
+}
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, number: int, suffix: str = ".rec") -> None:
+    """Let files of recordings be written no more."""
+    write = OsFile.write
+
+    def refused(self: OsFile, buffers: Sequence[Buffer], offset: int) -> int:
+        if self.name.endswith(suffix):
+            raise OSError(number, os.strerror(number))
+        return write(self, buffers, offset)
+
+    monkeypatch.setattr(OsFile, "write", refused)
+    monkeypatch.setattr(OsFile, "number", lambda _: None)
+
+
+class Told:
+    """Waits for what went wrong."""
+
+    def __init__(self) -> None:
+        self.errors: asyncio.Queue[ArchiveError] = asyncio.Queue()
+
+    def __call__(self, error: ArchiveError) -> None:
+        self.errors.put_nowait(error)
+
+    async def one(self) -> ArchiveError:
+        """Return the one error that there is."""
+        async with asyncio.timeout(10):
+            error = await self.errors.get()
+        assert self.errors.empty()
+        return error
+
+
+def lines_of(lines: list[Any], event: str) -> list[Any]:
+    return [each for each in lines if each["event"] == event]
+
+
+@pytest.mark.parametrize("number", KINDS)
+async def test_a_disk_that_fails_is_one_line_of_the_log_and_told_to_who_asked(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    code, act = KINDS[number]
+    told = Told()
+    async with open_archive() as (aeron, archive):
+        with captured_logs() as lines:
+            await archive.start_recording(IPC, STREAM, on_failed=told)
+            fail_with(monkeypatch, number)
+            async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+                await publication.offer(b"lost")
+                error = await told.one()
+    assert isinstance(error, StorageError)
+    assert error.code is code
+    assert act in str(error)
+    assert "recording 0 stopped at position 0" in str(error)
+    (line,) = lines_of(lines, "recording_failed")
+    assert line["error"] == str(error)
+    assert (line["recording_id"], line["position"]) == (0, 0)
+    assert "exc_info" not in line
+
+
+async def test_who_asked_from_elsewhere_is_told_too(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    async with served(open_archive) as (aeron, _, remote):
+        await remote.start_recording(IPC, STREAM, on_failed=told)
+        fail_with(monkeypatch, errno.ENOSPC)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            await publication.offer(b"lost")
+            error = await told.one()
+    assert isinstance(error, StorageError)
+    assert "No space left" in str(error)
+
+
+async def test_an_entry_that_cannot_be_written_is_told(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    async with open_archive() as (aeron, archive):
+        with captured_logs() as lines:
+            await archive.start_recording(IPC, STREAM, on_failed=told)
+            fail_with(monkeypatch, errno.ENOSPC, "archive.catalog")
+            async with await aeron.add_exclusive_publication(IPC, STREAM):
+                error = await told.one()
+        monkeypatch.undo()
+    assert isinstance(error, StorageError)
+    (line,) = lines_of(lines, "recording_not_begun")
+    assert line["error"] == str(error)
+    assert "exc_info" not in line
+    assert "the catalog in " in str(error)
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+async def test_a_publication_that_does_not_go_on_with_a_recording_is_told(
+    open_archive: OpenArchive, *, is_elsewhere: bool
+) -> None:
+    told = Told()
+    async with served(open_archive) as (aeron, archive, remote):
+        await record(aeron, archive, [b"x"])
+        with captured_logs() as lines:
+            asked = remote if is_elsewhere else archive
+            await asked.extend_recording(0, IPC, STREAM, on_failed=told)
+            async with await aeron.add_exclusive_publication(IPC, STREAM):
+                error = await told.one()
+    assert error.code is ArchiveErrorCode.INVALID_EXTENSION
+    assert "cannot extend recording 0" in str(error)
+    (line,) = lines_of(lines, "recording_not_begun")
+    assert line["error"] == str(error)
+    assert "exc_info" not in line
