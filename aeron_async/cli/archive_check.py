@@ -10,7 +10,6 @@ import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
-from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.repair import Repair, Unmended
@@ -18,7 +17,7 @@ from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
 from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import existing
+from aeron_async.cli.archive_where import existing, listed
 from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
@@ -43,7 +42,7 @@ def verify(directory: Path, /, *, checksum: Checksum = "none", json: Flag = Fals
         checksum: What it puts into frames and entries.
         json: One JSON object a line for each finding.
     """
-    place = OsDirectory(directory, create=False)
+    place = listed(directory)
     problems = 0
     begun: dict[int, int] = {}
     last: dict[int, int] = {}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.disk.retention import Retention, expired_segments
 from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import existing, opened
+from aeron_async.cli.archive_where import existing, is_elsewhere, opened
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag, Positive, RunOptions, Size
 from aeron_async.cli.output import print_json, print_line, remark
@@ -84,7 +83,7 @@ async def _purge(where: str, recording_id: int, before: int | None) -> int:
 
 
 def prune(
-    directory: Path,
+    where: str,
     /,
     *,
     recording: int | None = None,
@@ -100,9 +99,9 @@ def prune(
     A file goes when any of the limits lets it go; the last file of a recording never does.
 
     Args:
-        directory: Of an archive that is not at work.
+        where: Directory of an archive that is not at work, or the control channel of one that is.
         recording: Only this one.
-        max_age: Files that were last written to so many seconds ago may go.
+        max_age: Files that were last written to so many seconds ago may go; of a directory only.
         max_bytes: So much of each recording is kept.
         before: What lies before this position may go.
         dry_run: Only say what would go.
@@ -112,17 +111,23 @@ def prune(
     if max_age is None and max_bytes is None and before is None:
         message = "nothing says what may go: give --max-age, --max-bytes or --before"
         raise ConfigurationError(message)
+    if max_age is not None and is_elsewhere(where):
+        message = (
+            "--max-age goes by the times of files, which no archive tells over its control "
+            "channel: give its directory, or --max-bytes or --before"
+        )
+        raise ConfigurationError(message)
     age_ms = None if max_age is None else int(max_age * MS_PER_SECOND)
     retention = Retention(max_age_ms=age_ms, max_bytes=max_bytes, before_position=before)
-    main = _prune(directory, retention, recording, is_dry=dry_run, is_json=json)
+    main = _prune(where, retention, recording, is_dry=dry_run, is_json=json)
     return run(main, options or RunOptions())
 
 
 async def _prune(
-    directory: Path, retention: Retention, only: int | None, *, is_dry: bool, is_json: bool
+    where: str, retention: Retention, only: int | None, *, is_dry: bool, is_json: bool
 ) -> int:
-    place = existing(directory)
-    async with opened(str(directory)) as (_, archive):
+    place = None if is_elsewhere(where) else existing(where)
+    async with opened(where) as (_, archive):
         found = [each async for each in archive.recordings() if only in {None, each.recording_id}]
         count = 0
         with progress_bar("looking at recordings", len(found)) as advance:
@@ -138,7 +143,7 @@ async def _prune(
 
 async def _prune_one(
     archive: Archive,
-    place: OsDirectory,
+    place: OsDirectory | None,
     descriptor: RecordingDescriptor,
     retention: Retention,
     *,

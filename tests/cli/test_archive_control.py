@@ -144,6 +144,35 @@ def test_what_follows_in_a_directory_that_nobody_serves_ends(
     assert "no archive serves" in err
 
 
+def test_an_archive_at_work_forgets_what_is_too_much(
+    tmp_path: Path,
+    start: Start,
+    unused_udp_port: int,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    where = str(copy_of(FINISHED, tmp_path))
+    control = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    start("archive", "serve", where, "--control", control).remark("serving")
+    limit = ["--max-bytes", "60000"]
+    assert main(["archive", "prune", control, *limit, "--dry-run"]) == 0
+    assert capfd.readouterr().out == ("recording 0 begins at position 65536; would remove 1 file\n")
+    assert main(["archive", "prune", control, *limit]) == 0
+    assert "removed 1 file" in capfd.readouterr().out
+    assert not (tmp_path / FINISHED / "0-0.rec").exists()
+    assert main(["archive", "prune", control, "--before", "131072", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["start_position"] == 131_072
+    assert main(["archive", "prune", control, "--max-age", "1"]) == 2
+    assert "give its directory" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["verify", "repair"])
+def test_what_reads_files_takes_no_channel(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["archive", command, "aeron:udp?endpoint=localhost:8010"]) == 2
+    assert "give the archive's directory" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -60,7 +60,7 @@ class Expired:
 
 
 def expired_segments(
-    directory: Directory,
+    directory: Directory | None,
     descriptor: RecordingDescriptor,
     retention: Retention,
     *,
@@ -71,7 +71,8 @@ def expired_segments(
     """Return what of a recording may go; None if nothing may.
 
     Args:
-        directory: Of the archive.
+        directory: Of the archive; None where its files are elsewhere: then all that the recording
+            has are taken to be there, and none is too old.
         descriptor: Of the recording.
         retention: What is kept.
         now_ms: The time, in milliseconds since 1970.
@@ -82,14 +83,14 @@ def expired_segments(
     highest = base_of(descriptor, end)
     if lowest_replay is not None:
         highest = min(highest, base_of(descriptor, max(lowest_replay, first)))
-    bases = [
-        each
-        for each in segment_bases(directory.names(), descriptor.recording_id)
-        if first <= each < highest
-    ]
+    length = descriptor.segment_length
+    bases = list(range(first, highest, length))
+    if directory is not None:
+        there = segment_bases(directory.names(), descriptor.recording_id)
+        bases = [each for each in there if first <= each < highest]
     start = first
     for base in bases:
-        behind = base + descriptor.segment_length
+        behind = base + length
         name = segment_name(descriptor.recording_id, base)
         if base != start or not may_go(directory, name, behind, retention, now_ms=now_ms, end=end):
             break
@@ -100,13 +101,19 @@ def expired_segments(
 
 
 def may_go(
-    directory: Directory, name: str, behind: int, retention: Retention, *, now_ms: int, end: int
+    directory: Directory | None,
+    name: str,
+    behind: int,
+    retention: Retention,
+    *,
+    now_ms: int,
+    end: int,
 ) -> bool:
     """Return whether a file, behind which a position lies, may go."""
     if retention.before_position is not None and behind <= retention.before_position:
         return True
     if retention.max_bytes is not None and end - behind >= retention.max_bytes:
         return True
-    if retention.max_age_ms is None:
+    if retention.max_age_ms is None or directory is None:
         return False
     return now_ms - directory.modified_ms(name) > retention.max_age_ms
