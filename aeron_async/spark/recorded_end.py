@@ -118,7 +118,8 @@ def end_of_file(
             last = at + int(frames.starts[-1])
         position = at + frames.end
         if frames.problem is not None and options.fail_on_data_loss:
-            check_end(file, frames, descriptor, base, position)
+            header = bytes(piece[frames.end : frames.end + HEADER_LENGTH])
+            check_end(file, frames, descriptor, base, position, header=header)
     if checksum is None and position > start:
         torn = find_torn(file, last - base, min(position, limit) - base, ScanBuffer())
         if torn is not None and not are_ends_whole(directory):
@@ -135,12 +136,33 @@ def cut_bad(piece: memoryview, frames: Frames, checksum: Checksum, session_id: i
 
 
 def check_end(
-    file: File, frames: Frames, descriptor: RecordingDescriptor, base: int, position: int
+    file: File,
+    frames: Frames,
+    descriptor: RecordingDescriptor,
+    base: int,
+    position: int,
+    *,
+    header: bytes,
 ) -> None:
-    """Refuse an end behind which there are frames."""
-    length = bytearray(4)
-    read_exactly(file, memoryview(length), position - base)
-    if int.from_bytes(length, "little", signed=True) <= 0:
+    """Refuse an end behind which there are frames.
+
+    Args:
+        file: The segment.
+        frames: Of the last piece of it.
+        descriptor: Of the recording.
+        base: Where the segment begins.
+        position: Of the end.
+        header: What stood there when the frames were found.
+
+    Raises:
+        DataLossError: It is not how recordings end.
+    """
+    if int.from_bytes(header[:4], "little", signed=True) <= 0:
+        return
+    again = bytearray(len(header))
+    read_exactly(file, memoryview(again), position - base)
+    if again != header:
+        # Somebody writes there just now: half a header was seen, and what lies behind it is new.
         return
     following = find_following(
         file, descriptor, base=base, offset=position - base, buffer=ScanBuffer()

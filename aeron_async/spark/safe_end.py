@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, final
 
 from aeron_async.archive.disk.mark_file import read_mark_file
 from aeron_async.clock import SystemClock
-from aeron_async.errors import AeronError, ArchiveError, ConfigurationError
+from aeron_async.errors import AeronError, ArchiveError, ConfigurationError, DataLossError
+from aeron_async.logs import get_logger
 from aeron_async.spark.driver_counters import recorded_positions
 from aeron_async.spark.recorded_end import is_alive, last_message_end, scanned_end
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from aeron_async.spark.options import ArchiveOptions
 
 __all__ = ["SafeEnds"]
+
+log = get_logger(__name__)
 
 
 @final
@@ -63,7 +66,7 @@ class SafeEnds:
         """
         if not descriptor.is_active:
             return descriptor.stop_position
-        end = self._active_end(descriptor)
+        end = self._end_where_there_are_files(descriptor)
         # Never back: what may have been read stays read.
         end = max(end, self._known_end(descriptor) or descriptor.start_position)
         self._known[descriptor.recording_id] = descriptor.session_id, end
@@ -73,6 +76,23 @@ class SafeEnds:
         """Return what was found before; who extends a recording may have cut it first."""
         session_id, end = self._known.get(descriptor.recording_id, (None, None))
         return end if session_id == descriptor.session_id else None
+
+    def _end_where_there_are_files(self, descriptor: RecordingDescriptor) -> int:
+        """Return where a recording ends; where it began to be looked at if its file has gone."""
+        try:
+            return self._active_end(descriptor)
+        except FileNotFoundError as error:
+            position = self._known_end(descriptor) or descriptor.start_position
+            message = f"its file {error.filename} is not there"
+            if self._options.fail_on_data_loss:
+                hint = "; failOnDataLoss=false goes on with what was known before"
+                raise DataLossError(
+                    message + hint, recording_id=descriptor.recording_id, position=position
+                ) from error
+            log.warning(
+                "recording_end_unknown", recording_id=descriptor.recording_id, problem=message
+            )
+            return position
 
     def _active_end(self, descriptor: RecordingDescriptor) -> int:
         source = self._options.position_source
