@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Self, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
 from aeron_async.archive.api import (
@@ -16,6 +17,7 @@ from aeron_async.archive.api import (
     RecordingSubscription,
     SourceLocation,
 )
+from aeron_async.archive.awaited_opening import ArchiveOpening
 from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk.disk_errors import reason_of
 from aeron_async.archive.disk_threads import DiskThreads, finished
@@ -72,14 +74,14 @@ class LocalArchive(LocalListing, Archive):
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
-    async def open(
+    def open(
         cls,
         aeron: Aeron,
         context: ArchiveContext,
         *,
         directory: Directory | None = None,
         disk: Disk | None = None,
-    ) -> Self:
+    ) -> ArchiveOpening[LocalArchive]:
         """Open the archive of a directory, and make it if there is none.
 
         Recordings that were going on when another process died end where their files do.
@@ -90,11 +92,26 @@ class LocalArchive(LocalListing, Archive):
             directory: In place of the one that the settings name.
             disk: Where blocking work is done; threads of its own when not given.
 
+        Returns:
+            What is awaited for the archive, or entered with `async with` to have it closed in the
+            end; either raises:
+
         Raises:
             ArchiveBusyError: Another archive holds the directory.
             ArchiveFileError: What is there cannot be read.
-            OSError: The disk failed.
+            StorageError: The disk is full, or failed.
+            OSError: The directory cannot be had.
         """
+        return ArchiveOpening(partial(cls._open, aeron, context, directory, disk))
+
+    @classmethod
+    async def _open(
+        cls,
+        aeron: Aeron,
+        context: ArchiveContext,
+        directory: Directory | None,
+        disk: Disk | None,
+    ) -> LocalArchive:
         is_disk_owned = disk is None
         disk = DiskThreads() if disk is None else disk
         try:

@@ -125,7 +125,7 @@ class MakingRoom:
             if position > base:
                 message = (
                     f"invalid detach: newStartPosition={position} is beyond the file from {base} "
-                    f"on, which is being replayed"
+                    f"on, which is being replayed; the nearest that may be is {base}"
                 )
                 raise InvalidPositionError(message, nearest=base)
 

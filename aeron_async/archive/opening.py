@@ -9,12 +9,13 @@ import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.disk_errors import code_of, reason_of
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk_threads import finished
-from aeron_async.errors import ArchiveError, ArchiveErrorCode
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, StorageError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -43,8 +44,21 @@ def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int
     Raises:
         ArchiveBusyError: Another archive holds the directory.
         ArchiveFileError: What is there cannot be read.
-        OSError: The disk failed.
+        StorageError: The disk is full, or failed.
+        OSError: The directory cannot be had.
     """
+    try:
+        return take_files(context, directory, now_ms)
+    except OSError as error:
+        if error.filename is not None or error.errno is None or isinstance(error, ArchiveError):
+            raise
+        path = context.directory if directory is None else directory.path
+        message = f"the archive in {path} cannot be opened: {reason_of(error)}"
+        raise StorageError(message, code=code_of(error)) from error
+
+
+def take_files(context: ArchiveContext, directory: Directory | None, now_ms: int) -> OpenFiles:
+    """Take the directory, as `open_files`; what the disk says does not name it."""
     checksum = checksum_named(context.record_checksum)
     directory = OsDirectory(context.directory) if directory is None else directory
     mark_directory = None if context.mark_file_dir is None else OsDirectory(context.mark_file_dir)

@@ -17,7 +17,7 @@ from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
 from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import existing, listed
+from aeron_async.cli.archive_where import listed
 from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
@@ -77,7 +77,7 @@ def repair(
         checksum: What the archive puts into frames and entries.
         json: One JSON object a line.
     """
-    place = existing(directory)
+    place = listed(directory)
     now_ms = time.time_ns() // NS_PER_MS
     mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
     count = damages = 0

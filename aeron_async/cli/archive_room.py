@@ -6,8 +6,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.disk.retention import Retention, expired_segments
+from aeron_async.archive.disk.segments import segment_bases
 from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import existing, is_elsewhere, opened
+from aeron_async.cli.archive_where import is_elsewhere, listed, opened
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag, Positive, RunOptions, Size
 from aeron_async.cli.output import print_json, print_line, remark
@@ -126,9 +127,12 @@ def prune(
 async def _prune(
     where: str, retention: Retention, only: int | None, *, is_dry: bool, is_json: bool
 ) -> int:
-    place = None if is_elsewhere(where) else existing(where)
+    place = None if is_elsewhere(where) else listed(where)
     async with opened(where) as (_, archive):
-        found = [each async for each in archive.recordings() if only in {None, each.recording_id}]
+        if only is None:
+            found = [each async for each in archive.recordings()]
+        else:
+            found = [await archive.describe(only)]
         count = 0
         with progress_bar("looking at recordings", len(found)) as advance:
             for looked_at, descriptor in enumerate(found):
@@ -137,8 +141,18 @@ async def _prune(
                     archive, place, descriptor, retention, is_dry=is_dry, is_json=is_json
                 )
     if not count:
-        remark("nothing may go")
+        remark(f"nothing may go: {why_nothing(place, found)}")
     return ExitCode.SUCCESS
+
+
+def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> str:
+    """Return why no file of those recordings may go."""
+    if not found:
+        return "there are no recordings"
+    names = None if place is None else place.names()
+    if names and all(len(segment_bases(names, each.recording_id)) <= 1 for each in found):
+        return "no recording has more than one file, and the last one of each never goes"
+    return "all files are within the limits, and the last one of each recording never goes"
 
 
 async def _prune_one(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME
-from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.places import archive_at
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_client import client_settings
 from aeron_async.client.aeron import Aeron
@@ -18,14 +16,15 @@ from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from aeron_async.archive.api import Archive
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import OsDirectory
 
 __all__ = [
     "CONTROL_EXAMPLE",
     "described",
-    "existing",
     "is_elsewhere",
     "listed",
     "needs_control",
@@ -52,23 +51,17 @@ def needs_control(where: str, why: str) -> None:
 
 
 def listed(where: str | Path) -> OsDirectory:
-    """Return a directory to be read, whatever else may be at work in it.
+    """Return the directory of an archive to be read, whatever else may be at work in it.
 
     Raises:
         ConfigurationError: It is a channel.
-        FileNotFoundError: There is nothing of that name.
+        FileNotFoundError: There is no archive.
         NotADirectoryError: It is no directory.
     """
     if is_elsewhere(str(where)):
         message = f"{where} is a channel: this reads the files, so give the archive's directory"
         raise ConfigurationError(message)
-    if not Path(where).exists():
-        message = (
-            f"{where} is neither the directory of an archive nor a control channel such as "
-            f"{CONTROL_EXAMPLE}"
-        )
-        raise FileNotFoundError(message)
-    return OsDirectory(where, create=False)
+    return archive_at(where, hint=f", and it is no control channel such as {CONTROL_EXAMPLE}")
 
 
 async def described(where: str, recording_id: int) -> RecordingDescriptor:
@@ -87,19 +80,6 @@ async def described(where: str, recording_id: int) -> RecordingDescriptor:
         catalog.close()
 
 
-def existing(where: str | Path) -> OsDirectory:
-    """Return the directory of an archive that is there already: a slip of the pen makes none.
-
-    Raises:
-        FileNotFoundError: None is.
-    """
-    directory = listed(where)
-    if CATALOG_NAME not in directory.names():
-        message = f"{where} holds no archive: there is no {CATALOG_NAME} in it"
-        raise FileNotFoundError(message)
-    return directory
-
-
 @asynccontextmanager
 async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple[Aeron, Archive]]:
     """Give a client and an archive, for as long as the block lasts.
@@ -115,7 +95,7 @@ async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple
         AeronTimeoutError: Nobody answers on the control channel.
     """
     if not (may_be_new or is_elsewhere(where)):
-        existing(where)
+        listed(where)
     async with Aeron.connect() as aeron:
         if is_elsewhere(where):
             client = RemoteArchive.connect(aeron, control_channel=where, **client_settings())

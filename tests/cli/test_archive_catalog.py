@@ -98,10 +98,16 @@ def test_many_files_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFixt
     ("arguments", "message"),
     [
         (["describe", "{}", "99"], "unknown recording id: 99"),
-        (["ls", "{}/nowhere"], "nowhere is neither the directory of an archive nor a control"),
-        (["describe", "{}/nowhere", "0"], "nor a control channel such as aeron:udp?"),
-        (["replay", "{}/nowhere", "0"], "nor a control channel such as aeron:udp?"),
-        (["ls", "/proc"], "archive.catalog"),
+        (
+            ["ls", "{}/nowhere"],
+            "nowhere holds no archive: there is nothing of that name, and it is no control",
+        ),
+        (["describe", "{}/nowhere", "0"], "it is no control channel such as aeron:udp?"),
+        (["replay", "{}/nowhere", "0"], "it is no control channel such as aeron:udp?"),
+        (["ls", "/proc"], "/proc holds no archive: there is no archive.catalog in it"),
+        (["verify", "/proc"], "/proc holds no archive: there is no archive.catalog in it"),
+        (["repair", "/dev/null"], "/dev/null holds no archive: it is not a directory"),
+        (["record", "/dev/null", "aeron:ipc", "--stream", "1"], "null is not a directory"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(

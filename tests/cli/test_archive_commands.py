@@ -120,9 +120,25 @@ def test_what_is_too_much_goes_from_the_beginning(
     assert found == {"recording_id": 0, "start_position": 65_536, "files": 1, "is_done": True}
     assert not (tmp_path / FINISHED / "0-0.rec").exists()
     assert main(["archive", "prune", archive, *limit]) == 0
-    assert "nothing may go" in capsys.readouterr().err
+    assert "nothing may go: all files are within the limits" in capsys.readouterr().err
     assert main(["archive", "purge", archive, "0", "--before", "131072"]) == 0
     assert "begins at position 131072 now; removed 1 file" in capsys.readouterr().out
+
+
+def test_a_prune_of_an_unknown_recording_names_it(
+    archive: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["archive", "prune", archive, "--max-age", "1", "--recording", "99"]) == 1
+    assert capsys.readouterr().err == "error: unknown recording id: 99\n"
+
+
+def test_a_prune_says_why_nothing_may_go(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["archive", "truncate", archive, "0", "0"]) == 0
+    assert main(["archive", "prune", archive, "--max-bytes", "0"]) == 0
+    assert "no recording has more than one file" in capsys.readouterr().err
+    assert main(["archive", "purge", archive, "0"]) == 0
+    assert main(["archive", "prune", archive, "--max-bytes", "0"]) == 0
+    assert "nothing may go: there are no recordings" in capsys.readouterr().err
 
 
 def test_a_prune_without_a_limit_is_refused(

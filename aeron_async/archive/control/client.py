@@ -36,7 +36,7 @@ from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.client.aeron import Aeron
@@ -108,7 +108,7 @@ class RemoteArchive(RemoteListing, Archive):
         credentials: bytes | CredentialsSupplier = b"",
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> Self:
-        """Return a client that connects when it is entered with `async with`, or by `start`.
+        """Return a client that connects when it is entered with `async with`, or awaited.
 
         Args:
             aeron: Started; it must outlive the archive's client.
@@ -168,12 +168,14 @@ class RemoteArchive(RemoteListing, Archive):
         return self._connection
 
     async def start(self) -> None:
-        """Open a session with the archive.
+        """Open a session with the archive; starting twice is starting once.
 
         Raises:
             AeronTimeoutError: Nobody answers.
             ArchiveError: The archive refuses.
         """
+        if self._connection is not None:
+            return
         response_channel, response_stream_id = self._response
         opened: list[ControlConnection] = []
 
@@ -376,6 +378,9 @@ class RemoteArchive(RemoteListing, Archive):
             connection, self._connection = self._connection, None
             if connection is not None:
                 await connection.aclose()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         await self.start()

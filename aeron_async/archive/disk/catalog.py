@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
@@ -356,6 +357,11 @@ def make_catalog(directory: Directory, *, capacity: int, sync_level: int) -> Fil
         directory.rename(NEW_NAME, CATALOG_NAME)
         if sync_level:
             directory.sync()
+    except BaseException:
+        # Renamed or not: nobody is to wonder what it is.
+        with suppress(OSError):
+            directory.remove(NEW_NAME)
+        raise
     finally:
         close_quietly(file)
     return directory.open(CATALOG_NAME)

@@ -63,10 +63,7 @@ def truncate(directory: Directory, catalog: Catalog, recording_id: int, position
         OSError: The disk failed; asking for the same again goes on with it.
     """
     descriptor = stopped(catalog, recording_id, "truncate")
-    start, stop = descriptor.start_position, descriptor.stop_position
-    if not start <= position <= stop or position & 31:
-        message = f"invalid position {position}: start={start} stop={stop} alignment=32"
-        raise InvalidPositionError(message, nearest=min(max(position & -32, start), stop))
+    stop = descriptor.stop_position
     check_position(directory, descriptor, position, end=stop)
     if position != stop:
         catalog.update(recording_id, stop_position=position)
@@ -274,25 +271,29 @@ def check_new_start(
         InvalidPositionError: None does.
     """
     first = base_of(descriptor, descriptor.start_position)
-    lowest = first + descriptor.segment_length
     end = descriptor.stop_position
     if descriptor.is_active:
         end = descriptor.start_position if recorded_position is None else recorded_position
-    highest = base_of(descriptor, end)
-    if position < first or position != base_of(descriptor, position):
-        nearest = first if position < first else base_of(descriptor, position)
-        message = (
-            f"invalid segment start: newStartPosition={position}, and files begin every "
-            f"{descriptor.segment_length} bytes from {first} on"
-        )
-    elif position < lowest:
-        nearest = lowest
-        message = f"invalid detach: newStartPosition={position} lowerBound={lowest}"
-    elif position > highest:
-        nearest = highest
-        message = f"invalid detach: in use, newStartPosition={position} upperBound={highest}"
-    else:
+    length = descriptor.segment_length
+    # The first file is no new one, and the last never goes.
+    lowest, highest = first + length, base_of(descriptor, end)
+    if lowest <= position <= highest and position == base_of(descriptor, position):
         return
+    if lowest > highest:
+        message = (
+            f"invalid new start {position}: recording {descriptor.recording_id} has one file, from "
+            f"{first} on, and the last one never goes"
+        )
+        raise InvalidPositionError(message, nearest=descriptor.start_position)
+    before = min(max(base_of(descriptor, position), lowest), highest)
+    after = min(before + length, highest) if before <= position else before
+    nearest = min(before, after, key=lambda each: abs(each - position))
+    good = f"{before}" if before == after else f"{before} and {after}"
+    message = (
+        f"invalid new start {position}: files of recording {descriptor.recording_id} begin every "
+        f"{length} bytes, and those that may be first from {lowest} to {highest}; the nearest: "
+        f"{good}"
+    )
     raise InvalidPositionError(message, nearest=nearest)
 
 

@@ -241,14 +241,18 @@ class OsDirectory:
 
     Raises:
         FileNotFoundError: It is not there, and was not to be made.
+        NotADirectoryError: Something else has its name.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         self._path = Path(path)
+        if create and self._path.exists() and not self._path.is_dir():
+            message = f"{self._path} is not a directory, and an archive is one"
+            raise NotADirectoryError(message)
         if create:
             self._path.mkdir(parents=True, exist_ok=True)
         elif not self._path.is_dir():
-            message = f"{self._path} is no directory: an archive is one"
+            message = f"{self._path} is not a directory, and an archive is one"
             raise FileNotFoundError(message)
 
     @property

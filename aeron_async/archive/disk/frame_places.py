@@ -105,7 +105,7 @@ def check_position(
         nearest = min(max(position, start), end)
         message = (
             f"position {position} is outside of recording {descriptor.recording_id}, which holds "
-            f"{start} to {end}"
+            f"{start} to {end}; the nearest is {nearest}"
         )
         raise InvalidPositionError(message, nearest=nearest)
     if position in (start, end) or not position & (descriptor.term_length - 1):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, final
 
 import attrs
 
+from aeron_async.archive.disk.boot import current_boot
 from aeron_async.archive.disk.files import (
     OsDirectory,
     close_quietly,
@@ -48,7 +49,6 @@ __all__ = [
     "LIVENESS_TIMEOUT_MS",
     "MARK_FILE_NAME",
     "MarkFile",
-    "current_boot",
     "is_whole",
     "mark_directory_of",
     "read_mark_file",
@@ -60,7 +60,6 @@ LINK_NAME: Final = "archive-mark.lnk"
 LIVENESS_TIMEOUT_MS: Final = 10_000
 """Without a sign of life for so long, an archive is dead."""
 LONGEST_LINK: Final = 4_096
-BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @final
@@ -378,7 +377,9 @@ def check_dead(
 def refuse(directory: Directory, header: MarkFileHeader | None, why: str) -> None:
     """Raise that another archive has a directory."""
     who = "another archive" if header is None else f"another archive, process {header.pid},"
-    message = f"{directory.path}/{MARK_FILE_NAME}: {who} {why}"
+    channel = "" if header is None else header.identity.control_channel
+    act = f"use its control channel {channel}, or stop it" if channel else "stop it first"
+    message = f"{directory.path}/{MARK_FILE_NAME}: {who} {why}; {act}"
     raise ArchiveBusyError(message)
 
 
@@ -388,12 +389,3 @@ def is_whole(header: MarkFileHeader | None, boot_id: int) -> bool:
         return False
     level = header.signature.sync_level
     return level > 0 or (level == 0 and boot_id == header.signature.boot_id != 0)
-
-
-def current_boot() -> int:
-    """Return a number that tells this run of the system from others; 0 where it has none."""
-    try:
-        text = BOOT_ID.read_text()
-    except OSError:
-        return 0
-    return int(text.replace("-", "")[:15], 16)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.archive.disk.mark_file import current_boot, is_whole, read_mark_file
+from aeron_async.archive.disk.boot import current_boot
+from aeron_async.archive.disk.mark_file import is_whole, read_mark_file
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:

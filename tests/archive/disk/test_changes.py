@@ -103,7 +103,15 @@ def test_a_position_that_is_none_is_refused_before_anything_changes(kept: Kept) 
         with pytest.raises(InvalidPositionError) as caught:
             truncate(kept.directory, kept.catalog, 0, position)
         assert caught.value.nearest is not None
+        assert str(caught.value.nearest) in str(caught.value)
         holds(kept, 4_096, kept.stop)
+
+
+def test_of_one_file_none_may_go(kept: Kept) -> None:
+    kept.catalog.update(0, stop_position=64_000)
+    with pytest.raises(InvalidPositionError, match="has one file, from 0 on") as caught:
+        purge_segments(kept.directory, kept.catalog, 0, 131_072)
+    assert caught.value.nearest == 4_096
 
 
 def test_what_goes_on_is_not_truncated_nor_purged(kept: Kept) -> None:
@@ -165,10 +173,13 @@ def test_segments_are_purged_and_asking_again_finishes_it(kept: Kept) -> None:
 @pytest.mark.parametrize(
     ("position", "match", "nearest"),
     [
-        (100_000, "invalid segment start: newStartPosition=100000", 0),
-        (0, "newStartPosition=0 lowerBound=131072", 131_072),
-        (655_360, "in use, newStartPosition=655360 upperBound=524288", 524_288),
-        (-131_072, "invalid segment start", 0),
+        (100_000, "invalid new start 100000: .*; the nearest: 131072$", 131_072),
+        (300_000, "every 131072 bytes, .* the nearest: 262144 and 393216$", 262_144),
+        (390_000, "from 131072 to 524288; the nearest: 262144 and 393216$", 393_216),
+        (0, "invalid new start 0: .*; the nearest: 131072$", 131_072),
+        (655_360, "invalid new start 655360: .*; the nearest: 524288$", 524_288),
+        (600_000, "invalid new start 600000: .*; the nearest: 524288$", 524_288),
+        (-131_072, "invalid new start -131072: .*; the nearest: 131072$", 131_072),
     ],
 )
 def test_a_new_start_that_is_none_is_refused(
@@ -183,9 +194,9 @@ def test_a_new_start_that_is_none_is_refused(
 
 def test_of_what_goes_on_the_segment_that_is_written_stays(kept: Kept) -> None:
     kept.catalog.update(0, stop_position=-1)
-    with pytest.raises(InvalidPositionError, match="upperBound=131072"):
+    with pytest.raises(InvalidPositionError, match=r"to 131072; the nearest: 131072$"):
         purge_segments(kept.directory, kept.catalog, 0, 262_144, recorded_position=262_000)
-    with pytest.raises(InvalidPositionError, match="upperBound=0"):
+    with pytest.raises(InvalidPositionError, match="has one file, from 0 on"):
         detach_segments(kept.directory, kept.catalog, 0, 131_072)
     assert purge_segments(kept.directory, kept.catalog, 0, 131_072, recorded_position=262_000) == 1
 

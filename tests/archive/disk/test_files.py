@@ -76,7 +76,7 @@ def test_a_file_is_written_read_cut_and_removed(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_is_made_or_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no directory"):
+    with pytest.raises(FileNotFoundError, match="not a directory"):
         OsDirectory(tmp_path / "a" / "b", create=False)
     assert OsDirectory(tmp_path / "a" / "b").names() == []
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.archive.disk.boot import current_boot
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import (
     LINK_NAME,
     MARK_FILE_NAME,
     MarkFile,
-    current_boot,
     read_mark_file,
 )
 from aeron_async.archive.disk.mark_layout import MarkIdentity
@@ -312,7 +312,7 @@ def test_a_link_that_is_none_is_named(places: tuple[Path, Path, Path]) -> None:
     with pytest.raises(ArchiveFileError, match="is no path of a directory"):
         opened(archive)
     (archive / LINK_NAME).write_text(str(archive / "gone"))
-    with pytest.raises(FileNotFoundError, match="no directory"):
+    with pytest.raises(FileNotFoundError, match="not a directory"):
         opened(archive)
     (archive / LINK_NAME).write_text("")
     opened(archive).close()
