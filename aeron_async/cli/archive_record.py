@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["record", "serve"]
 
 SHOWN_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 1.0
+LOOKS: Final = 2
 ENDS: Final = (RecordingSignal.STOP, RecordingSignal.DELETE)
 
 
@@ -100,6 +102,7 @@ async def _record(
         going_on: set[int] = set()
         showing = asyncio.ensure_future(show(archive, going_on))
         hearing = asyncio.ensure_future(hear(signals, subscription_id, told))
+        noticing = asyncio.ensure_future(notice_stop(archive, subscription_id, told))
         failure: ArchiveError | None = None
         try:
             while (event := await told.get()) is not None:
@@ -123,6 +126,7 @@ async def _record(
         finally:
             showing.cancel()
             hearing.cancel()
+            noticing.cancel()
             # One that stops by itself may have done so.
             with suppress(ArchiveError):
                 await archive.stop_recording_subscription(subscription_id)
@@ -142,6 +146,24 @@ async def hear(
     except ArchiveError as error:
         told.put_nowait(error)
     finally:
+        told.put_nowait(None)
+
+
+async def notice_stop(
+    archive: Archive,
+    subscription_id: int,
+    told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
+) -> None:
+    """Say that there is no more once somebody else has stopped the subscription."""
+    missing_count = 0
+    with suppress(AeronError):
+        # What was still recorded when it was stopped is told of first.
+        while missing_count < LOOKS:
+            await asyncio.sleep(LOOK_SECONDS)
+            found = await archive.recording_subscriptions()
+            is_there = any(each.subscription_id == subscription_id for each in found)
+            missing_count = 0 if is_there else missing_count + 1
+        remark("it is recorded no more: the archive has stopped it, or another client has")
         told.put_nowait(None)
 
 

@@ -103,7 +103,7 @@ async def _print(
             printer.say(f"no archive serves {where}: this ends where recording {recording_id} does")
             is_followed = False
         messages = archive.replay(recording_id, begin, end, follow=is_followed)
-        calls = BlockingCalls()
+        calls, is_refused = BlockingCalls(), False
         # On a terminal, what is printed shows how far it is.
         is_shown = not (is_followed or sys.stdout.isatty())
         start, total = 0, 0
@@ -122,9 +122,13 @@ async def _print(
                     await _write(
                         messages, printer, calls, count, most, lambda at: advance(at - start)
                     )
+        except AeronError:
+            is_refused = printer.message_count == 0
+            raise
         finally:
             calls.close()
-            printer.finish()
+            if not is_refused:
+                printer.finish()
     return ExitCode.SUCCESS
 
 

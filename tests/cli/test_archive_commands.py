@@ -61,6 +61,7 @@ def test_a_place_in_mid_frame_is_refused_and_a_good_one_named(
     error = capfd.readouterr().err
     assert "192" in error
     assert "160" in error
+    assert error.count("\n") == 1
 
 
 def test_what_follows_ends_after_so_many(archive: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +76,16 @@ def test_an_archive_that_is_whole_is_found_whole(capsys: pytest.CaptureFixture[s
     assert "nothing is wrong" in capsys.readouterr().err
     assert main(["archive", "verify", where, "--checksum", "crc32c"]) == 1
     assert "checksum" in capsys.readouterr().out
+
+
+def test_an_entry_that_was_changed_without_its_checksum_is_no_riddle(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = str(copy_of("A4-crc32", tmp_path))
+    assert main(["archive", "truncate", where, "0", "0"]) == 0
+    capsys.readouterr()
+    assert main(["archive", "verify", where, "--checksum", "crc32"]) == 0
+    assert "an archive that was not told of checksums has changed it" in capsys.readouterr().out
 
 
 def test_damage_is_named_with_file_and_offset_and_mended_only_when_asked_to(

@@ -81,7 +81,7 @@ def test_a_recording_is_listed_stopped_by_another_client_and_extended(
     assert main(["archive", "stop", where, "0"]) == 0
     assert capfd.readouterr().out == "recording 0 ended at position 128\n"
     assert recording.line() == "recording 0 ended at position 128"
-    recording.interrupt()
+    assert recording.finish()[0] == 0
     publishing.process.kill()
     assert main(["archive", "stop", where, "0"]) == 1
     assert "recording 0 was not going on" in capfd.readouterr().err
@@ -108,15 +108,23 @@ def test_what_waits_is_stopped_by_its_subscription_or_its_stream(
     served: Served, start: Start, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = served.control
-    for stream in ("5", "6"):
-        start("archive", "record", where, served.channel, "--stream", stream).remark("recording")
-    first, second = rows(capfd, where)
+    recordings = [
+        start("archive", "record", where, served.channel, "--stream", stream)
+        for stream in ("5", "6")
+    ]
+    for each in recordings:
+        each.remark("recording")
+    first, second = sorted(rows(capfd, where), key=lambda row: row[1])
     assert (first[1], second[1]) == ("5", "6")
     subscription_id = first[4].removeprefix("waits:")
     assert main(["archive", "stop", where, "--subscription", subscription_id]) == 0
     assert main(["archive", "stop", where, "--channel", served.channel, "--stream", "6"]) == 0
     assert "records no more" in capfd.readouterr().out
     assert rows(capfd, where) == []
+    for each in recordings:
+        code, out, error = each.finish()
+        assert (code, out) == (0, "")
+        assert "it is recorded no more" in error
     assert main(["archive", "stop", where, "--subscription", subscription_id]) == 1
     assert main(["archive", "stop", where, "9"]) == 1
     assert "unknown recording id: 9" in capfd.readouterr().err

@@ -279,9 +279,10 @@ class RemoteArchive(RemoteListing, Archive):
         **fields: Any,
     ) -> int:
         def on_late_error(error: ArchiveError) -> None:
-            log.warning("recording_failed", error=str(error), channel=fields["channel"])
             if on_failed is not None:
                 on_failed(error)
+                return
+            log.warning("recording_failed", error=str(error), channel=fields["channel"])
 
         return await self._ask(kind, on_late_error=on_late_error, **fields)
 

@@ -200,8 +200,14 @@ def verify_checksum(catalog: File, entry: Entry, checksum: Checksum | None) -> I
     wanted = checksum(body)
     if wanted != entry.checksum:
         kind = kind_of(body, entry.checksum)
-        hint = "" if kind is None else f", which matches {kind}: is that the kind?"
         # An official archive leaves it when it recovers.
+        hint = (
+            "; an archive that was not told of checksums has changed it since, or what says where "
+            f"recording {entry.recording_id} begins and ends is damaged; its frames are looked at "
+            "by themselves"
+            if kind is None
+            else f", which matches {kind}: is that the kind?"
+        )
         yield Finding(
             severity=Severity.NOTE,
             what=f"an entry with checksum {entry.checksum}, and it is {wanted}{hint}",
