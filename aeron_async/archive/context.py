@@ -107,6 +107,12 @@ class ArchiveContext:
         "Most requests to record at once; one may record several sources.",
         minimum=1,
     )
+    max_recorded_images: int = count(
+        "aeron.archive.max.recorded.images",
+        256,
+        "Most sources recorded at once, each by a thread; others are passed over. Ours.",
+        minimum=1,
+    )
     max_concurrent_replays: int = count(
         "aeron.archive.max.concurrent.replays", 20, "Most replays published at once.", minimum=1
     )

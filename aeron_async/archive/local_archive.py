@@ -132,6 +132,11 @@ class LocalArchive(LocalListing, Archive):
         )
         return cls(resources, files, is_disk_owned=is_disk_owned)
 
+    @property
+    def refused_images(self) -> int:
+        """Return how many sources were not recorded because there were too many."""
+        return self._recordings.refused_images
+
     # Recording.
 
     async def recording_subscriptions(self) -> list[RecordingSubscription]:

@@ -51,12 +51,15 @@ class Recordings:
     Attributes:
         sessions: By the ids of their recordings.
         generation: How often anything has begun or ended.
+        refused_images: Sources that were not recorded because there were too many.
     """
 
     def __init__(self, resources: ArchiveResources) -> None:
         self._resources = resources
         self._requests: dict[str, RecordingRequest] = {}
         self.generation = 0
+        self.refused_images = 0
+        self._image_count = 0
         self.sessions: dict[int, RecordingSession] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -285,22 +288,44 @@ class Recordings:
             await pass_over(image, request)
 
     async def _record_whole(self, request: RecordingRequest, image: Image) -> bool:
-        """Record one image from beginning to end; return whether that was so."""
+        """Record one image from beginning to end; return whether that was so.
+
+        Differs: Aeron records as many at once as come; here each may cost a thread.
+        """
+        limit = self._resources.context.max_recorded_images
+        if self._image_count >= limit:
+            self.refused_images += 1
+            message = (
+                f"{limit} sources are recorded: raise max_recorded_images, or let some end; "
+                f"session {image.session_id} of stream {image.stream_id} is not"
+            )
+            refusal = ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
+            return self._not_begun(request, image, refusal)
+        self._image_count += 1
         try:
             session = await self._begin(request, image)
         except (AeronError, OSError) as error:
-            # A second source of what is being extended is nobody's who asked.
-            if request.recording_id not in self.sessions:
-                request.is_lacking = True
-                request.fail(error if isinstance(error, ArchiveError) else ArchiveError(str(error)))
-            fields = {"stream_id": image.stream_id, "session_id": image.session_id}
-            log.warning("recording_not_begun", **fields, error=str(error))
-            return False
+            self._image_count -= 1
+            return self._not_begun(request, image, error)
+        except BaseException:
+            self._image_count -= 1
+            raise
         try:
             await session.run()
         finally:
+            self._image_count -= 1
             await self._end(request, session)
         return session.error is None
+
+    def _not_begun(self, request: RecordingRequest, image: Image, error: Exception) -> bool:
+        """Tell that an image is not recorded, and return False."""
+        # A second source of what is being extended is nobody's who asked.
+        if request.recording_id not in self.sessions:
+            request.is_lacking = True
+            request.fail(error if isinstance(error, ArchiveError) else ArchiveError(str(error)))
+        fields = {"stream_id": image.stream_id, "session_id": image.session_id}
+        log.warning("recording_not_begun", **fields, error=str(error))
+        return False
 
     async def _begin(self, request: RecordingRequest, image: Image) -> RecordingSession:
         descriptor = await self._entries.begin(request, image)

@@ -136,3 +136,35 @@ async def test_a_publication_that_does_not_go_on_with_a_recording_is_told(
     (line,) = lines_of(lines, "recording_not_begun")
     assert line["error"] == str(error)
     assert "exc_info" not in line
+
+
+async def test_no_more_sources_are_recorded_than_may_be(open_archive: OpenArchive) -> None:
+    told = Told()
+    async with open_archive(max_recorded_images=2) as (aeron, archive):
+        await archive.start_recording(IPC, STREAM, on_failed=told)
+        signals = archive.signals()
+        first, second, third = [
+            await aeron.add_exclusive_publication(IPC, STREAM) for _ in range(3)
+        ]
+        error = await told.one()
+        assert error.code is ArchiveErrorCode.MAX_RECORDINGS
+        assert "raise max_recorded_images" in str(error)
+        assert archive.refused_images == 1
+        # It is passed over: its publisher is held up by nobody.
+        for _ in range(300):
+            await third.offer(bytes(1_000), timeout=5)
+        for each in (first, second):
+            await each.offer(b"kept")
+            await each.aclose()
+        async with asyncio.timeout(10):
+            told_of = [(await anext(signals)).signal.name for _ in range(4)]
+        assert sorted(told_of) == ["START", "START", "STOP", "STOP"]
+        assert len([each async for each in archive.recordings()]) == 2
+        await third.aclose()
+        # There is room again for whoever asks anew.
+        await archive.start_recording(IPC, STREAM)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as again:
+            async with asyncio.timeout(10):
+                assert (await anext(signals)).recording_id == 2
+            await again.offer(b"kept")
+        assert archive.refused_images == 1

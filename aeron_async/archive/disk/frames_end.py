@@ -105,6 +105,9 @@ def find_frames_end(
     following = None
     if not is_checksum_wrong:
         following = find_following(file, descriptor, base=base, offset=offset, buffer=buffer)
+        # Whoever writes to the file may have come by meanwhile: that is no damage.
+        if believed(file, descriptor, base, offset, end, checksum, buffer) > offset:
+            return FramesEnd(offset=offset, torn=torn)
     return FramesEnd(
         offset=offset,
         problem=problem,

@@ -16,7 +16,7 @@ from aeron_async.archive.disk.repair import Repair, RepairKind, plan_repairs
 from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from aeron_async.errors import ArchiveFileError
-from aeron_async.testing.faulty_files import FaultyDirectory
+from aeron_async.testing.faulty_files import FaultyDirectory, FaultyFile
 from tests.archive.disk.streams import TERM, described, frame, read_all
 
 if TYPE_CHECKING:
@@ -133,3 +133,29 @@ def test_where_stream_and_term_are_zero_a_frame_that_follows_is_found_all_the_sa
         64,
         None,
     )
+
+
+@pytest.mark.parametrize("read_count", range(1, 4))
+def test_what_is_written_while_one_looks_is_no_damage(
+    read_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = FaultyDirectory().open("0-0.rec", create=True)
+    half = frame(DESCRIPTOR, 64, b"y")
+    file.write([frame(DESCRIPTOR, 0, b"x"), half[:4], bytes(28)] if read_count > 1 else [GOOD], 0)
+    start = 64 if read_count > 1 else END
+    file.set_length(2 * TERM)
+    fill, reads = ScanBuffer.fill, []
+
+    def filled(self: ScanBuffer, given: FaultyFile, offset: int, end: int) -> int:
+        reads.append(offset)
+        # Behind what is looked at there may be more each time.
+        if len([each for each in reads if each == start]) == read_count:
+            rest = b"".join(frame(DESCRIPTOR, start + at, b"y") for at in (0, 64))
+            given.write([rest], start)
+        return fill(self, given, offset, end)
+
+    monkeypatch.setattr(ScanBuffer, "fill", filled)
+    found = find_frames_end(file, DESCRIPTOR, base=0, start=0, buffer=ScanBuffer())
+    assert found.problem is None
+    assert found.following is None
+    assert found.offset in (start, start + 128)
