@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+
+import attrs
 
 from aeron_async.archive.disk.disk_errors import code_of, reason_of
 from aeron_async.errors import (
     ArchiveError,
+    ArchiveFileError,
     StorageError,
-    UnknownRecordingError,
 )
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["CatalogDesk"]
 
 Result = TypeVar("Result")
+SHORTEST_PAGE: Final = 16
+LONGEST_PAGE: Final = 1_024
+"""Recordings that are read in one go: a turn of threads costs as much as reading many."""
 
 
 @final
@@ -74,15 +79,66 @@ class CatalogDesk:
         """Change what is known of a recording; see `Catalog.update`."""
         return await self.call(self.catalog.update, recording_id, **changes)
 
-    async def descriptors(self, start: int) -> AsyncIterator[RecordingDescriptor]:
-        """Walk what is known of recordings, in the order of their ids, from one on."""
-        recording_id = self.following(start)
-        while recording_id is not None:
-            # Not there when it is purged before this has its turn.
-            with suppress(UnknownRecordingError):
-                yield await self.get(recording_id)
-            recording_id = self.following(recording_id + 1)
+    async def descriptors(
+        self, start: int, *, is_wanted: Callable[[RecordingDescriptor], bool] | None = None
+    ) -> AsyncIterator[RecordingDescriptor]:
+        """Walk what is known of recordings, in the order of their ids, from one on.
+
+        A page of them is read at once; one that is purged after that may still come.
+
+        Args:
+            start: The first id.
+            is_wanted: Whether one is to come, asked wherever the disk is used; all when not given.
+
+        Raises:
+            ArchiveFileError: An entry is damaged; those before it have come.
+            StorageError: The disk failed.
+        """
+        length, following = SHORTEST_PAGE, self.following(start)
+        while following is not None:
+            page = await self.call(read_page, self.catalog, following, length, is_wanted)
+            for each in page.found:
+                yield each
+            if page.error is not None:
+                raise page.error
+            following = self.following(page.following)
+            length = min(2 * length, LONGEST_PAGE)
 
     def following(self, recording_id: int) -> int | None:
         """Return the first id from one on, or None; it is looked up in memory."""
         return next(self.catalog.ids(recording_id), None)
+
+
+@attrs.frozen
+class Page:
+    """Some recordings that follow one another.
+
+    Attributes:
+        found: Those that are wanted.
+        following: The id behind the last that was looked at.
+        error: Why the next one cannot be read.
+    """
+
+    found: list[RecordingDescriptor]
+    following: int
+    error: ArchiveFileError | None
+
+
+def read_page(
+    catalog: Catalog,
+    start: int,
+    length: int,
+    is_wanted: Callable[[RecordingDescriptor], bool] | None,
+) -> Page:
+    """Return what is wanted of so many recordings, up to one that is damaged."""
+    found: list[RecordingDescriptor] = []
+    following = start
+    for recording_id in islice(catalog.ids(start), length):
+        following = recording_id + 1
+        try:
+            descriptor = catalog.get(recording_id)
+        except ArchiveFileError as error:
+            return Page(found, following, error)
+        if is_wanted is None or is_wanted(descriptor):
+            found.append(descriptor)
+    return Page(found, following, None)

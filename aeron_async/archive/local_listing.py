@@ -37,9 +37,15 @@ class LocalListing:
     ) -> AsyncIterator[RecordingDescriptor]:
         """Iterate over recordings, in the order of their ids; see `Archive.recordings`."""
         self._check_open()
-        async for each in self._resources.desk.descriptors(from_recording_id):
-            if channel in each.original_channel and stream_id in (None, each.stream_id):
-                yield each
+
+        def is_wanted(each: RecordingDescriptor) -> bool:
+            return channel in each.original_channel and stream_id in (None, each.stream_id)
+
+        is_any = not channel and stream_id is None
+        async for each in self._resources.desk.descriptors(
+            from_recording_id, is_wanted=None if is_any else is_wanted
+        ):
+            yield each
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Archive.describe`."""
@@ -50,10 +56,15 @@ class LocalListing:
         self, *, channel: str, stream_id: int, session_id: int, min_recording_id: int = 0
     ) -> int | None:
         """Return the id of the last recording that matches, or None."""
+        self._check_open()
+
+        def is_wanted(each: RecordingDescriptor) -> bool:
+            is_stream = each.stream_id == stream_id and each.session_id == session_id
+            return is_stream and channel in each.original_channel
+
         found = None
-        async for each in self.recordings(min_recording_id, channel=channel, stream_id=stream_id):
-            if each.session_id == session_id:
-                found = each.recording_id
+        async for each in self._resources.desk.descriptors(min_recording_id, is_wanted=is_wanted):
+            found = each.recording_id
         return found
 
     async def start_position(self, recording_id: int) -> int:

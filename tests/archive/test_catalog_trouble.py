@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.archive import catalog_desk
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsFile
 from aeron_async.archive.recording_ends import RecordingEnds
 from aeron_async.archive.tasks import Tasks
-from aeron_async.errors import StorageError, UnknownRecordingError
+from aeron_async.errors import StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
-    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from tests.archive.conftest import OpenArchive
 
 
@@ -133,16 +133,12 @@ async def test_a_catalog_that_cannot_be_read_is_a_failure_of_the_disk(
 async def test_a_listing_passes_over_what_is_purged_meanwhile(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get = Catalog.get
-
-    def get_all_but_one(self: Catalog, recording_id: int) -> RecordingDescriptor:
-        if recording_id == 1:
-            message = "unknown recording id: 1"
-            raise UnknownRecordingError(message)
-        return get(self, recording_id)
-
+    monkeypatch.setattr(catalog_desk, "SHORTEST_PAGE", 1)
+    monkeypatch.setattr(catalog_desk, "LONGEST_PAGE", 1)
     async with open_archive() as (aeron, archive):
         for _ in range(3):
-            await record(aeron, archive, messages(3))
-        monkeypatch.setattr(Catalog, "get", get_all_but_one)
-        assert [each.recording_id async for each in archive.recordings()] == [0, 2]
+            await record(aeron, archive, [b"x"])
+        listed = archive.recordings()
+        assert (await anext(listed)).recording_id == 0
+        await archive.purge_recording(1)
+        assert [each.recording_id async for each in listed] == [2]

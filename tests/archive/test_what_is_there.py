@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aeron_async.archive import RecordingSignal
+from aeron_async.archive.catalog_desk import CatalogDesk
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk_threads import DiskThreads, InlineDisk
-from aeron_async.errors import ArchiveError, ArchiveErrorCode, InvalidPositionError
+from aeron_async.errors import (
+    ArchiveError,
+    ArchiveErrorCode,
+    ArchiveFileError,
+    InvalidPositionError,
+)
+from tests.archive.disk.streams import described
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.archive.conftest import OpenArchive
 
 
@@ -39,6 +50,50 @@ async def test_recordings_are_listed_described_and_found(open_archive: OpenArchi
         assert (await last(0), await last(2)) == (1, None)
         assert await archive.start_position(1) == 0
         assert await archive.stop_position(1) == await archive.max_recorded_position(1)
+
+
+async def test_many_recordings_are_listed_in_few_trips_to_the_disk(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "archive").mkdir()
+    catalog = Catalog.open(OsDirectory(tmp_path / "archive"))
+    for number in range(500):
+        catalog.add(described(stop_position=0, stream_id=10 + number % 2, session_id=number // 100))
+    catalog.close()
+    async with open_archive() as (_, archive):
+        calls, call = [], CatalogDesk.call
+
+        async def counted(self: CatalogDesk, *args: Any, **more: Any) -> Any:
+            calls.append(args)
+            return await call(self, *args, **more)
+
+        monkeypatch.setattr(CatalogDesk, "call", counted)
+        assert [each.recording_id async for each in archive.recordings(3)] == list(range(3, 500))
+        assert len(calls) <= 6
+        calls.clear()
+        found = [each.recording_id async for each in archive.recordings(stream_id=11)]
+        assert found == list(range(1, 500, 2))
+        assert await archive.find_last(channel="ipc", stream_id=10, session_id=2) == 298
+        assert len(calls) <= 12
+
+
+async def test_recordings_before_a_damaged_entry_are_listed(
+    open_archive: OpenArchive, tmp_path: Path
+) -> None:
+    (tmp_path / "archive").mkdir()
+    catalog = Catalog.open(OsDirectory(tmp_path / "archive"))
+    for _ in range(3):
+        catalog.add(described(stop_position=0))
+    catalog.close()
+    with (tmp_path / "archive" / "archive.catalog").open("r+b") as file:
+        # The term length of the last.
+        file.seek(32 + 2 * 192 + 96)
+        file.write(bytes(4))
+    async with open_archive() as (_, archive):
+        listed = archive.recordings()
+        assert [(await anext(listed)).recording_id for _ in range(2)] == [0, 1]
+        with pytest.raises(ArchiveFileError, match="term length 0"):
+            await anext(listed)
 
 
 async def test_a_recording_is_stopped_by_subscription_or_by_identity(
