@@ -85,6 +85,8 @@ class Tails:
         self._held: dict[int, tuple[int, int]] = {}
         self._stopped: dict[int, tuple[int, int]] = {}
         self._has_looked = False
+        self._met: dict[tuple[int, int], int] = {}
+        self._began_ns: int | None = None
         self.found = 0
         """How often an end had to be found, and was not just the last one."""
 
@@ -100,14 +102,16 @@ class Tails:
             now_ns: Monotonic time.
 
         Raises:
-            ConfigurationError: Nobody is there who could say it, of those who were to be asked, or
-                nobody is any more since ten seconds.
+            ConfigurationError: Nobody is there who could say it, of those who were to be asked; or
+                nobody is any more, or yet of a recording that is new, since ten seconds.
             DataLossError: The frames at its end are damaged, and that is not to be skipped.
         """
         recording_id = descriptor.recording_id
         if not descriptor.is_active:
             self._tails.pop(recording_id, None)
             return self._end_of_stopped(descriptor)
+        if self._began_ns is None:
+            self._began_ns = now_ns
         tail = self._tails.get(recording_id)
         if tail is not None and tail.session_id != descriptor.session_id:
             tail = None
@@ -158,10 +162,13 @@ class Tails:
             safe = max(self._ends.of(descriptor), known)
         except ConfigurationError:
             # Its counter goes when it stops, and an archive may be started again: the catalog, or
-            # the archive, says more in a moment.
-            if tail is None or now_ns - tail.found_ns >= GRACE_NS:
+            # the archive, says more in a moment. And a recording is in the catalog before it is
+            # counted; but of one that was there when this began nobody may ever say anything.
+            known_tail = tail or self._met_tail(descriptor, now_ns)
+            was_there = tail is None and known_tail.found_ns == self._began_ns
+            if was_there or now_ns - known_tail.found_ns >= GRACE_NS:
                 raise
-            return tail
+            return known_tail
         boundaries = DiskBoundaries(
             self._directory, {recording_id: descriptor}, by_message=self._by_message
         )
@@ -172,7 +179,14 @@ class Tails:
             wait_ns = min(2 * tail.wait_ns, LONGEST_WAIT_NS)
         tail = Tail(descriptor.session_id, safe, seen, now_ns, wait_ns)
         self._tails[recording_id] = tail
+        self._met.pop((recording_id, descriptor.session_id), None)
         return tail
+
+    def _met_tail(self, descriptor: RecordingDescriptor, now_ns: int) -> Tail:
+        """Return what is known of a recording that nobody says anything of, since it was met."""
+        start = descriptor.start_position
+        key = descriptor.recording_id, descriptor.session_id
+        return Tail(descriptor.session_id, start, start, self._met.setdefault(key, now_ns), 0)
 
     def _end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
         """Return the position behind the last frame that is there, from a frame on."""

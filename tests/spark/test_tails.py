@@ -53,6 +53,32 @@ def test_who_is_gone_for_a_while_is_waited_for(tmp_path: Path) -> None:
     assert tails.of(descriptor, GRACE_NS) == recording.position
 
 
+def test_a_new_recording_is_given_time_to_be_counted_and_an_old_one_is_not(
+    tmp_path: Path,
+) -> None:
+    archive = GrowingArchive(tmp_path)
+    old = archive.record()
+    counters = Counters()
+    tails = Tails(archive.directory, counters)
+    old.write(3)
+    counters.ends[0] = old.position
+    assert tails.of(archive.catalog.get(0), 5) == old.position
+    new = archive.record()
+    new.write(3)
+    met = 7
+    assert tails.of(archive.catalog.get(1), met) == 0
+    assert tails.of(archive.catalog.get(1), met + GRACE_NS - 1) == 0
+    with pytest.raises(ConfigurationError):
+        tails.of(archive.catalog.get(1), met + GRACE_NS)
+    counters.ends[1] = new.position
+    assert tails.of(archive.catalog.get(1), met + GRACE_NS) == new.position
+    # Who begins with a recording that nobody counts is told so at once.
+    again = Tails(archive.directory, Counters())
+    for now_ns in (5, 6):
+        with pytest.raises(ConfigurationError):
+            again.of(archive.catalog.get(1), now_ns)
+
+
 def test_what_is_written_and_not_yet_counted_is_read_when_it_is(tmp_path: Path) -> None:
     archive = GrowingArchive(tmp_path)
     recording = archive.record()
