@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.spark.offsets import RecordingOffset
 
-__all__ = ["LossPolicy", "refuse_other"]
+__all__ = ["LossPolicy", "refuse_other", "refuse_reborn"]
 
 log = get_logger(__name__)
 
@@ -102,3 +102,27 @@ def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> No
         "checkpointLocation"
     )
     raise DataLossError(message, recording_id=descriptor.recording_id, position=offset.position)
+
+
+def refuse_reborn(gone: tuple[int, int] | None, descriptor: RecordingDescriptor) -> None:
+    """Refuse a recording whose id is too low for one that began so late: ids are never used again.
+
+    Args:
+        gone: The highest id of those that were read and removed, and when that recording began.
+        descriptor: Of a recording that was not met before.
+
+    Raises:
+        DataLossError: It is one of another archive.
+    """
+    if gone is None or descriptor.recording_id > gone[0]:
+        return
+    if descriptor.start_timestamp_ms <= gone[1]:
+        return
+    message = (
+        f"it began at {descriptor.start_timestamp_ms} ms, after recording {gone[0]} did at "
+        f"{gone[1]} ms, which was read and removed; the archive was made anew, so change "
+        "checkpointLocation"
+    )
+    raise DataLossError(
+        message, recording_id=descriptor.recording_id, position=descriptor.start_position
+    )

@@ -16,7 +16,7 @@ from aeron_async.spark.admission import Limit, Patience, Waiting, admit
 from aeron_async.spark.boundaries import DiskBoundaries
 from aeron_async.spark.catalog_reading import open_directory, read_recordings
 from aeron_async.spark.catalog_watch import CatalogWatch
-from aeron_async.spark.data_loss import LossPolicy, refuse_other
+from aeron_async.spark.data_loss import LossPolicy, refuse_other, refuse_reborn
 from aeron_async.spark.offsets import Offsets, RecordingOffset
 from aeron_async.spark.planning import check_segments, missing_segments, range_of, starting_position
 from aeron_async.spark.safe_end import SafeEnds
@@ -88,13 +88,12 @@ class Follower:
         known = {key: self._known(key, each) for key, each in start.recordings.items()}
         waiting = {}
         for recording_id, descriptor in self._catalog.selected.items():
-            offset = known.get(recording_id) or RecordingOffset.begun(
-                descriptor, descriptor.start_position
-            )
+            offset = known.get(recording_id) or begun(descriptor, start)
             end = self._tails.of(descriptor, now_ns)
             waiting[recording_id] = self._waiting(descriptor, offset, end)
             known[recording_id] = attrs.evolve(offset, position=waiting[recording_id].start)
-        self._available = self._at(known, {key: each.end for key, each in waiting.items()})
+        ends = {key: each.end for key, each in waiting.items()}
+        self._available = self._at(known, ends, start).without_gone(self._catalog.recordings)
         if self._target is not None:
             waiting = until(waiting, self._target)
         elif limit is not None:
@@ -108,12 +107,16 @@ class Follower:
             with_padding=self._options.include_padding,
         )
         admitted = admit(waiting, limit or Limit(), boundaries)
-        begun = {
+        met = {
             key: each
             for key, each in known.items()
             if key in start.recordings or admitted.get(key, 0) > each.position
         }
-        return self._at(begun, admitted)
+        found = self._at(met, admitted, start)
+        if found.recordings == start.recordings:
+            return start
+        # Only then: a batch is not made for that alone.
+        return found.without_gone(self._catalog.recordings)
 
     def freeze(self) -> None:
         """Let what is there now be all there will ever be."""
@@ -175,8 +178,10 @@ class Follower:
             position = self._losses.rolled_back(recording_id, position, end)
         return Waiting(position, max(end, position), descriptor.term_length)
 
-    def _at(self, known: dict[int, RecordingOffset], positions: dict[int, int]) -> Offsets:
-        """Return offsets with those positions."""
+    def _at(
+        self, known: dict[int, RecordingOffset], positions: dict[int, int], start: Offsets
+    ) -> Offsets:
+        """Return offsets with those positions, which follow on others."""
         found = {}
         for recording_id, offset in known.items():
             position = positions.get(recording_id)
@@ -186,7 +191,7 @@ class Follower:
             descriptor = self._catalog.selected[recording_id]
             is_done = not descriptor.is_active and position >= self._tails.of(descriptor, 0)
             found[recording_id] = attrs.evolve(offset, position=position, is_done=is_done)
-        return Offsets(found)
+        return Offsets(found, gone=start.gone)
 
     def _range(
         self, recording_id: int, offset: RecordingOffset, start: int
@@ -219,6 +224,16 @@ class Follower:
         except FileNotFoundError:
             return False
         return True
+
+
+def begun(descriptor: RecordingDescriptor, start: Offsets) -> RecordingOffset:
+    """Return the offset of a recording that was not met before.
+
+    Raises:
+        DataLossError: The archive was made anew.
+    """
+    refuse_reborn(start.gone, descriptor)
+    return RecordingOffset.begun(descriptor, descriptor.start_position)
 
 
 def until(waiting: dict[int, Waiting], target: Offsets) -> dict[int, Waiting]:

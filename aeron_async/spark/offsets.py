@@ -19,7 +19,7 @@ import attrs
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
@@ -101,10 +101,31 @@ class Offsets:
     Attributes:
         recordings: By their ids.
         cut: Of the batch that ends here; None where nobody has said it.
+        gone: Of those that are left out, for nothing of them is to be read ever again: the highest
+            id, and when that recording began, in milliseconds since 1970; None if there are none.
     """
 
     recordings: Mapping[int, RecordingOffset] = attrs.field(factory=dict)
     cut: Cut | None = None
+    gone: tuple[int, int] | None = None
+
+    def without_gone(self, present: Container[int]) -> Offsets:
+        """Return these without those that were read to their ends, and have been removed.
+
+        Args:
+            present: Ids of the recordings that the catalog has.
+        """
+        left_out = {
+            key: each
+            for key, each in self.recordings.items()
+            if each.is_done and key not in present
+        }
+        if not left_out:
+            return self
+        kept = {key: each for key, each in self.recordings.items() if key not in left_out}
+        last = max(left_out)
+        found = (last, left_out[last].start_timestamp_ms)
+        return attrs.evolve(self, recordings=kept, gone=max(self.gone or found, found))
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
@@ -123,13 +144,14 @@ class Offsets:
         try:
             found = {int(key): parsed(each) for key, each in given["recs"].items()}
             cut = Cut.from_json(given["cut"]) if "cut" in given else None
+            gone = pair(given["gone"]) if "gone" in given else None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             message = (
                 f"the checkpoint holds {str(given)[:200]!r}, which are no offsets of recordings: "
                 "change checkpointLocation"
             )
             raise ConfigurationError(message) from error
-        return cls(found, cut)
+        return cls(found, cut, gone)
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark writes, in the one order."""
@@ -140,8 +162,12 @@ class Offsets:
             if each.is_done:
                 said["done"] = True
             found[str(recording_id)] = said
-        said = {"v": VERSION, "recs": found}
-        return said if self.cut is None else {**said, "cut": self.cut.to_json()}
+        everything: dict[str, Any] = {"v": VERSION, "recs": found}
+        if self.cut is not None:
+            everything["cut"] = self.cut.to_json()
+        if self.gone is not None:
+            everything["gone"] = list(self.gone)
+        return everything
 
 
 def parsed(given: Mapping[str, Any]) -> RecordingOffset:
@@ -155,3 +181,9 @@ def whole(given: Any, least: int) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= LARGEST:
         raise TypeError(given)
     return given
+
+
+def pair(given: Any) -> tuple[int, int]:
+    """Return two whole numbers; raise any error if they are none."""
+    recording_id, began_ms = given
+    return whole(recording_id, 0), whole(began_ms, -LARGEST)

@@ -27,6 +27,7 @@ RECORDINGS = st.dictionaries(
     max_size=8,
 )
 CUTS = st.none() | st.builds(Cut, st.integers(1, 1 << 40), st.none() | st.integers(1, 4_096))
+GONE = st.none() | st.tuples(st.integers(0, 1 << 62), st.integers(0, 1 << 60))
 
 
 def text(offsets: Offsets) -> str:
@@ -42,11 +43,11 @@ def test_the_same_offsets_are_the_same_text_in_whatever_order_they_were_found(
     assert text(Offsets(recordings)) == text(Offsets(dict(shuffled)))
 
 
-@given(RECORDINGS, CUTS)
+@given(RECORDINGS, CUTS, GONE)
 def test_what_was_written_is_read_and_written_the_same(
-    recordings: dict[int, RecordingOffset], cut: Cut | None
+    recordings: dict[int, RecordingOffset], cut: Cut | None, gone: tuple[int, int] | None
 ) -> None:
-    offsets = Offsets(recordings, cut)
+    offsets = Offsets(recordings, cut, gone)
     again = Offsets.from_json(json.loads(text(offsets)))
     assert again == offsets
     assert text(again) == text(offsets)
@@ -92,6 +93,26 @@ def test_what_is_no_offset_is_refused(recs: object) -> None:
 def test_what_is_no_cut_is_refused(cut: object) -> None:
     with pytest.raises(ConfigurationError, match="no offsets of recordings"):
         Offsets.from_json({"v": 1, "recs": {}, "cut": cut})
+
+
+@pytest.mark.parametrize("gone", [None, 5, [], [0], [1, "2"], [-1, 0], [1, 2, 3]])
+def test_what_is_not_gone_is_refused(gone: object) -> None:
+    with pytest.raises(ConfigurationError, match="no offsets of recordings"):
+        Offsets.from_json({"v": 1, "recs": {}, "gone": gone})
+
+
+@given(RECORDINGS, st.sets(st.integers(0, 9)), GONE)
+def test_only_what_was_read_to_its_end_and_is_removed_is_left_out(
+    recordings: dict[int, RecordingOffset], present: set[int], gone: tuple[int, int] | None
+) -> None:
+    offsets = Offsets(recordings, None, gone)
+    found = offsets.without_gone(present)
+    left_out = recordings.keys() - found.recordings.keys()
+    assert left_out == {
+        key for key, each in recordings.items() if each.is_done and key not in present
+    }
+    assert found.without_gone(present) == found
+    assert (found.gone or (-1, 0))[0] == max([*left_out, (gone or (-1, 0))[0]])
 
 
 def test_another_recording_with_the_same_id_is_told_by_its_start_and_first_term() -> None:
