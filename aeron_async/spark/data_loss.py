@@ -58,6 +58,19 @@ class LossPolicy:
         self._tell(recording_id, position, what, "goes on from that end", 0)
         return end
 
+    def rewritten(self, recording_id: int, position: int, start: int) -> int:
+        """Return where to go on when what was read of a recording has been recorded anew.
+
+        Raises:
+            DataLossError: It is not to be taken for granted.
+        """
+        what = (
+            f"rolled back: it was cut at {start} or before, and another session has recorded what "
+            "follows"
+        )
+        self._tell(recording_id, position, what, "reads that too", 0)
+        return start
+
     def removed(self, recording_id: int, position: int) -> None:
         """Let a recording go that was not read to its end.
 

@@ -17,6 +17,7 @@ from aeron_async.spark.boundaries import DiskBoundaries
 from aeron_async.spark.catalog_reading import open_directory, read_recordings
 from aeron_async.spark.catalog_watch import CatalogWatch
 from aeron_async.spark.data_loss import LossPolicy, refuse_other, refuse_reborn
+from aeron_async.spark.extension import session_start
 from aeron_async.spark.offsets import Offsets, RecordingOffset
 from aeron_async.spark.planning import check_segments, missing_segments, range_of, starting_position
 from aeron_async.spark.safe_end import SafeEnds
@@ -52,6 +53,7 @@ class Follower:
         ends = SafeEnds(self._directory, options, clock=self._clock)
         self._tails = Tails(self._directory, ends, by_message=self._by_message)
         self._patience = Patience(options.min_bytes_per_trigger, options.max_trigger_delay_ms)
+        self._extended: dict[int, tuple[tuple[int, int], int]] = {}
         self._losses = LossPolicy(fails=options.fail_on_data_loss)
         self._available: Offsets | None = None
         self._target: Offsets | None = None
@@ -174,9 +176,27 @@ class Follower:
         recording_id, position = descriptor.recording_id, offset.position
         if position < descriptor.start_position:
             position = self._losses.purged(recording_id, position, descriptor.start_position)
-        if end < position and not self._tails.holds(descriptor, position):
+        anew = self._rewritten_from(descriptor, offset, min(position, end))
+        if anew is not None:
+            # Nothing is read with this batch, and all from there with the next one: a batch is
+            # what lies behind the offset before.
+            position = end = self._losses.rewritten(recording_id, position, anew)
+        elif end < position and not self._tails.holds(descriptor, position):
             position = self._losses.rolled_back(recording_id, position, end)
         return Waiting(position, max(end, position), descriptor.term_length)
+
+    def _rewritten_from(
+        self, descriptor: RecordingDescriptor, offset: RecordingOffset, position: int
+    ) -> int | None:
+        """Return from where on a session has recorded again what was read; None if none has."""
+        if offset.session_id in {None, descriptor.session_id} or position <= 0:
+            return None
+        known = self._extended.get(descriptor.recording_id)
+        key = descriptor.session_id, position
+        if known is None or known[0] != key:
+            known = key, session_start(self._directory, descriptor, position)
+            self._extended[descriptor.recording_id] = known
+        return known[1] if known[1] < position else None
 
     def _at(
         self, known: dict[int, RecordingOffset], positions: dict[int, int], start: Offsets
@@ -190,7 +210,10 @@ class Follower:
                 continue
             descriptor = self._catalog.selected[recording_id]
             is_done = not descriptor.is_active and position >= self._tails.of(descriptor, 0)
-            found[recording_id] = attrs.evolve(offset, position=position, is_done=is_done)
+            session_id = descriptor.session_id if position != offset.position else offset.session_id
+            found[recording_id] = attrs.evolve(
+                offset, position=position, is_done=is_done, session_id=session_id
+            )
         return Offsets(found, gone=start.gone)
 
     def _range(

@@ -40,6 +40,7 @@ class RecordingOffset:
         start_timestamp_ms: When it began, in milliseconds since 1970.
         initial_term_id: First term of its stream.
         is_done: It had ended, and was read to its end.
+        session_id: Of who made it when that was read; None where an older version wrote this.
     """
 
     position: int
@@ -47,11 +48,18 @@ class RecordingOffset:
     start_timestamp_ms: int
     initial_term_id: int
     is_done: bool = False
+    session_id: int | None = None
 
     @classmethod
     def begun(cls, descriptor: RecordingDescriptor, position: int) -> Self:
         """Return the offset of a recording of which nothing has been read before a position."""
-        return cls(position, position, descriptor.start_timestamp_ms, descriptor.initial_term_id)
+        return cls(
+            position,
+            position,
+            descriptor.start_timestamp_ms,
+            descriptor.initial_term_id,
+            session_id=descriptor.session_id,
+        )
 
     def is_of(self, descriptor: RecordingDescriptor) -> bool:
         """Return whether it is of this recording, and not of another with the same id."""
@@ -159,6 +167,8 @@ class Offsets:
         for recording_id in sorted(self.recordings):
             each = self.recordings[recording_id]
             said: dict[str, Any] = {key: getattr(each, name) for key, name in FIELDS}
+            if each.session_id is not None:
+                said["session"] = each.session_id
             if each.is_done:
                 said["done"] = True
             found[str(recording_id)] = said
@@ -173,7 +183,9 @@ class Offsets:
 def parsed(given: Mapping[str, Any]) -> RecordingOffset:
     """Return what is said of one recording; raise any error where that is nothing."""
     numbers = {name: whole(given[key], -LARGEST) for key, name in FIELDS}
-    return RecordingOffset(**numbers, is_done=given.get("done", False) is True)
+    session_id = whole(given["session"], -LARGEST) if "session" in given else None
+    is_done = given.get("done", False) is True
+    return RecordingOffset(**numbers, is_done=is_done, session_id=session_id)
 
 
 def whole(given: Any, least: int) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from aeron_async.archive.disk import changes
+from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.errors import DataLossError
+from aeron_async.spark.extension import session_start
 from aeron_async.spark.stopped_end import whole_end
 from tests.archive.disk.streams import TERM, frame
 from tests.spark.growing import NUMBER, GrowingArchive, GrowingRecording
@@ -91,6 +94,58 @@ def test_a_recording_that_was_cut_and_extended_between_two_looks_is_rolled_back(
     cut_and_extend(archive, recording, recording.ends[9], 10)
     with pytest.raises(DataLossError, match="rolled back"):
         query.batch()
+
+
+@pytest.mark.parametrize("size", [8, 100])
+@pytest.mark.parametrize("kept", [0, 4, 9])
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_was_cut_and_recorded_anew_beyond_it_is_read_again(
+    archive: GrowingArchive, *, size: int, kept: int, fails: bool
+) -> None:
+    recording = archive.record()
+    recording.write(20, size)
+    query = Query(archive.path, failOnDataLoss=str(fails).lower())
+    assert query.batch() == 20
+    recording.stop()
+    # As if nothing but more had come: it is longer than it was, whatever ends where.
+    numbers = range(100, 200)
+    cut_and_extend(archive, recording, recording.starts[kept], *numbers)
+    query.restart()
+    if fails:
+        with pytest.raises(DataLossError, match=f"it was cut at {recording.starts[kept]} or"):
+            query.batch()
+        return
+    while query.batch() >= 0:
+        query.restart()
+    assert query.numbers == {0: [*range(20), *numbers]}
+
+
+def test_an_extension_over_many_terms_is_found(archive: GrowingArchive) -> None:
+    recording = archive.record()
+    recording.write(20, 8)
+    recording.stop()
+    numbers = range(100, 100 + 2 * TERM // 64 - 20)
+    cut_and_extend(archive, recording, recording.ends[9], *numbers)
+    extended = archive.catalog.get(0)
+    end = recording.ends[9] + 64 * len(numbers)
+    assert end > TERM
+    assert session_start(archive.directory, extended, end) == recording.ends[9]
+    assert session_start(archive.directory, extended, recording.ends[9]) == recording.ends[9]
+    # Of another session there is nothing, and behind the end there is none.
+    other = attrs.evolve(extended, session_id=5)
+    assert session_start(archive.directory, other, end) == end
+    assert session_start(archive.directory, extended, end + TERM) == end + TERM
+    for file in archive.path.glob("0-*.rec"):
+        file.unlink()
+    assert session_start(archive.directory, extended, end) == end
+
+
+def test_frames_with_checksums_do_not_tell_whose_they_are(archive: GrowingArchive) -> None:
+    checksum = checksum_named("crc32c")
+    recording = archive.record(checksum)
+    recording.write(20)
+    descriptor = archive.catalog.get(0)
+    assert session_start(archive.directory, descriptor, recording.position) == recording.position
 
 
 def test_the_last_frame_tells_that_all_is_whole(archive: GrowingArchive) -> None:

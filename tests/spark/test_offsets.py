@@ -23,6 +23,7 @@ RECORDINGS = st.dictionaries(
         st.integers(0, 1 << 60),
         st.integers(-(1 << 31), (1 << 31) - 1),
         st.booleans(),
+        st.none() | st.integers(-(1 << 31), (1 << 31) - 1),
     ),
     max_size=8,
 )
