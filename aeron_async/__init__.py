@@ -1,50 +1,55 @@
 """Aeron for asyncio: reliable, ordered, back-pressured streams, byte-compatible with Aeron.
 
-Everything an application needs stands here; what is below may change between releases.
+Everything an application needs stands here; what is below may change between releases. Names are
+imported when they are asked for: who only reads recordings, or plans a query, waits for no driver.
 """
 
 from __future__ import annotations
 
-from aeron_async import congestion_control, flow_control, name_resolver
-from aeron_async.client.aeron import Aeron
-from aeron_async.client.buffer_claim import BufferClaim
-from aeron_async.client.channel import Channel
-from aeron_async.client.exclusive_publication import ExclusivePublication
-from aeron_async.client.fc import Fc
-from aeron_async.client.image import Image
-from aeron_async.client.image_events import ImageEvent, ImageEventKind
-from aeron_async.client.message import FragmentHeader, Message
-from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication import Publication
-from aeron_async.client.streams import AeronAttribute
-from aeron_async.client.subscription import Subscription
-from aeron_async.clock import Clock, SystemClock
-from aeron_async.driver.commands import PublicationErrorFrame
-from aeron_async.driver.core.congestion_control import CongestionControl
-from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.flow_control import FlowControl
-from aeron_async.driver.core.name_resolution import NameResolver
-from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.errors import (
-    AeronError,
-    AeronTimeoutError,
-    BusyError,
-    ChannelUriError,
-    ClosedError,
-    ConfigurationError,
-    DriverError,
-    DriverTimeoutError,
-    ErrorCode,
-    MaxPositionExceededError,
-    MessageTooLongError,
-    NotConnectedError,
-    OfferTimeoutError,
-    ProtocolError,
-    PublicationError,
-    RegistrationError,
-    WrongLoopError,
-)
-from aeron_async.protocol.channel_uri import ChannelUri
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aeron_async import congestion_control, flow_control, name_resolver
+    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.buffer_claim import BufferClaim
+    from aeron_async.client.channel import Channel
+    from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.client.fc import Fc
+    from aeron_async.client.image import Image
+    from aeron_async.client.image_events import ImageEvent, ImageEventKind
+    from aeron_async.client.message import FragmentHeader, Message
+    from aeron_async.client.offer_outcome import OfferOutcome
+    from aeron_async.client.publication import Publication
+    from aeron_async.client.streams import AeronAttribute
+    from aeron_async.client.subscription import Subscription
+    from aeron_async.clock import Clock, SystemClock
+    from aeron_async.driver.commands import PublicationErrorFrame
+    from aeron_async.driver.core.congestion_control import CongestionControl
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.flow_control import FlowControl
+    from aeron_async.driver.core.name_resolution import NameResolver
+    from aeron_async.driver.media_driver import MediaDriver
+    from aeron_async.errors import (
+        AeronError,
+        AeronTimeoutError,
+        BusyError,
+        ChannelUriError,
+        ClosedError,
+        ConfigurationError,
+        DriverError,
+        DriverTimeoutError,
+        ErrorCode,
+        MaxPositionExceededError,
+        MessageTooLongError,
+        NotConnectedError,
+        OfferTimeoutError,
+        ProtocolError,
+        PublicationError,
+        RegistrationError,
+        WrongLoopError,
+    )
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
     "Aeron",
@@ -91,3 +96,45 @@ __all__ = [
     "flow_control",
     "name_resolver",
 ]
+
+MODULES: Final = {
+    "Aeron": "client.aeron",
+    "AeronAttribute": "client.streams",
+    "BufferClaim": "client.buffer_claim",
+    "Channel": "client.channel",
+    "ChannelUri": "protocol.channel_uri",
+    "Clock": "clock",
+    "CongestionControl": "driver.core.congestion_control",
+    "DriverContext": "driver.core.context",
+    "ExclusivePublication": "client.exclusive_publication",
+    "Fc": "client.fc",
+    "FlowControl": "driver.core.flow_control",
+    "FragmentHeader": "client.message",
+    "Image": "client.image",
+    "ImageEvent": "client.image_events",
+    "ImageEventKind": "client.image_events",
+    "MediaDriver": "driver.media_driver",
+    "Message": "client.message",
+    "NameResolver": "driver.core.name_resolution",
+    "OfferOutcome": "client.offer_outcome",
+    "Publication": "client.publication",
+    "PublicationErrorFrame": "driver.commands",
+    "Subscription": "client.subscription",
+    "SystemClock": "clock",
+}
+SUBMODULES: Final = frozenset({"congestion_control", "flow_control", "name_resolver"})
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    if name in SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    found: object = getattr(import_module(f"{__name__}.{MODULES.get(name, 'errors')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -129,7 +129,9 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
         return iter(())
     # Here, for it takes numpy and pyarrow, and whoever plans needs neither of them.
     from aeron_async.spark.scan import Scanner  # noqa: PLC0415
+    from aeron_async.spark.worker_process import settle  # noqa: PLC0415
 
+    settle()
     batches = Scanner(settings).batches(partition.parts)
     if settings.decoder is None:
         return batches
