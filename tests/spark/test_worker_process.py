@@ -39,7 +39,7 @@ def test_a_worker_spares_what_has_been_imported_once(monkeypatch: pytest.MonkeyP
     settle()
     spared = gc.get_freeze_count()
     assert spared > 10_000
-    more = [[] for _ in range(1_000)]
+    more: list[list[int]] = [[] for _ in range(1_000)]
     settle()
     assert gc.get_freeze_count() <= spared
     assert len(more) == 1_000

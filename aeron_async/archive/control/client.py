@@ -282,7 +282,7 @@ class RemoteArchive(RemoteListing, Archive):
             if on_failed is not None:
                 on_failed(error)
                 return
-            log.warning("recording_failed", error=str(error), channel=fields["channel"])
+            log.warning("asked_recording_failed", error=str(error), channel=fields["channel"])
 
         return await self._ask(kind, on_late_error=on_late_error, **fields)
 
