@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from aeron_async.spark.batch_decoder import decoder_named
 from aeron_async.spark.planning import partitions_of, plan_batch
 from aeron_async.spark.pruning import Predicate, pruned
+from aeron_async.spark.worker_process import SentToWorkers, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ class ArchivePartition(InputPartition):
         self.parts = parts
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(SentToWorkers, DataSourceReader):
     """Reads recordings in a batch.
 
     Args:
@@ -129,11 +130,15 @@ def read_partition(settings: ScanSettings, partition: InputPartition) -> Iterato
         return iter(())
     # Here, for it takes numpy and pyarrow, and whoever plans needs neither of them.
     from aeron_async.spark.scan import Scanner  # noqa: PLC0415
-    from aeron_async.spark.worker_process import settle  # noqa: PLC0415
 
-    settle()
     batches = Scanner(settings).batches(partition.parts)
-    if settings.decoder is None:
-        return batches
-    decoder = decoder_named(settings.decoder, settings.projection)
-    return decoder.decoded(batches, settings.decoded)
+    if settings.decoder is not None:
+        decoder = decoder_named(settings.decoder, settings.projection)
+        batches = decoder.decoded(batches, settings.decoded)
+    return settling(batches)
+
+
+def settling(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield what it is given, and then do what is to be done once in a worker."""
+    yield from batches
+    settle()

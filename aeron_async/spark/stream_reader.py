@@ -25,6 +25,7 @@ from aeron_async.spark.batch_reader import ArchivePartition, read_partition
 from aeron_async.spark.offsets import Cut, Offsets
 from aeron_async.spark.option_values import LATEST, Positions
 from aeron_async.spark.planning import partitions_of
+from aeron_async.spark.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ log = get_logger(__name__)
 
 
 @final
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows recordings.
 
     Args:

@@ -132,9 +132,11 @@ def test_finding_the_source_takes_neither_numpy_nor_pyarrow() -> None:
 
 def test_the_schema_is_that_of_the_options() -> None:
     assert declared_schema(options_for("/a", columns="position,length")) == (
-        "position bigint, length int"
+        "position bigint NOT NULL, length int NOT NULL"
     )
-    assert AeronArchiveSource({"path": "/a", "columns": "payload"}).schema() == "payload binary"
+    assert AeronArchiveSource({"path": "/a", "columns": "payload"}).schema() == (
+        "payload binary NOT NULL"
+    )
 
 
 def test_a_decoder_declares_the_schema() -> None:

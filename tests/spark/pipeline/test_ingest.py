@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.archive import ArchiveContext
+from aeron_async.archive import ArchiveContext, RemoteArchive
 from aeron_async.cli.main import main
 from aeron_async.cli.pipeline_ingest import flags_of, json_of, line_of, live_streams
 from aeron_async.cli.pipeline_run import LakeOptions
@@ -64,12 +64,22 @@ async def batches(context: ArchiveContext, stream: LiveStream, program: str) -> 
         publication = await aeron.add_publication(stream.channel, stream.stream_id)
         await publication.offer(b"one")
         await publication.offer(b"two")
-        await publication.drain()
+        assert context.control_channel is not None
+        await until_recorded(aeron, context.control_channel, publication.position)
         batch = await told.get()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     return [batch, *(told.get_nowait() for _ in range(told.qsize()))]
+
+
+async def until_recorded(aeron: aa.Aeron, control: str, position: int) -> None:
+    async with RemoteArchive.connect(aeron, control_channel=control) as client:
+        while position not in [
+            await client.max_recorded_position(each.recording_id)
+            async for each in client.recordings()
+        ]:
+            await asyncio.sleep(0)
 
 
 async def test_a_batch_is_told_with_what_is_still_behind(
