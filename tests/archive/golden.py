@@ -1,16 +1,19 @@
-"""The official archive's directories, and what is known of them."""
+"""The official archive's directories, and what is known of them.
+
+No test gets the originals: whoever may do anything would write to them in spite of their modes.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
 
 from tests.captures import captures_dir, captures_path
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["ARCHIVES", "RECORDINGS", "copy_of", "facts", "golden_path", "recording_facts"]
 
@@ -35,8 +38,30 @@ def facts() -> dict[str, Any]:
 
 
 def golden_path(name: str) -> Path:
-    """Return the directory of one, which nobody may write to."""
-    return captures_dir() / "archives" / name
+    """Return a directory like one, for all tests of this process: to be read, and not written to.
+
+    Raises:
+        AssertionError: A test has written to it.
+    """
+    path, seal = kept(captures_dir() / "archives" / name)
+    assert seal_of(path) == seal, f"a test has written to {path}: it wants `copy_of`"
+    return path
+
+
+@cache
+def kept(original: Path) -> tuple[Path, dict[str, tuple[int, int]]]:
+    """Return a copy that lasts as long as this process, and how it was sealed."""
+    place = Path(mkdtemp(prefix="aeron-golden-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    path = place / original.name
+    shutil.copytree(original, path)
+    return path, seal_of(path)
+
+
+def seal_of(path: Path) -> dict[str, tuple[int, int]]:
+    """Return the lengths of all files, and when they were last written to."""
+    found = {each.name: each.stat() for each in path.iterdir()}
+    return {name: (each.st_size, each.st_mtime_ns) for name, each in found.items()}
 
 
 def copy_of(name: str, target: Path) -> Path:
