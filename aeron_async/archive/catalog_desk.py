@@ -56,16 +56,35 @@ class CatalogDesk:
             StorageError: The disk is full, or failed.
         """
         async with self._lock:
-            try:
-                return await self._disk.run(function, *args, **keywords)
-            except ArchiveError:
-                raise
-            except OSError as error:
-                message = (
-                    f"the catalog in {self._path}, or a file that it tells of, could not be used: "
-                    f"{reason_of(error)}"
-                )
-                raise StorageError(message, code=code_of(error)) from error
+            return await self._run(function, *args, **keywords)
+
+    async def call_checked(
+        self,
+        check: Callable[[], object],
+        function: Callable[..., Result],
+        /,
+        *args: Any,
+        **keywords: Any,
+    ) -> Result:
+        """Call a function, as `call`, unless a check raises that is made when its turn has come.
+
+        What somebody has begun meanwhile who knows the catalog as it is now is seen by the check.
+        """
+        async with self._lock:
+            check()
+            return await self._run(function, *args, **keywords)
+
+    async def _run(self, function: Callable[..., Result], *args: Any, **keywords: Any) -> Result:
+        try:
+            return await self._disk.run(function, *args, **keywords)
+        except ArchiveError:
+            raise
+        except OSError as error:
+            message = (
+                f"the catalog in {self._path}, or a file that it tells of, could not be used: "
+                f"{reason_of(error)}"
+            )
+            raise StorageError(message, code=code_of(error)) from error
 
     async def get(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Catalog.get`."""

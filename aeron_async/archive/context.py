@@ -119,7 +119,7 @@ class ArchiveContext:
     file_io_max_length: int = size(
         "aeron.archive.file.io.max.length",
         1 << 20,
-        "Most bytes that are read for a replay in one go.",
+        "Most bytes that are written, or read for a replay, in one go.",
         minimum=LONGEST_FRAME,
         maximum=1 << 30,
     )

@@ -46,60 +46,71 @@ class MakingRoom:
 
     async def truncate(self, recording_id: int, position: int, correlation_id: int) -> int:
         """Forget what lies behind a position; see `Archive.truncate`."""
-        self._check_stopped(recording_id, "truncate")
-        for _, end in self._replayed(recording_id):
-            if end is None or end > position:
-                message = f"cannot truncate recording {recording_id} with active replay"
-                raise ArchiveError(message)
-        count = await self._change(changes.truncate, recording_id, position)
+
+        def check() -> None:
+            self._check_stopped(recording_id, "truncate")
+            for _, end in self._replayed(recording_id):
+                if end is None or end > position:
+                    message = f"cannot truncate recording {recording_id} with active replay"
+                    raise ArchiveError(message)
+
+        count = await self._change(check, changes.truncate, recording_id, position)
         self._deleted(recording_id, position, correlation_id)
         return count
 
     async def purge_segments(self, recording_id: int, position: int, correlation_id: int) -> int:
         """Forget whole files before a position; see `Archive.purge_segments`."""
-        await self._check_not_replayed(recording_id, position)
+        check = await self._not_replayed(recording_id, position)
         recorded = self._recorded(recording_id)
         count = await self._change(
-            changes.purge_segments, recording_id, position, recorded_position=recorded
+            check, changes.purge_segments, recording_id, position, recorded_position=recorded
         )
         self._deleted(recording_id, position, correlation_id)
         return count
 
     async def detach_segments(self, recording_id: int, position: int) -> None:
         """Let a recording begin later; see `Archive.detach_segments`."""
-        await self._check_not_replayed(recording_id, position)
+        check = await self._not_replayed(recording_id, position)
         recorded = self._recorded(recording_id)
         await self._change(
-            changes.detach_segments, recording_id, position, recorded_position=recorded
+            check, changes.detach_segments, recording_id, position, recorded_position=recorded
         )
 
     async def attach_segments(self, recording_id: int) -> int:
         """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
-        return await self._change(changes.attach_segments, recording_id)
+        return await self._change(unchecked, changes.attach_segments, recording_id)
 
     async def delete_detached_segments(self, recording_id: int, correlation_id: int) -> int:
         """Remove the files before the start; see `Archive.delete_detached_segments`."""
-        count = await self._change(changes.delete_detached_segments, recording_id)
+        count = await self._change(unchecked, changes.delete_detached_segments, recording_id)
         start = (await self._resources.desk.get(recording_id)).start_position
         self._deleted(recording_id, start, correlation_id)
         return count
 
     async def purge_recording(self, recording_id: int, correlation_id: int) -> int:
         """Forget a recording; see `Archive.purge_recording`."""
-        self._check_stopped(recording_id, "purge")
-        if any(True for _ in self._replayed(recording_id)):
-            message = f"cannot purge recording {recording_id} with active replay"
-            raise ArchiveError(message)
-        count = await self._change(changes.purge_recording, recording_id)
+
+        def check() -> None:
+            self._check_stopped(recording_id, "purge")
+            if any(True for _ in self._replayed(recording_id)):
+                message = f"cannot purge recording {recording_id} with active replay"
+                raise ArchiveError(message)
+
+        count = await self._change(check, changes.purge_recording, recording_id)
         self._deleted(recording_id, -1, correlation_id)
         return count
 
     async def _change(
-        self, function: Callable[..., Result], *args: object, **keywords: object
+        self,
+        check: Callable[[], object],
+        function: Callable[..., Result],
+        *args: object,
+        **keywords: object,
     ) -> Result:
+        """Change a recording; a replay that begins before its turn comes is seen by the check."""
         desk = self._resources.desk
-        result = await desk.call(
-            function, self._resources.directory, desk.catalog, *args, **keywords
+        result = await desk.call_checked(
+            check, function, self._resources.directory, desk.catalog, *args, **keywords
         )
         self._recordings.on_changed()
         return result
@@ -113,21 +124,26 @@ class MakingRoom:
             message = f"cannot {what} active recording {recording_id}: stop it first"
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
 
-    async def _check_not_replayed(self, recording_id: int, position: int) -> None:
+    async def _not_replayed(self, recording_id: int, position: int) -> Callable[[], None]:
+        """Return what refuses a new start that lies beyond what is replayed."""
         descriptor = await self._resources.desk.get(recording_id)
-        for replayed, _ in self._replayed(recording_id):
-            base = segment_base(
-                replayed,
-                start_position=descriptor.start_position,
-                term_length=descriptor.term_length,
-                segment_length=descriptor.segment_length,
-            )
-            if position > base:
-                message = (
-                    f"invalid detach: newStartPosition={position} is beyond the file from {base} "
-                    f"on, which is being replayed; the nearest that may be is {base}"
+
+        def check() -> None:
+            for replayed, _ in self._replayed(recording_id):
+                base = segment_base(
+                    replayed,
+                    start_position=descriptor.start_position,
+                    term_length=descriptor.term_length,
+                    segment_length=descriptor.segment_length,
                 )
-                raise InvalidPositionError(message, nearest=base)
+                if position > base:
+                    message = (
+                        f"invalid detach: newStartPosition={position} is beyond the file from "
+                        f"{base} on, which is being replayed; the nearest that may be is {base}"
+                    )
+                    raise InvalidPositionError(message, nearest=base)
+
+        return check
 
     def _deleted(self, recording_id: int, position: int, correlation_id: int) -> None:
         self._resources.signals.tell(
@@ -139,3 +155,7 @@ class MakingRoom:
                 correlation_id=correlation_id,
             )
         )
+
+
+def unchecked() -> None:
+    """Let a change be, whatever is recorded or replayed."""

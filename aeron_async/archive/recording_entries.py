@@ -66,30 +66,48 @@ class RecordingEntries:
     async def _extended(
         self, request: RecordingRequest, recording_id: int, image: Image
     ) -> RecordingDescriptor:
-        desk = self._resources.desk
-        descriptor = await desk.get(recording_id)
-        if recording_id in self._active:
+        stops: list[int] = []
+        try:
+            descriptor = await self._resources.desk.call(
+                self._extend, request, recording_id, image, stops
+            )
+        except BaseException:
+            if stops:
+                # Some of it may have been written, and the recording seem to go on.
+                await self._ends.write(recording_id, stops[0])
+            raise
+        self.extending[recording_id] = image.join_position
+        return descriptor
+
+    def _extend(
+        self, request: RecordingRequest, recording_id: int, image: Image, stops: list[int]
+    ) -> RecordingDescriptor:
+        """Let an entry seem to go on, while nobody else truncates, purges or extends it.
+
+        Args:
+            request: That asked for it.
+            recording_id: Of the recording.
+            image: That it is to go on with.
+            stops: Gets where it had stopped, as soon as that may be written over.
+        """
+        catalog = self._resources.desk.catalog
+        descriptor = catalog.get(recording_id)
+        if recording_id in self._active or descriptor.is_active:
             message = f"cannot extend active recording {recording_id}"
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
         check_extension(descriptor, image)
         # What a truncation left when its archive died would lie behind what is recorded now.
-        await desk.call(clear_behind_stop, self._resources.directory, desk.catalog, recording_id)
-        self.extending[recording_id] = image.join_position
+        clear_behind_stop(self._resources.directory, catalog, recording_id)
+        stops.append(descriptor.stop_position)
         self._ends.forget(recording_id)
-        try:
-            return await desk.update(
-                recording_id,
-                control_session_id=request.control_session_id,
-                correlation_id=max(request.correlation_id, 0),
-                stop_timestamp_ms=-1,
-                session_id=image.session_id,
-                stop_position=-1,
-            )
-        except BaseException:
-            # Some of it may have been written, and the recording seem to go on.
-            self.extending.pop(recording_id, None)
-            await self._ends.write(recording_id, descriptor.stop_position)
-            raise
+        return catalog.update(
+            recording_id,
+            control_session_id=request.control_session_id,
+            correlation_id=max(request.correlation_id, 0),
+            stop_timestamp_ms=-1,
+            session_id=image.session_id,
+            stop_position=-1,
+        )
 
     async def give_up(self, recording_id: int, position: int) -> None:
         """Write that nothing is recorded: it is in the catalog, and would seem to go on."""

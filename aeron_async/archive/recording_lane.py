@@ -86,7 +86,12 @@ class RecordingLane(Protocol):
 
 
 def open_lane(
-    writer: RecordingWriter, disk: Disk, *, term_length: int, ring: Callable[[], object]
+    writer: RecordingWriter,
+    disk: Disk,
+    *,
+    term_length: int,
+    ring: Callable[[], object],
+    longest: int = LARGEST_WRITE,
 ) -> RecordingLane:
     """Return the lane that suits best.
 
@@ -95,8 +100,9 @@ def open_lane(
         disk: Where else is written.
         term_length: Of the stream, in bytes.
         ring: Called in the loop when there may be something to collect.
+        longest: Longest block, in bytes; the longest frame at least.
     """
-    part = max(term_length // PARTS_OF_A_TERM, SMALLEST_WRITE)
+    part = min(max(term_length // PARTS_OF_A_TERM, SMALLEST_WRITE), longest)
     if BlockWriter is not None and disk.is_apart and writer.file_number is not None:
         # A loop that watches no descriptors, or none that are left: the other lane does as well.
         with suppress(NotImplementedError, OSError):

@@ -40,6 +40,7 @@ class RecordingSession:
         writer: Open where the image begins; closed in the end.
         counter: Shows the position; closed in the end.
         disk: Where is written.
+        longest_write: Most bytes of one block.
 
     Attributes:
         recording_id: Of the recording.
@@ -59,6 +60,7 @@ class RecordingSession:
         writer: RecordingWriter,
         counter: Counter,
         disk: Disk,
+        longest_write: int,
     ) -> None:
         self.descriptor = descriptor
         self.recording_id = descriptor.recording_id
@@ -72,7 +74,11 @@ class RecordingSession:
         self._writer = writer
         self._counter = counter
         self._lane = open_lane(
-            writer, disk, term_length=image.term_length, ring=subscription.progress.ring
+            writer,
+            disk,
+            term_length=image.term_length,
+            ring=subscription.progress.ring,
+            longest=longest_write,
         )
         self._is_stopping = False
         counter.set(self.position)

@@ -168,19 +168,19 @@ class Recordings:
             raise ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
 
     async def _check_may_start(self, recording_id: int | None, stream_id: int) -> None:
+        if recording_id is not None:
+            descriptor = await self._resources.desk.get(recording_id)
+            if descriptor.stream_id != stream_id:
+                # As the official archive: there is no recording of that id and that stream.
+                message = (
+                    f"cannot extend recording {recording_id} with streamId={stream_id} for "
+                    f"existing streamId={descriptor.stream_id}"
+                )
+                raise UnknownRecordingError(message)
+            if recording_id in self.sessions:
+                message = f"cannot extend active recording {recording_id} streamId={stream_id}"
+                raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
         await check_room(self._resources)
-        if recording_id is None:
-            return
-        descriptor = await self._resources.desk.get(recording_id)
-        if descriptor.stream_id != stream_id:
-            message = (
-                f"cannot extend recording {recording_id} with streamId={stream_id} for existing "
-                f"streamId={descriptor.stream_id}"
-            )
-            raise ArchiveError(message, code=ArchiveErrorCode.INVALID_EXTENSION)
-        if recording_id in self.sessions:
-            message = f"cannot extend active recording {recording_id} streamId={stream_id}"
-            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
 
     # Ending one.
 

@@ -59,18 +59,17 @@ class LocalReplay(Reading, Replay):
         self._block: RecordedBlock | None = None
         self._offset = 0
         self._ahead: asyncio.Future[RecordedBlock | None] | None = None
-        self._begin_position = extent.position
 
     @property
     def position(self) -> int:
         """Return where the message ends that was handed out last, in bytes."""
         taken = self._taken
-        return self._begin_position if taken is None else taken.position
+        return self._extent.position if taken is None else taken.position
 
     @property
     def is_under_way(self) -> bool:
-        """Return whether it has begun, and not ended."""
-        return self._is_begun and not self._is_closed
+        """Return whether it has begun, or is about to, and has not ended."""
+        return self._extent.is_under_way and not self._is_closed
 
     @property
     def end_position(self) -> int | None:
@@ -211,7 +210,6 @@ class LocalReplay(Reading, Replay):
         """Find out where to begin, and where to end."""
         descriptor = await self._extent.begin()
         self._source = ReplaySource.of(descriptor, self._extent.position)
-        self._begin_position = self._extent.position
         self._assembler = ReplayAssembler(max_message_length(descriptor.term_length))
         self._is_begun = True
 

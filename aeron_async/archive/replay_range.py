@@ -37,6 +37,7 @@ class ReplayRange:
 
     Attributes:
         position: Where it begins, in bytes, from `begin` on.
+        is_under_way: Whether that is known, and nobody is to take away what is to be replayed.
     """
 
     _reader: RecordingReader
@@ -51,7 +52,7 @@ class ReplayRange:
         to_position: int | None,
         follow: bool,
     ) -> None:
-        self._is_over = self._is_begun = False
+        self._is_over = self._is_begun = self.is_under_way = False
         self.recording_id = recording_id
         self._resources = resources
         self._recordings = recordings
@@ -79,17 +80,18 @@ class ReplayRange:
         recorded = self._stop = self._recordings.recorded_position(descriptor)
         position = descriptor.start_position if self._from is None else self._from
         check_within(position, descriptor, recorded, "begins")
-        await self._check_frame(descriptor, position, recorded)
         end = self._to
-        if end is None:
-            self._to = None if self._follow else recorded
-        elif not self._follow or end <= recorded:
+        if end is not None and (not self._follow or end <= recorded):
             check_within(end, descriptor, recorded, "ends")
-            await self._check_frame(descriptor, end, recorded)
         if end is not None and end < position:
             message = f"the replay would end at {end}, before it begins at {position}"
             raise InvalidPositionError(message, nearest=position)
         self.position = position
+        self._to = recorded if end is None and not self._follow else end
+        self.is_under_way = True
+        await self._check_frame(descriptor, position, recorded)
+        if end is not None and end <= recorded:
+            await self._check_frame(descriptor, end, recorded)
         self._reader = RecordingReader(
             resources.directory,
             descriptor,

@@ -45,7 +45,7 @@ class Replays:
         self._sessions: dict[int, ReplaySession] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._count = 0
-        self._opening = 0
+        self._opening: dict[object, tuple[int, int, int | None] | None] = {}
         self._is_closed = False
 
     async def start(
@@ -67,11 +67,12 @@ class Replays:
         """
         resources = self._resources
         most = resources.context.max_concurrent_replays
-        if len(self._sessions) + self._opening >= most:
+        if len(self._sessions) + len(self._opening) >= most:
             message = f"max concurrent replays reached {most}"
             raise ArchiveError(message, code=ArchiveErrorCode.MAX_REPLAYS)
         uri = publication_uri(channel, check_stream_id(stream_id))
-        self._opening += 1
+        opening = object()
+        self._opening[opening] = None
         try:
             descriptor = await resources.desk.get(recording_id)
             if 0 < file_io_max_length < descriptor.mtu_length:
@@ -81,13 +82,15 @@ class Replays:
                 raise ArchiveError(message)
             limit = self._limit(descriptor, position, length, limit_counter_id)
             begin = descriptor.start_position if position == NULL_POSITION else position
+            # From here on nobody takes away what it is to replay.
+            self._opening[opening] = (recording_id, begin, limit.end)
             recorded = self._recordings.recorded_position(descriptor)
             await resources.disk.run(
                 check_position, resources.directory, descriptor, begin, end=recorded
             )
             publication = await self._publication(uri, stream_id, descriptor, begin)
         finally:
-            self._opening -= 1
+            del self._opening[opening]
         if self._is_closed:
             publication.revoke()
             message = f"the archive of {resources.directory.path} was closed meanwhile"
@@ -125,6 +128,9 @@ class Replays:
         for session in self._sessions.values():
             if session.recording_id == recording_id:
                 yield session.position, session.end_position
+        for opening in self._opening.values():
+            if opening is not None and opening[0] == recording_id:
+                yield opening[1:]
 
     def _limit(
         self,

@@ -74,4 +74,5 @@ async def open_session(
         writer=writer,
         counter=counter,
         disk=resources.disk,
+        longest_write=context.file_io_max_length,
     )

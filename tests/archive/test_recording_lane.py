@@ -132,3 +132,19 @@ async def test_what_was_begun_is_written_though_it_is_closed(
     closing.cancel()
     await asyncio.wait((closing,))
     assert writer.position == lane.begun > 0
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_no_block_is_longer_than_the_settings_say(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    for longest, wanted in ((1 << 16, 1 << 16), (1 << 30, 1 << 18 if is_apart else 1 << 22)):
+        lane = open_lane(
+            RecordingWriter(OsDirectory(tmp_path), described(), position=0),
+            disk if is_apart else InlineDisk(),
+            term_length=1 << 30,
+            ring=int,
+            longest=longest,
+        )
+        assert lane.room() == wanted
+        await lane.aclose()

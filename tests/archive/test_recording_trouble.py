@@ -22,6 +22,7 @@ from aeron_async.errors import (
     ConfigurationError,
     RegistrationError,
     StorageError,
+    UnknownRecordingError,
 )
 from aeron_async.kernel import BlockWriter
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
@@ -183,9 +184,9 @@ async def test_a_replay_that_was_cancelled_goes_on_where_it_was(
 async def test_an_extension_that_begins_elsewhere_is_refused(open_archive: OpenArchive) -> None:
     async with open_archive() as (aeron, archive):
         await record(aeron, archive, messages(10))
-        with pytest.raises(ArchiveError) as caught:
+        text = "cannot extend recording 0 with streamId=8 for existing streamId=7"
+        with pytest.raises(UnknownRecordingError, match=text):
             await archive.extend_recording(0, IPC, STREAM + 1)
-        assert caught.value.code is ArchiveErrorCode.INVALID_EXTENSION
         await archive.extend_recording(0, IPC, STREAM)
         async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
             await publication.offer(b"elsewhere")

@@ -27,7 +27,6 @@ from aeron_async.archive.control.messages import (
     major_of,
     version_text,
 )
-from aeron_async.archive.control.refusals import unknown_recording
 from aeron_async.archive.control.requests import (
     ChallengeResponse,
     KeepAliveRequest,
@@ -41,7 +40,6 @@ from aeron_async.errors import (
     ArchiveErrorCode,
     NotConnectedError,
     OfferTimeoutError,
-    UnknownRecordingError,
 )
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
@@ -370,9 +368,6 @@ def leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
 
 def refusal_of(request: Request, error: Exception) -> ArchiveError:
     """Return what a client hears of an error."""
-    if isinstance(error, UnknownRecordingError):
-        recording_id = getattr(request, "recording_id", None)
-        return error if recording_id is None else unknown_recording(recording_id)
     if isinstance(error, ArchiveError):
         return error
     if not isinstance(error, AeronError):

@@ -152,7 +152,7 @@ async def test_the_last_recording_that_matches_is_found_or_none(
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (UnknownRecordingError("gone"), UnknownRecordingError, "unknown recording id: 9"),
+        (UnknownRecordingError("gone"), UnknownRecordingError, "gone"),
         (InvalidPositionError("between frames"), InvalidPositionError, "between frames"),
         (StorageError("disk full"), StorageError, "disk full"),
         (ArchiveError("busy", code=ArchiveErrorCode.MAX_REPLAYS), ArchiveError, "busy"),
