@@ -73,6 +73,7 @@ class RecordingSession:
         self.is_over = False
         self._writer = writer
         self._counter = counter
+        self._disk = disk
         self._lane = open_lane(
             writer,
             disk,
@@ -111,10 +112,31 @@ class RecordingSession:
                     error=reason_of(error),
                 )
             finally:
-                # Not before: who replays would take for the end what is not yet written.
-                self.position = self._writer.position
-                self.is_over = True
-                self.progress.ring()
+                await self._settle()
+
+    async def _settle(self) -> None:
+        """Find out where the recording ends, now that nothing is under way any more.
+
+        Differs: Aeron believes what it has copied out of a log that did not wait for it.
+        """
+        writer = self._writer
+        try:
+            if writer.position > self.position and self.image.is_let_go:
+                log.warning(
+                    "recording_run_over",
+                    recording_id=self.recording_id,
+                    position=self.position,
+                    discarded=writer.position - self.position,
+                )
+                await self._disk.run(writer.cut, self.position)
+        except StorageError as error:
+            self.error = self.error or error
+            self._report(error)
+        finally:
+            # Not before: who replays would take for the end what is not yet written.
+            self.position = writer.position
+            self.is_over = True
+            self.progress.ring()
 
     async def _record(self) -> None:
         image, lane = self.image, self._lane
@@ -122,6 +144,9 @@ class RecordingSession:
         end: int | None = None
         while end is None or self.position < end:
             was_stopping, was_closed = self._is_stopping, image.is_closed
+            if lane.begun > self.position and image.is_let_go:
+                # Nobody can tell whether what is under way was read before it was written over.
+                return
             self._collect()
             self._begin()
             if lane.is_idle and (was_stopping or was_closed or image.is_end_of_stream):

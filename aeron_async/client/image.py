@@ -68,6 +68,7 @@ class Image(Taking):
         self.mtu_length = ready.log.mtu_length
         self._metadata = ready.log.metadata
         self._port = ready.port
+        self._hold, self._left_count = ready.hold, ready.hold.left_count
         self._log = ready.log
         self._reader = TermReader(ready.log, ready.join_position)
         self._discarded_before = 0
@@ -112,6 +113,15 @@ class Image(Taking):
     def discarded_fragments(self) -> int:
         """Return how many fragments belonged to no message that was received whole."""
         return self._discarded_before + self._reader.discarded_fragments
+
+    @property
+    def is_let_go(self) -> bool:
+        """Return whether the stream has gone on without this image.
+
+        What was peeked at and not copied by then may have been written over. Only images with
+        `tether=false` are let go, some time after they were closed.
+        """
+        return self._hold.left_count != self._left_count
 
     def poll(self, handler: FragmentHandler, fragment_limit: int = 10) -> int:
         """Call a handler with each fragment that is there, without waiting; return how many.

@@ -91,6 +91,15 @@ class ImagePort(Protocol):
         ...
 
 
+class ImageHold(Protocol):
+    """Whether a stream waits for the reader of an image."""
+
+    @property
+    def left_count(self) -> int:
+        """Return how often it has gone on without the reader."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class PublicationErrorFrame:
     """What a receiver said when it rejected a stream, and who it is.
@@ -184,6 +193,7 @@ class ImageReady:
         source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is a
             publication of the same driver.
         port: Says when progress is worth telling.
+        hold: Says whether the stream has gone on without this subscription.
         doorbell: To be rung when it is; polls whatever the image is read from.
     """
 
@@ -195,4 +205,5 @@ class ImageReady:
     position: Counter
     source_identity: str
     port: ImagePort
+    hold: ImageHold
     doorbell: Doorbell

@@ -134,6 +134,7 @@ class Readers:
                 position=subscriber.position,
                 source_identity=source_identity,
                 port=source,
+                hold=subscriber,
                 doorbell=source.doorbell,
             )
         )

@@ -8,7 +8,7 @@ from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.subscriber_positions import SubscriberPosition, SubscriberPositions
 from aeron_async.driver.core.untethered import SHORTEST_TIMEOUT_NS, UntetheredTimeouts
-from aeron_async.driver.core.untethered_state import TetherState
+from aeron_async.driver.core.untethered_state import TetherEvent, TetherState
 from tests.driver.fakes import EOS, SECOND, WINDOW, Counts, data, heartbeat
 from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import make_log
@@ -228,3 +228,20 @@ def test_a_collection_knows_who_counts() -> None:
     positions.clear()
     assert not positions.has_working
     assert list(positions) == []
+
+
+def test_it_is_counted_how_often_a_stream_went_on_without_a_reader() -> None:
+    counts, positions = Counts(), SubscriberPositions()
+    reader = SubscriberPosition(subscription_id=1, position=counts.new(0), is_tether=False)
+    positions.add(reader)
+    found = []
+    for event in (
+        TetherEvent.LEFT_BEHIND,
+        TetherEvent.SET_ASIDE,
+        TetherEvent.REJOINED,
+        TetherEvent.LEFT_BEHIND,
+        TetherEvent.GIVEN_UP,
+    ):
+        positions.move(reader, event, 1)
+        found.append(reader.left_count)
+    assert found == [0, 1, 1, 1, 2]

@@ -129,6 +129,33 @@ class RecordingWriter:
         except OSError as error:
             raise self.failure(error) from error
 
+    def cut(self, position: int) -> None:
+        """Close the file, and let nothing but zeros follow a position: what lies there is wrong.
+
+        Args:
+            position: Up to where all is well, in bytes.
+
+        Raises:
+            StorageError: The disk failed; `position` is that one all the same.
+        """
+        self.position = position
+        descriptor = self._descriptor
+        base = segment_base(
+            position,
+            start_position=descriptor.start_position,
+            term_length=descriptor.term_length,
+            segment_length=descriptor.segment_length,
+        )
+        try:
+            self.close()
+            while self._base > base:
+                self._directory.remove(segment_name(descriptor.recording_id, self._base))
+                self._base -= descriptor.segment_length
+            self._file = self._open_segment(is_new=False)
+            self.close()
+        except OSError as error:
+            raise self.failure(error) from error
+
     def failure(self, error: OSError) -> StorageError:
         """Return what tells of an error, and of what there is all the same."""
         recording_id = self._descriptor.recording_id
@@ -180,7 +207,12 @@ class RecordingWriter:
         """Go on in the next file."""
         self.close()
         self._base += self._descriptor.segment_length
-        self._file = self._open_segment(is_new=True)
+        try:
+            self._file = self._open_segment(is_new=True)
+        except BaseException:
+            # What is there instead is not ours.
+            self._base -= self._descriptor.segment_length
+            raise
 
     def _open_segment(self, *, is_new: bool) -> File:
         """Open the file of the current base; a new one must not be there yet."""

@@ -47,6 +47,8 @@ class SubscriberPosition:
         state: Where it is in its life; changed by its collection alone.
         since_ns: When it came into its state; of an active one, since when it has stood at the end
             of the window, or `NEVER_NS` where it does not.
+        left_count: How often the stream has gone on without it: what it had not consumed by then
+            may be written over.
     """
 
     subscription_id: int
@@ -55,6 +57,7 @@ class SubscriberPosition:
     is_rejoin: bool = True
     state: TetherState = TetherState.ACTIVE
     since_ns: int = NEVER_NS
+    left_count: int = 0
 
     @property
     def is_active(self) -> bool:
@@ -127,7 +130,9 @@ class SubscriberPositions:
 
     def move(self, subscriber: SubscriberPosition, event: TetherEvent, now_ns: int) -> None:
         """Let something happen to one of them; who is closed is one of them no more."""
+        was_working = subscriber.state in WORKING
         subscriber.state = next_state(subscriber.state, event)
+        subscriber.left_count += was_working and subscriber.state not in WORKING
         subscriber.since_ns = NEVER_NS if subscriber.is_active else now_ns
         if subscriber.state is TetherState.CLOSED:
             del self._all[subscriber.subscription_id]

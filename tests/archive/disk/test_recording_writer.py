@@ -15,7 +15,7 @@ from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.archive.disk.segments import segment_base, segment_name
 from aeron_async.errors import StorageError
 from aeron_async.testing.faulty_files import Faults, FaultyDirectory
-from tests.archive.disk.streams import described, frame
+from tests.archive.disk.streams import FrameSource, described, frame, read_all
 from tests.archive.golden import RECORDINGS, golden_path, recording_facts
 
 if TYPE_CHECKING:
@@ -85,3 +85,34 @@ def test_a_file_that_cannot_be_had_is_told_at_once() -> None:
     directory.faults = Faults(write_error=1.0)
     with pytest.raises(StorageError, match="stopped at position 0"):
         RecordingWriter(directory, described(), position=0)
+
+
+def test_what_is_cut_off_leaves_zeros_and_no_file_of_its_own(tmp_path: Path) -> None:
+    descriptor = described(segment_length=65_536)
+    directory = OsDirectory(tmp_path)
+    writer = RecordingWriter(directory, descriptor, position=0)
+    source = FrameSource(descriptor, 5)
+    good = writer.write([source.block()])
+    kept = read_all(directory, descriptor, 0, good)
+    while writer.position < 2 * 65_536:
+        writer.write([source.block()])
+    writer.cut(good)
+    assert writer.position == good
+    assert directory.names() == ["0-0.rec"]
+    assert read_all(directory, descriptor, 0, good) == kept
+    data = (tmp_path / "0-0.rec").read_bytes()
+    assert (len(data), any(data[good:])) == (65_536, False)
+
+
+def test_a_file_that_was_not_written_is_not_removed_when_the_rest_is_cut_off(
+    tmp_path: Path,
+) -> None:
+    descriptor = described(segment_length=65_536)
+    writer = RecordingWriter(OsDirectory(tmp_path), descriptor, position=0)
+    (tmp_path / "0-65536.rec").write_bytes(b"precious")
+    padding = memoryview(frame(descriptor, 0, b"", kind=0, length=65_536))
+    with pytest.raises(StorageError, match="stopped at position 65536"):
+        writer.write([(padding, 65_504)])
+    writer.cut(0)
+    assert (tmp_path / "0-65536.rec").read_bytes() == b"precious"
+    assert not any((tmp_path / "0-0.rec").read_bytes())
