@@ -166,6 +166,7 @@ class PersistentSubscription:
 
         Raises:
             ArchiveError: The recording cannot be replayed.
+            ConfigurationError: It is of another stream than the live one.
             AeronError: The live stream cannot be subscribed to.
         """
         while not self._is_closed:
@@ -246,6 +247,12 @@ class PersistentSubscription:
             if live.first is not None:
                 return
         descriptor = await self._archive.describe(self.recording_id)
+        if descriptor.stream_id != self._stream_id:
+            message = (
+                f"recording {self.recording_id} is of stream {descriptor.stream_id}, and the live "
+                f"stream is {self._stream_id}: they would never meet"
+            )
+            raise ConfigurationError(message)
         if live is not None:
             if not live.is_lost and live.session_id == descriptor.session_id:
                 return

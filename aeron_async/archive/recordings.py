@@ -352,8 +352,9 @@ class Recordings:
         recording_id = session.recording_id
         error = await self._ends.write(recording_id, session.position)
         self.sessions.pop(recording_id, None)
-        self._tell(request, recording_id, session.position, RecordingSignal.STOP)
+        # Whoever takes its stop for the end of it all has heard of this before.
         request.fail(session.error or error)
+        self._tell(request, recording_id, session.position, RecordingSignal.STOP)
         session.mark_stopped()
 
     def _tell(

@@ -9,7 +9,12 @@ import pytest
 
 from aeron_async.archive import PersistentSubscription, RecordingSignal, subscribe
 from aeron_async.archive.persistent_subscription import LiveStream
-from aeron_async.errors import ChannelUriError, ConfigurationError, UnknownRecordingError
+from aeron_async.errors import (
+    ChannelUriError,
+    ConfigurationError,
+    InvalidPositionError,
+    UnknownRecordingError,
+)
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
@@ -240,3 +245,10 @@ async def test_what_cannot_be_meant_is_refused(open_archive: OpenArchive) -> Non
             subscribe(archive, aeron, 0, "aeron:tcp", STREAM)
         with pytest.raises(UnknownRecordingError):
             await anext(subscribe(archive, aeron, 99, CHANNEL, STREAM))
+        publication = await recorded(aeron, archive)
+        async with publication:
+            with pytest.raises(ConfigurationError, match="of stream 7, and the live stream is 8"):
+                await anext(subscribe(archive, aeron, 0, CHANNEL, STREAM + 1))
+            # As the official one: what is yet to come is no place to begin.
+            with pytest.raises(InvalidPositionError):
+                await anext(subscribe(archive, aeron, 0, CHANNEL, STREAM, from_position=1 << 20))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.archive import RecordingSignal
 from aeron_async.archive.disk.files import OsFile
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, record
@@ -168,3 +169,23 @@ async def test_no_more_sources_are_recorded_than_may_be(open_archive: OpenArchiv
                 assert (await anext(signals)).recording_id == 2
             await again.offer(b"kept")
         assert archive.refused_images == 1
+
+
+async def test_why_a_recording_failed_is_told_before_it_stops(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leaves when it has stopped would take the recording for a whole one."""
+    told: list[str] = []
+    async with asyncio.timeout(20), served(open_archive) as (aeron, _, remote):
+        remote.connection.on_signal = lambda each: told.append(RecordingSignal(each.signal).name)
+        monkeypatch.setattr(OsFile, "number", lambda _: None)
+        await remote.start_recording(IPC, STREAM, on_failed=lambda _: told.append("FAILED"))
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            await publication.offer(b"one", timeout=5)
+            while not told:
+                await asyncio.sleep(0)
+            fail_with(monkeypatch, errno.ENOSPC)
+            await publication.offer(b"two", timeout=5)
+            while len(told) < 3:
+                await asyncio.sleep(0)
+    assert told == ["START", "FAILED", "STOP"]

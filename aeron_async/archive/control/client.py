@@ -15,7 +15,7 @@ from aeron_async.archive.control.connection import (
     FixedCredentials,
 )
 from aeron_async.archive.control.listing import RemoteListing
-from aeron_async.archive.control.remote_replay import RemoteReplay, resolved
+from aeron_async.archive.control.remote_replay import RemoteReplay, end_all, resolved
 from aeron_async.archive.control.requests import (
     ArchiveIdRequest,
     BoundedReplayRequest,
@@ -372,11 +372,12 @@ class RemoteArchive(RemoteListing, Archive):
         """End the session, and close; closing twice is closing once."""
         self._is_closed = True
         self._hints.close()
+        connection, replays = self._connection, list(self._replays)
+        self._replays.clear()
         try:
-            for replay in list(self._replays):
-                await replay.aclose()
+            await end_all(replays, connection)
         finally:
-            connection, self._connection = self._connection, None
+            self._connection = None
             if connection is not None:
                 await connection.aclose()
 

@@ -343,7 +343,8 @@ class ControlConnection:
             with suppress(AeronError):
                 self.publication.try_offer(CODEC.encode(goodbye))
         self.lose(ClosedError("the session with the archive is closed"))
-        await self.publication.aclose()
-        await self._subscription.aclose()
+        # At once: who is cancelled meanwhile has left nothing open.
+        self.publication.close()
+        self._subscription.close()
         self._reading.cancel()
         await asyncio.wait((self._reading,))

@@ -79,7 +79,11 @@ class ControlSession:
         self._settings = server.settings
         self._connect = connect
         self._requests: asyncio.Queue[Request] = asyncio.Queue(self._settings.max_pending_requests)
-        self._responses: asyncio.Queue[bytes] = asyncio.Queue(self._settings.max_pending_responses)
+        most = self._settings.max_pending_responses
+        # Messages, and whether each is a piece of a listing.
+        self._responses: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue(most)
+        # A listing is as fast as the client, and would leave no room for other answers.
+        self._room_for_pieces = asyncio.Semaphore(max(1, most // 2))
         self._challenge_response: asyncio.Future[ChallengeResponse] | None = None
         self._is_accepted = False
         self._is_active = asyncio.Event()
@@ -116,7 +120,7 @@ class ControlSession:
 
     def say(self, message: Message) -> None:
         """Send a message when its turn comes."""
-        self._say(CODEC.encode(message))
+        self._put(CODEC.encode(message))
 
     def end(self, reason: str) -> None:
         """Let the session end."""
@@ -256,7 +260,9 @@ class ControlSession:
             SessionEndedError: The client takes nothing.
         """
         while True:
-            data = await self._responses.get()
+            data, is_piece = await self._responses.get()
+            if is_piece:
+                self._room_for_pieces.release()
             try:
                 await publication.offer(data, timeout=self._timeout)
             except NotConnectedError:
@@ -318,7 +324,8 @@ class ControlSession:
         """Answer a listing, as fast as the client takes it."""
         try:
             async for data in listing(self._server.archive, request):
-                await self._responses.put(data)
+                await self._room_for_pieces.acquire()
+                self._put(data, is_piece=True)
         except ArchiveError as error:
             self._answer_error(request, error)
 
@@ -348,9 +355,9 @@ class ControlSession:
     def _on_late_error(self, request: Request, error: AeronError) -> None:
         self._answer_error(request, refusal_of(request, error))
 
-    def _say(self, data: bytes) -> None:
+    def _put(self, data: bytes, *, is_piece: bool = False) -> None:
         try:
-            self._responses.put_nowait(data)
+            self._responses.put_nowait((data, is_piece))
         except asyncio.QueueFull:
             self.end(
                 f"{self._settings.max_pending_responses} responses wait to be sent: "

@@ -13,7 +13,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Replay
-from aeron_async.archive.control.requests import ReplayRequest, ReplayTokenRequest
+from aeron_async.archive.control.requests import (
+    ReplayRequest,
+    ReplayTokenRequest,
+    StopReplayRequest,
+)
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,
@@ -26,14 +30,17 @@ from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 from aeron_async.protocol.header import FRAME_ALIGNMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aeron_async.archive.control.client import RemoteArchive
+    from aeron_async.archive.control.connection import ControlConnection
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.client.image import Image
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.kernel import Message
 
-__all__ = ["RemoteReplay", "resolved", "session_of"]
+__all__ = ["RemoteReplay", "end_all", "resolved", "session_of"]
 
 LATE_ERROR_S: Final = 0.25
 LOOK_AGAIN_S: Final = 0.25
@@ -63,6 +70,7 @@ class RemoteReplay(Replay):
         self._requests: Publication | None = None
         self._replay_session_id: int | None = None
         self._is_over = False
+        self._closed_because: ClosedError | None = None
         self._late_error: ArchiveError | None = None
         self._has_late_error = asyncio.Event()
         self._tolerance = 0
@@ -75,20 +83,24 @@ class RemoteReplay(Replay):
     async def __anext__(self) -> Message:
         """Return the next message; the iteration ends where the replay does."""
         while not self._has_ended():
-            if self._image is None:
+            image = self._image
+            if image is None:
                 await self._begin()
                 if self._has_ended():
                     # Closed while it began: nobody else knows what it has begun.
                     await self._stop()
                 continue
             try:
-                message = await self._image.__anext__()
+                message = await image.__anext__()
             except StopAsyncIteration:
-                await self._end_of_image(self._image)
+                if not self._has_ended():
+                    await self._end_of_image(image)
             else:
                 self._position = message.position
                 return message
         self._archive.forget_replay(self)
+        if self._closed_because is not None:
+            raise self._closed_because
         raise StopAsyncIteration
 
     def _has_ended(self) -> bool:
@@ -254,25 +266,52 @@ class RemoteReplay(Replay):
 
     async def _stop(self) -> None:
         """Let go of everything; the archive is told if it still replays."""
+        session_id = self._let_go()
+        if session_id is not None:
+            with suppress(AeronError):
+                await self._archive.stop_replay(session_id)
+
+    def _let_go(self) -> int | None:
+        """Let go of everything here; return the replay of which the archive does not know that."""
         with suppress(ClosedError):
             self._archive.connection.forget(self._on_late_error)
         self._image = None
         session_id, self._replay_session_id = self._replay_session_id, None
         subscription, self._subscription = self._subscription, None
         requests, self._requests = self._requests, None
-        if subscription is not None:
-            await subscription.aclose()
-        if session_id is not None:
-            with suppress(AeronError):
-                await self._archive.stop_replay(session_id)
-        if requests is not None:
-            await requests.aclose()
+        for each in (subscription, requests):
+            if each is not None:
+                each.close()
+        return session_id
+
+    def end(self, because: ClosedError) -> int | None:
+        """End for a reason that is none of whoever reads; return what `_let_go` does."""
+        if not self._is_over:
+            self._closed_because = because
+        self._is_over = True
+        return self._let_go()
 
     async def aclose(self) -> None:
         """Read no more; closing twice is closing once."""
         self._is_over = True
-        await self._stop()
-        self._archive.forget_replay(self)
+        try:
+            await self._stop()
+        finally:
+            self._archive.forget_replay(self)
+
+
+async def end_all(replays: Iterable[RemoteReplay], connection: ControlConnection | None) -> None:
+    """End replays whose client is closed, and tell the archive."""
+    because = ClosedError("the client of the archive was closed while it replayed")
+    # All at once: who is cancelled meanwhile has left nothing open.
+    ended = [each.end(because) for each in replays]
+
+    async def tell(replay_session_id: int) -> None:
+        if connection is not None:
+            with suppress(AeronError):
+                await connection.ask(StopReplayRequest, replay_session_id=replay_session_id)
+
+    await asyncio.gather(*(tell(each) for each in ended if each is not None))
 
 
 def resolved(channel: ChannelUri, subscription: Subscription) -> ChannelUri:

@@ -111,14 +111,15 @@ class ControlServer:
 
     async def aclose(self) -> None:
         """End all sessions, and hear nothing more; closing twice is closing once."""
+        # At once: who is cancelled meanwhile has left nothing open.
         for subscription in self._subscriptions:
-            await subscription.aclose()
+            subscription.close()
+        if self._events_publication is not None:
+            self._events_publication.close()
         while tasks := [each for each in self._tasks if not each.done()]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        if self._events_publication is not None:
-            await self._events_publication.aclose()
 
     def forget(self, session: ControlSession) -> None:
         """Know nothing more of a session that has ended."""

@@ -210,7 +210,7 @@ async def test_what_is_malformed_or_of_another_session_is_no_answer(
     remote: RemoteArchive, server: ControlServer
 ) -> None:
     (session,) = server._sessions.values()
-    session._responses.put_nowait(b"\x00" * 20)
+    session._responses.put_nowait((b"\x00" * 20, False))
     session.say(Ping(control_session_id=session.session_id + 1))
     session.say(KeepAliveRequest(control_session_id=session.session_id, correlation_id=5))
     assert await remote.start_position(1) == 0

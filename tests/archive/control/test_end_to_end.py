@@ -25,7 +25,12 @@ from aeron_async.archive.control.messages import (
     RecordingStarted,
     RecordingStopped,
 )
-from aeron_async.errors import ArchiveError, InvalidPositionError, UnknownRecordingError
+from aeron_async.errors import (
+    ArchiveError,
+    ClosedError,
+    InvalidPositionError,
+    UnknownRecordingError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -271,7 +276,7 @@ async def test_a_replay_that_is_left_early_lets_go_of_everything(
     left = client.replay(recording_id)
     await anext(left)
     await client.aclose()
-    with pytest.raises(StopAsyncIteration):
+    with pytest.raises(ClosedError, match="the client of the archive was closed"):
         await anext(left)
 
 
