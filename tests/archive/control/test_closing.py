@@ -26,8 +26,9 @@ async def read(messages: Any, take: Callable[[bytes], object]) -> None:
         take(each.data)
 
 
-@pytest.mark.parametrize("is_persistent", [False, True])
-@pytest.mark.parametrize("is_client", [False, True])
+@pytest.mark.parametrize(
+    ("is_persistent", "is_client"), [(False, False), (False, True), (True, False)]
+)
 async def test_who_reads_what_another_task_closes(
     open_archive: OpenArchive, *, is_persistent: bool, is_client: bool
 ) -> None:
