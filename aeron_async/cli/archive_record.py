@@ -16,6 +16,7 @@ from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_bar import progress_bar
+from aeron_async.cli.archive_new import made_for_good
 from aeron_async.cli.archive_where import CONTROL_EXAMPLE, is_elsewhere, opened
 from aeron_async.cli.options import Flag, RunOptions, Stream
 from aeron_async.cli.output import print_json, print_line, remark
@@ -243,16 +244,17 @@ def is_loopback(host: str) -> bool:
 
 
 async def _serve(context: ArchiveContext) -> int:
-    async with (
-        Aeron.connect() as aeron,
-        await LocalArchive.open(aeron, context) as archive,
-        ControlServer(aeron, archive, ControlSettings.of(context)),
-    ):
-        control = context.control_channel
-        at = "" if control is None else f" on {control}, stream {context.control_stream_id}"
-        remark(f"serving {context.directory}{at}; Ctrl-C ends it")
-        reach = reached_from(control)
-        if reach is not None:
-            remark(reach)
-        await asyncio.get_running_loop().create_future()
+    with made_for_good(context.directory):
+        async with (
+            Aeron.connect() as aeron,
+            LocalArchive.open(aeron, context) as archive,
+            ControlServer(aeron, archive, ControlSettings.of(context)),
+        ):
+            control = context.control_channel
+            at = "" if control is None else f" on {control}, stream {context.control_stream_id}"
+            remark(f"serving {context.directory}{at}; Ctrl-C ends it")
+            reach = reached_from(control)
+            if reach is not None:
+                remark(reach)
+            await asyncio.get_running_loop().create_future()
     return ExitCode.SUCCESS

@@ -11,6 +11,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.places import archive_at
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_client import client_settings
+from aeron_async.cli.archive_new import made_for_good
 from aeron_async.client.aeron import Aeron
 from aeron_async.errors import ConfigurationError
 
@@ -103,5 +104,6 @@ async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple
                 yield aeron, remote
         else:
             context = ArchiveContext.from_environment(directory=where)
-            async with await LocalArchive.open(aeron, context) as local:
-                yield aeron, local
+            with made_for_good(where):
+                async with LocalArchive.open(aeron, context) as local:
+                    yield aeron, local
