@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.archive.disk.contradiction import contradicted, contradiction_of
 from aeron_async.archive.disk.frames_end import FramesEnd, find_frames_end
 from aeron_async.archive.disk.segment_end import behind_length, clear_behind
 from aeron_async.archive.disk.segment_scan import ScanBuffer
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Recovered", "end_on_disk", "recover", "segments_by_recording"]
 
 REPAIR: Final = "`aeron-async archive repair` ends recordings before such"
+WHAT_CAN_BE_DONE: Final = "`aeron-async archive repair` says what can be done"
 
 
 @attrs.frozen
@@ -123,7 +125,7 @@ def end_on_disk(
         sync_level: Above 0, what is found is on the disk afterwards.
 
     Raises:
-        ArchiveFileError: A file begins where none can, or its last frame may be torn.
+        ArchiveFileError: A file begins where none can, is of another stream, or may end torn.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
     recording_id = descriptor.recording_id
@@ -142,6 +144,7 @@ def end_on_disk(
     file = directory.open_to_read(name)
     try:
         start = descriptor.start_position - base if base == first else 0
+        check_stream(file, descriptor, base, buffer)
         end = find_frames_end(
             file,
             descriptor,
@@ -160,6 +163,20 @@ def end_on_disk(
     finally:
         file.close()
     return Recovered(recording_id, max(base + end.offset, descriptor.start_position), discarded)
+
+
+def check_stream(
+    file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
+) -> None:
+    """Refuse a file of another stream than the catalog tells of: it says nothing of an end.
+
+    Raises:
+        ArchiveFileError: It is.
+    """
+    said = contradicted(file, descriptor, base, buffer)
+    if said is not None:
+        message = f"{contradiction_of(descriptor, said, files=[base])}; {WHAT_CAN_BE_DONE}"
+        raise ArchiveFileError(message, file=file.name, offset=0)
 
 
 def check_end(file: File, end: FramesEnd, start: int) -> None:

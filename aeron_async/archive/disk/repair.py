@@ -1,9 +1,9 @@
 """Mends what a crash leaves of an archive, if told to, and says each thing that it does.
 
 Four things are mended: a next recording id that is used, a recording without an end or with one
-that its files do not reach, and a segment that is too short. Whatever else is wrong is told, and
-left as it is: no frame before a damaged one is ever lost, and none behind it, unless it is of the
-last file.
+that its files do not reach, and a segment that is too short and lacks no frame. Whatever else is
+wrong is told, and left as it is: no frame before a damaged one is ever lost, and none behind it,
+unless it is of the last file, and there is nothing where it should be, or the recording has no end.
 
 Of every file that is changed a copy stays, as `<name>.before-repair`.
 
@@ -27,14 +27,16 @@ from aeron_async.archive.disk.catalog_file import (
 )
 from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.checksum_tally import ChecksumTally
+from aeron_async.archive.disk.contradiction import find_contradiction
 from aeron_async.archive.disk.copies import COPY_SUFFIX, keep_copy
 from aeron_async.archive.disk.descriptor import RecordingState
 from aeron_async.archive.disk.files import write_all
-from aeron_async.archive.disk.frames_end import find_frames_end
+from aeron_async.archive.disk.frames_end import find_following, find_frames_end
 from aeron_async.archive.disk.recovery import segments_by_recording
 from aeron_async.archive.disk.segment_end import clear_behind
-from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, Problem, ScanBuffer, check_frames
 from aeron_async.archive.disk.segments import segment_name, term_base
+from aeron_async.archive.disk.short_files import short_files
 from aeron_async.archive.disk.unmended import (
     Unmended,
     damaged_entry,
@@ -202,35 +204,33 @@ def plan_recording(
     stop = None if descriptor.is_active else descriptor.stop_position
     if stop is not None:
         counted = [each for each in counted if each <= base_of(descriptor, stop)]
-    for base in counted:
-        name = segment_name(recording_id, base)
-        file = directory.open_to_read(name)
-        try:
-            length = file.length()
-        finally:
-            file.close()
-        if length < descriptor.segment_length:
-            yield Repair(
-                kind=RepairKind.LENGTH,
-                file=name,
-                what=f"{length} bytes, and a segment has {descriptor.segment_length}: zeros follow",
-                value=descriptor.segment_length,
-                recording_id=recording_id,
-            )
     odd = [each for each in counted if (each - first) % descriptor.segment_length]
-    # Files that are not there may be somewhere, and be put back.
-    is_missing = stop is not None and stop > max(
-        [descriptor.start_position, *(each + descriptor.segment_length for each in counted)]
-    )
     if odd and stop is None:
         yield misplaced_file(descriptor, odd[-1], first)
         return
+    whole = [each for each in counted if each not in odd]
+    contradiction = find_contradiction(directory, descriptor, whole, buffer)
+    if contradiction is not None:
+        yield contradiction
+        return
+    # Files that are not there may be somewhere, and be put back.
+    is_missing = stop is not None and stop > max(
+        [descriptor.start_position, *(each + descriptor.segment_length for each in whole)]
+    )
     end = stop
     if not (odd or is_missing):
         end = end_of_frames(
             directory, descriptor, counted, stop, checksum, buffer, ends_are_whole=ends_are_whole
         )
     assert end is not None, "a recording without an end has got one"
+    for name, length in short_files(directory, descriptor, whole, end, buffer):
+        yield Repair(
+            kind=RepairKind.LENGTH,
+            file=name,
+            what=f"{length} bytes, and a segment has {descriptor.segment_length}: zeros follow",
+            value=descriptor.segment_length,
+            recording_id=recording_id,
+        )
     if end != stop:
         why = "has no end" if stop is None else f"ends at {stop}, which its files do not reach"
         yield Repair(
@@ -269,9 +269,24 @@ def end_of_frames(
         if bad == start and checksum is not None:
             # Recorded without checksums, for all that can be told.
             bad = find(None)
-        return stop if bad is None else bad
+        if bad is None or (
+            stop is not None and is_damage(file, descriptor, base, bad - base, buffer)
+        ):
+            return stop
+        return bad
     finally:
         file.close()
+
+
+def is_damage(
+    file: File, descriptor: RecordingDescriptor, base: int, offset: int, buffer: ScanBuffer
+) -> bool:
+    """Return whether what is no frame is also no end that a crash leaves; see `frames_end`."""
+    count = buffer.fill(file, offset, offset + HEADER_LENGTH)
+    if count < HEADER_LENGTH or buffer.words[0] <= 0:
+        return False
+    following = find_following(file, descriptor, base=base, offset=offset, buffer=buffer)
+    return following is not None
 
 
 def first_bad(
