@@ -124,9 +124,9 @@ class ReplaySession:
             await self._replay()
             is_whole = True
         except (NotConnectedError, ClosedError) as error:
-            log.info("replay_left", exc_info=error, **self._told())
+            log.info("replay_left", error=str(error), **self._told())
         except AeronError as error:
-            log.warning("replay_failed", exc_info=error, **self._told())
+            log.warning("replay_failed", error=str(error), **self._told())
             if self._on_failed is not None:
                 self._on_failed(error)
         finally:
@@ -152,7 +152,9 @@ class ReplaySession:
         except AeronTimeoutError as error:
             message = (
                 f"no connection established for replayChannel={publication.channel}, "
-                f"replayStreamId={publication.stream_id}"
+                f"replayStreamId={publication.stream_id} within "
+                f"{self._connect_timeout_ns / NS_PER_SECOND} s: is its subscriber there? Its "
+                "archive waits for as long as AERON_ARCHIVE_CONNECT_TIMEOUT says"
             )
             raise ArchiveError(message) from error
 

@@ -69,7 +69,7 @@ class RemoteReplay(Replay):
         self._subscription: Subscription | None = None
         self._requests: Publication | None = None
         self._replay_session_id: int | None = None
-        self._is_over = False
+        self._is_over = self._has_replayed = False
         self._closed_because: ClosedError | None = None
         self._late_error: ArchiveError | None = None
         self._has_late_error = asyncio.Event()
@@ -112,6 +112,7 @@ class RemoteReplay(Replay):
         descriptor = await self._archive.describe(self.recording_id)
         begin = await self._check(descriptor)
         recorded = await self._archive.max_recorded_position(self.recording_id)
+        self._check_recorded(begin, recorded)
         end = self._to
         if end is None and not (self._is_following and descriptor.is_active):
             end = recorded
@@ -155,7 +156,25 @@ class RemoteReplay(Replay):
                     f"multiple of {FRAME_ALIGNMENT}: {nearest} is the nearest"
                 )
                 raise InvalidPositionError(message, nearest=nearest)
+        if self._to is not None and self._to < begin:
+            message = f"the replay would end at {self._to}, before it begins at {begin}"
+            raise InvalidPositionError(message, nearest=begin)
         return begin
+
+    def _check_recorded(self, begin: int, recorded: int) -> None:
+        """Refuse to begin where nothing has been recorded: that is no replay without messages.
+
+        Raises:
+            InvalidPositionError: It would; or the recording was cut off since it was read so far.
+        """
+        if begin <= recorded:
+            return
+        if self._has_replayed:
+            what = f"was cut off at {recorded}, and had been replayed up to {begin}"
+        else:
+            what = f"is recorded up to {recorded}, and its replay would begin at {begin}"
+        message = f"recording {self.recording_id} {what}"
+        raise InvalidPositionError(message, nearest=recorded)
 
     async def _subscribe(self, begin: int, length: int) -> None:
         """Start the replay, and wait for its first sign."""
@@ -254,7 +273,7 @@ class RemoteReplay(Replay):
                 f"{where}: the archive has stopped it, or is gone"
             )
             raise ArchiveError(message)
-        self._from = position
+        self._from, self._has_replayed = position, True
         if not self._is_following or (self._to is not None and position >= self._to):
             self._is_over = True
 
