@@ -1,9 +1,9 @@
 """Question: how fast are recordings read, by the parser alone and in Spark?
 
 `python -m benchmarks.spark_scan` makes a recording of 512 MiB, reads it with the parser in this
-process, and then with Spark on one core and on two, beside a source that builds a tuple for each
-frame. Each figure is the best of several rounds, the data in the page cache; the query is the sum
-of the lengths.
+process, from its files and as another process replays it, and then with Spark on one core and on
+two, beside a source that builds a tuple for each frame. Each figure is the best of several rounds,
+the data in the page cache; the query is the sum of the lengths.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
+import subprocess
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -51,12 +54,27 @@ def best(rounds: int, work: Callable[[], object]) -> float:
     return min(found)
 
 
-def parser_seconds(path: Path, given: dict[str, str], rounds: int) -> float:
+def parser_seconds(given: dict[str, str], rounds: int) -> float:
     """Return how long the parser takes in this process."""
-    options = ArchiveOptions.parse({"path": str(path), **given})
+    options = ArchiveOptions.parse(given)
     settings = ScanSettings.of(options, default_columns(options))
     parts = plan_batch(options)
     return best(rounds, lambda: sum(batch.num_rows for batch in Scanner(settings).batches(parts)))
+
+
+def replayed_seconds(path: Path, rounds: int) -> float:
+    """Return how long it takes while another process replays it over loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        control = f"aeron:udp?endpoint=127.0.0.1:{taken.getsockname()[1]}"
+    serve = [sys.executable, "-m", "aeron_async", "archive", "serve", str(path)]
+    given = {"access": "replay", "archive.control.channel": control}
+    with subprocess.Popen([*serve, "--control", control], stdout=subprocess.DEVNULL) as server:  # noqa: S603 - ourselves
+        try:
+            # The first question waits until somebody answers.
+            return parser_seconds(given, rounds)
+        finally:
+            server.terminate()
 
 
 def session_on(cores: int) -> SparkSession:
@@ -105,8 +123,11 @@ def measure(path: Path, count: int, length: int, rounds: int) -> list[dict[str, 
     """Return a row for each way and place."""
     results: list[dict[str, Any]] = []
     for name, given in VARIANTS.items():
-        seconds = parser_seconds(path, given, rounds)
+        seconds = parser_seconds({"path": str(path), **given}, rounds)
         results.append({"where": "parser", "what": name, "seconds": seconds, "ratio": None})
+    seconds = replayed_seconds(path, rounds)
+    what = {"where": "replayed", "what": "default columns"}
+    results.append(what | {"seconds": seconds, "ratio": None})
     for cores in (1, 2):
         timed = spark_seconds(path, cores, rounds)
         base = timed["tuples, ten columns"]

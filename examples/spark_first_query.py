@@ -34,6 +34,16 @@ def orders(spark: SparkSession, directory: str) -> DataFrame:
     )
 
 
+def replayed(spark: SparkSession, control: str) -> DataFrame:
+    """Return all that an archive has whose files are not here."""
+    return (
+        spark.read.format("aeron_archive")
+        .option("access", "replay")
+        .option("archive.control.channel", control)
+        .load()
+    )
+
+
 def main() -> None:
     """Show how much there is of each recording."""
     aeron_async.spark.ensure_java()

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 from aeron_async.archive.channel_stripping import stripped_channel
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.spark.replayed.access import REPLAY, ArchiveAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory
+    from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
 
-__all__ = ["is_selective", "open_directory", "read_recordings"]
+__all__ = ["Listing", "is_selective", "open_catalog", "open_directory", "read_recordings"]
 
 
-def open_directory(options: ArchiveOptions) -> OsDirectory:
-    """Return the directory of the archive.
+def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Directory:
+    """Return the directory of the archive, or what stands for it.
+
+    Args:
+        options: Of the query.
+        clock: Tells what stands for it when to ask again.
 
     Raises:
         ConfigurationError: There is none.
     """
+    if options.access == REPLAY:
+        # Here, for it takes a driver, and hardly any query needs one.
+        from aeron_async.spark.replayed.directory import ReplayedDirectory  # noqa: PLC0415
+
+        return ReplayedDirectory(ArchiveAccess.of(options), clock=clock)
     try:
         return OsDirectory(options.path, create=False)
     except FileNotFoundError as error:
@@ -34,23 +46,16 @@ def open_directory(options: ArchiveOptions) -> OsDirectory:
 
 
 def read_recordings(
-    directory: OsDirectory, options: ArchiveOptions
+    directory: Directory, options: ArchiveOptions
 ) -> dict[int, RecordingDescriptor]:
     """Return the recordings that a query means, by their ids, in order.
 
     Raises:
-        ConfigurationError: There is no catalog.
+        ConfigurationError: There is no catalog, or the archive does not answer.
         UnknownRecordingError: One that is named by its id is not there.
         ArchiveFileError: The catalog is damaged.
     """
-    try:
-        catalog = Catalog.open_to_read(directory)
-    except FileNotFoundError as error:
-        message = (
-            f"path={options.path!r} has no archive.catalog, so it is no directory of an archive: "
-            "change path"
-        )
-        raise ConfigurationError(message) from error
+    catalog = open_catalog(directory)
     try:
         ids = list(catalog.ids()) if options.recording_ids is None else options.recording_ids
         is_meant = selector(options)
@@ -64,6 +69,74 @@ def read_recordings(
         return found
     finally:
         catalog.close()
+
+
+class OpenCatalog(Protocol):
+    """What tells which recordings there are."""
+
+    def ids(self) -> Iterable[int]:
+        """Return the ids of the recordings, in order."""
+        ...
+
+    def __contains__(self, recording_id: object) -> bool: ...
+
+    def get(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording."""
+        ...
+
+    def close(self) -> None:
+        """Close what it was read from."""
+        ...
+
+
+@final
+class ListedCatalog:
+    """The recordings that an archive has listed; see `OpenCatalog`."""
+
+    def __init__(self, recordings: Mapping[int, RecordingDescriptor]) -> None:
+        self._recordings = recordings
+
+    def ids(self) -> Iterable[int]:
+        """Return the ids of the recordings, in order."""
+        return list(self._recordings)
+
+    def __contains__(self, recording_id: object) -> bool:
+        return recording_id in self._recordings
+
+    def get(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording."""
+        return self._recordings[recording_id]
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A directory that knows its recordings by itself."""
+
+    def recordings(self) -> Mapping[int, RecordingDescriptor]:
+        """Return the recordings by their ids, in order."""
+        ...
+
+
+def open_catalog(directory: Directory) -> OpenCatalog:
+    """Return the catalog of an archive.
+
+    Raises:
+        ConfigurationError: There is none, or the archive does not answer.
+        ArchiveFileError: It is damaged.
+    """
+    if isinstance(directory, Listing):
+        return ListedCatalog(directory.recordings())
+    try:
+        return Catalog.open_to_read(directory)
+    except FileNotFoundError as error:
+        message = (
+            f"path={directory.path!r} has no archive.catalog, so it is no directory of an archive: "
+            "change path"
+        )
+        raise ConfigurationError(message) from error
 
 
 def is_selective(options: ArchiveOptions) -> bool:
@@ -90,7 +163,7 @@ def selector(options: ArchiveOptions) -> Callable[[RecordingDescriptor], bool]:
     return is_meant
 
 
-def unknown(recording_id: int, directory: OsDirectory, catalog: Catalog) -> str:
+def unknown(recording_id: int, directory: Directory, catalog: OpenCatalog) -> str:
     """Return what to say of an id that nothing has."""
     ids = list(catalog.ids())
     shown = ", ".join(map(str, ids[:20])) + (", ..." if len(ids) > 20 else "")  # noqa: PLR2004 - enough to see a slip

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.catalog_file import CATALOG_NAME
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.catalog_reading import selector
+from aeron_async.spark.catalog_reading import Listing, open_catalog, selector
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -39,7 +38,7 @@ class CatalogWatch:
         self._directory = directory
         self._ids = None if options.recording_ids is None else set(options.recording_ids)
         self._is_meant = selector(options)
-        self._bytes: bytes | None = None
+        self._state: object = None
         self.recordings: dict[int, RecordingDescriptor] = {}
         self.selected: dict[int, RecordingDescriptor] = {}
 
@@ -51,9 +50,9 @@ class CatalogWatch:
             ArchiveFileError: It is damaged.
         """
         found = self._read()
-        if found == self._bytes:
+        if found == self._state:
             return
-        catalog = Catalog.open_to_read(self._directory)
+        catalog = open_catalog(self._directory)
         try:
             self.recordings = {each: catalog.get(each) for each in catalog.ids()}
         finally:
@@ -64,9 +63,12 @@ class CatalogWatch:
             if (self._ids is None or recording_id in self._ids) and self._is_meant(each)
         }
         # Of before it was read: what changed meanwhile is found the next time.
-        self._bytes = found
+        self._state = found
 
-    def _read(self) -> bytes:
+    def _read(self) -> object:
+        """Return what differs when the catalog does."""
+        if isinstance(self._directory, Listing):
+            return dict(self._directory.recordings())
         try:
             file = self._directory.open_to_read(CATALOG_NAME)
         except FileNotFoundError as error:

@@ -20,6 +20,7 @@ from aeron_async.spark.data_loss import LossPolicy, refuse_other, refuse_reborn
 from aeron_async.spark.extension import session_start
 from aeron_async.spark.offsets import Offsets, RecordingOffset
 from aeron_async.spark.planning import check_segments, missing_segments, range_of, starting_position
+from aeron_async.spark.replayed.access import REPLAY
 from aeron_async.spark.safe_end import SafeEnds
 from aeron_async.spark.tails import Tails
 
@@ -47,7 +48,7 @@ class Follower:
     def __init__(self, options: ArchiveOptions, *, clock: Clock | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
-        self._directory = open_directory(options)
+        self._directory = open_directory(options, clock=self._clock)
         self._by_message = options.fragment_mode == "message"
         self._catalog = CatalogWatch(self._directory, options)
         ends = SafeEnds(self._directory, options, clock=self._clock)
@@ -190,6 +191,9 @@ class Follower:
     ) -> int | None:
         """Return from where on a session has recorded again what was read; None if none has."""
         if offset.session_id in {None, descriptor.session_id} or position <= 0:
+            return None
+        if self._options.access == REPLAY:
+            # What is replayed has the session of its replay.
             return None
         known = self._extended.get(descriptor.recording_id)
         key = descriptor.session_id, position

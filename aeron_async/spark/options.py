@@ -14,6 +14,7 @@ import attrs
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark import option_values as values
 from aeron_async.spark.option_values import EARLIEST, LATEST, Positions, TimestampFrom
+from aeron_async.spark.replayed.access import REPLAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,8 +87,9 @@ class ArchiveOptions:
     path: str = option("path", values.text, "directory of the archive", default="")
     access: str = option(
         "access",
-        values.one_of("files"),
-        "how recordings are read: files, which every executor must see under the same path",
+        values.one_of("files", REPLAY),
+        "how recordings are read: files, which every executor must see under the same path; or "
+        "replay, by archive.control.channel",
         default="files",
         shown="files",
     )
@@ -250,10 +252,12 @@ class ArchiveOptions:
         shown="0",
     )
     archive_control_channel: str | None = option(
-        "archive.control.channel", values.text, "of a live archive, for positionSource=control"
+        "archive.control.channel",
+        values.text,
+        "of a live archive, for access=replay and positionSource=control",
     )
     archive_response_channel: str | None = option(
-        "archive.response.channel", values.text, "where it answers"
+        "archive.response.channel", values.text, "where it answers, and replays"
     )
     archive_timeout_ms: int = option(
         "archive.timeoutMs",
@@ -287,7 +291,7 @@ class ArchiveOptions:
         is_by_time = self.starting_timestamp is not None or self.starting_offsets_by_timestamp
         needs_time = is_by_time or self.ending_timestamp is not None
         return [
-            (not self.path, "no path: load() needs the directory of an archive"),
+            *self._problems_of_access(),
             (len(given) > 1, f"{' and '.join(given)} select recordings: give one of them"),
             (
                 self.stream_ids is not None and self.channel_pattern is None,
@@ -312,6 +316,31 @@ class ArchiveOptions:
             (
                 self.position_source == "control" and self.archive_control_channel is None,
                 "positionSource=control asks a live archive: set archive.control.channel",
+            ),
+        ]
+
+    def _problems_of_access(self) -> list[tuple[bool, str]]:
+        is_replayed = self.access == REPLAY
+        return [
+            (
+                not self.path and not is_replayed,
+                "no path: load() needs the directory of an archive, or access=replay",
+            ),
+            (
+                bool(self.path) and is_replayed,
+                f"path={self.path!r}, and access=replay reads no files: leave one of them out",
+            ),
+            (
+                is_replayed and self.archive_control_channel is None,
+                "access=replay asks an archive to replay: set archive.control.channel",
+            ),
+            (
+                is_replayed and self.position_source not in {"auto", "control"},
+                f"access=replay asks the archive: leave positionSource={self.position_source} out",
+            ),
+            (
+                is_replayed and self.verify_checksum is not None,
+                f"replays have no checksums: leave verifyChecksum={self.verify_checksum} out",
             ),
         ]
 

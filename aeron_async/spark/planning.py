@@ -18,6 +18,7 @@ from aeron_async.spark.catalog_reading import is_selective, open_directory, read
 from aeron_async.spark.frame_checksums import has_checksums
 from aeron_async.spark.option_values import EARLIEST, LATEST
 from aeron_async.spark.ranges import RecordingRange
+from aeron_async.spark.replayed.access import REPLAY
 from aeron_async.spark.safe_end import SafeEnds
 
 if TYPE_CHECKING:
@@ -52,17 +53,19 @@ def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
     recordings = read_recordings(directory, options)
     if not recordings and is_selective(options):
         message = (
-            f"no recording in {options.path} is selected by recordingIds, streamId, channel, "
+            f"no recording in {directory.path} is selected by recordingIds, streamId, channel, "
             "channelPattern and streamIds: change them"
         )
         raise ConfigurationError(message)
-    names = directory.names()
+    # What is replayed is there if the archive says so.
+    names = None if options.access == REPLAY else directory.names()
     ends = SafeEnds(directory, options)
     found = []
     for descriptor in recordings.values():
         part = bounded(directory, descriptor, options, ends.of(descriptor))
         if part.length > 0:
-            check_segments(part, names, options)
+            if names is not None:
+                check_segments(part, names, options)
             found.append(part)
     return found
 
@@ -85,6 +88,8 @@ def range_of(
     end: int,
 ) -> RecordingRange:
     """Return a range of a recording, with what a reader must know of its frames."""
+    if options.access == REPLAY:
+        return RecordingRange(descriptor, start, end, is_replayed=True)
     has = options.verify_checksum is not None or (
         start < end and has_checksums(directory, descriptor, start, end)
     )

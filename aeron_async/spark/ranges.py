@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
+from aeron_async.spark.replayed.access import REPLAY, ArchiveAccess
+
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.spark.columns import Projection
@@ -28,12 +30,14 @@ class RecordingRange:
         start: Where a frame begins, in bytes.
         end: Behind the last frame, in bytes.
         has_checksums: Whether data frames have a checksum in place of their session.
+        is_replayed: Whether they have the session of a replay there.
     """
 
     descriptor: RecordingDescriptor
     start: int
     end: int
     has_checksums: bool = False
+    is_replayed: bool = False
 
     @property
     def length(self) -> int:
@@ -47,7 +51,7 @@ class ScanSettings:
     """What to make of frames.
 
     Attributes:
-        path: Directory of the archive.
+        path: Directory of the archive; "" where it is elsewhere.
         projection: Columns to build.
         by_message: A row for each message; for each frame otherwise.
         include_padding: Padding is a row as well.
@@ -58,6 +62,7 @@ class ScanSettings:
         timestamp_from: Where messages say when they were made; None for nowhere.
         decoder: What makes other columns of these, as `module:callable`; None for nothing.
         decoded: Arrow schema of what it makes.
+        archive: Where it is asked to replay; None where its files are read.
     """
 
     path: str
@@ -71,6 +76,7 @@ class ScanSettings:
     timestamp_from: TimestampFrom | None = None
     decoder: str | None = None
     decoded: Any = None
+    archive: ArchiveAccess | None = None
 
     @classmethod
     def of(
@@ -89,4 +95,5 @@ class ScanSettings:
             timestamp_from=options.timestamp_from,
             decoder=options.decoder,
             decoded=decoded,
+            archive=ArchiveAccess.of(options) if options.access == REPLAY else None,
         )

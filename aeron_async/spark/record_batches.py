@@ -200,11 +200,11 @@ def end_position_of(batch: Batch) -> Any:
 
 
 def session_of(batch: Batch) -> Any:
-    """Return the session: as it was sent, or as the catalog has it where checksums took its place.
+    """Return the session: as it was sent, or as the catalog has it where that is not there.
 
     An extended recording has the sessions of several publications, the catalog only the last.
     """
-    if batch.part.has_checksums:
+    if batch.part.has_checksums or batch.part.is_replayed:
         return batch.constant(batch.part.descriptor.session_id, pa.int32())
     return pa.array(batch.word(SESSION))
 

@@ -6,15 +6,16 @@ archive that makes it, then by its driver's counters; where nobody can be asked,
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, final
 
 from aeron_async.archive.disk.mark_file import read_mark_file
 from aeron_async.clock import SystemClock
-from aeron_async.errors import AeronError, ArchiveError, ConfigurationError, DataLossError
+from aeron_async.errors import ArchiveError, ConfigurationError, DataLossError
 from aeron_async.logs import get_logger
 from aeron_async.spark.driver_counters import recorded_positions
+from aeron_async.spark.growth import Growing
 from aeron_async.spark.recorded_end import is_alive, last_message_end, scanned_end
+from aeron_async.spark.replayed.access import ArchiveAccess
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
@@ -99,7 +100,9 @@ class SafeEnds:
         if source == "catalog":
             return descriptor.start_position
         recorded: int | None = None
-        if source == "control" or (source == "auto" and self._options.archive_control_channel):
+        if isinstance(self._directory, Growing):
+            recorded = self._directory.recorded(descriptor)
+        elif source == "control" or (source == "auto" and self._options.archive_control_channel):
             recorded = self._asked(descriptor)
         elif source in {"auto", "counter"}:
             recorded = self._counted().get(descriptor.recording_id)
@@ -170,36 +173,9 @@ def asked_position(options: ArchiveOptions, recording_id: int) -> int:
 
     Raises:
         ConfigurationError: It does not answer.
+        UnknownRecordingError: It has no such recording.
     """
-    failure: AeronError | None = None
-    for _ in range(options.archive_retries + 1):
-        try:
-            return asyncio.run(ask(options, recording_id))
-        except AeronError as error:
-            failure = error
-    message = (
-        f"the archive at archive.control.channel={options.archive_control_channel} does not say "
-        f"where recording {recording_id} ends: {failure}; change archive.control.channel, "
-        "archive.timeoutMs or positionSource"
-    )
-    raise ConfigurationError(message) from failure
-
-
-async def ask(options: ArchiveOptions, recording_id: int) -> int:
-    """Ask an archive for the last position of a recording."""
     # Here, for it takes a driver, and hardly any query asks.
-    from aeron_async.archive.control.client import RemoteArchive  # noqa: PLC0415
-    from aeron_async.client.aeron import Aeron  # noqa: PLC0415
+    from aeron_async.spark.replayed.link import ArchiveLink  # noqa: PLC0415
 
-    channel = options.archive_control_channel
-    assert channel is not None
-    async with (
-        Aeron.connect() as aeron,
-        RemoteArchive.connect(
-            aeron,
-            control_channel=channel,
-            response_channel=options.archive_response_channel,
-            timeout=options.archive_timeout_ms / 1_000,
-        ) as archive,
-    ):
-        return await archive.max_recorded_position(recording_id)
+    return ArchiveLink(ArchiveAccess.of(options)).position(recording_id)

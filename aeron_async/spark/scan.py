@@ -91,7 +91,7 @@ class Scanner:
         piece_length: int = PIECE_LENGTH,
     ) -> None:
         self._settings = settings
-        self._directory = directory or OsDirectory(settings.path, create=False)
+        self._directory = directory or directory_of(settings)
         self._builder = BatchBuilder(settings)
         self.schema = self._builder.schema
         self._checksum = checksum_named(settings.checksum)
@@ -219,6 +219,16 @@ class Scanner:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def directory_of(settings: ScanSettings) -> Directory:
+    """Return where the recordings are."""
+    if settings.archive is None:
+        return OsDirectory(settings.path, create=False)
+    # Here, for it takes a driver, and hardly any query needs one.
+    from aeron_async.spark.replayed.directory import ReplayedDirectory  # noqa: PLC0415
+
+    return ReplayedDirectory(settings.archive)
 
 
 def base_of(part: RecordingRange, position: int) -> int:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import attrs
 
-from aeron_async.archive.disk.files import read_exactly
-from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
-from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.archive.disk.segments import term_base
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.boundaries import DiskBoundaries
+from aeron_async.spark.growth import growth_of
 from aeron_async.spark.stopped_end import whole_end
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ SHORTEST_WAIT_NS: Final = 10 * NS_PER_MS
 LONGEST_WAIT_NS: Final = 2 * NS_PER_SECOND
 GRACE_NS: Final = 10 * NS_PER_SECOND
 """How long nobody needs to say where a recording ends of which that was known."""
-LENGTH_SIZE: Final = 4
 
 
 class Ends(Protocol):
@@ -81,7 +79,7 @@ class Tails:
         self._ends = ends
         self._by_message = by_message
         self._tails: dict[int, Tail] = {}
-        self._buffer = ScanBuffer()
+        self._growth = growth_of(directory)
         self._held: dict[int, tuple[int, int]] = {}
         self._stopped: dict[int, tuple[int, int]] = {}
         self._has_looked = False
@@ -117,7 +115,7 @@ class Tails:
             tail = None
         if tail is not None:
             is_believed = tail.safe == tail.seen or now_ns - tail.found_ns < tail.wait_ns
-            if is_believed and not self._has_frame(descriptor, tail.seen):
+            if is_believed and not self._growth.has_frame(descriptor, tail.seen):
                 return tail.safe
         return self._find(descriptor, tail, now_ns).safe
 
@@ -132,7 +130,7 @@ class Tails:
         held = descriptor.session_id, position
         if self._held.get(descriptor.recording_id) != held:
             start = max(term_base(position - 1, descriptor.term_length), descriptor.start_position)
-            if self._end_of_frames(descriptor, start) < position:
+            if self._growth.end_of_frames(descriptor, start) < position:
                 return False
             self._held[descriptor.recording_id] = held
         return True
@@ -173,7 +171,7 @@ class Tails:
             self._directory, {recording_id: descriptor}, by_message=self._by_message
         )
         safe = boundaries.last_end(recording_id, known, safe)
-        seen = self._end_of_frames(descriptor, safe)
+        seen = self._growth.end_of_frames(descriptor, safe)
         wait_ns = SHORTEST_WAIT_NS
         if tail is not None and (safe, seen) == (tail.safe, tail.seen):
             wait_ns = min(2 * tail.wait_ns, LONGEST_WAIT_NS)
@@ -187,43 +185,3 @@ class Tails:
         start = descriptor.start_position
         key = descriptor.recording_id, descriptor.session_id
         return Tail(descriptor.session_id, start, start, self._met.setdefault(key, now_ns), 0)
-
-    def _end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """Return the position behind the last frame that is there, from a frame on."""
-        while True:
-            base = base_of(descriptor, position)
-            try:
-                file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
-            except FileNotFoundError:
-                return position
-            try:
-                end = base + find_end(file, position - base, self._buffer)
-            finally:
-                file.close()
-            if end < base + descriptor.segment_length:
-                return end
-            position = end
-
-    def _has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether a frame begins at a position."""
-        base = base_of(descriptor, position)
-        length = memoryview(bytearray(LENGTH_SIZE))
-        try:
-            file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
-        except FileNotFoundError:
-            return False
-        try:
-            read_exactly(file, length, position - base)
-        finally:
-            file.close()
-        return any(length)
-
-
-def base_of(descriptor: RecordingDescriptor, position: int) -> int:
-    """Return where the file begins that holds a position."""
-    return segment_base(
-        position,
-        start_position=descriptor.start_position,
-        term_length=descriptor.term_length,
-        segment_length=descriptor.segment_length,
-    )

@@ -44,8 +44,9 @@ class HandClock:
 class Query:
     """Reads batch after batch, as Spark would."""
 
-    def __init__(self, path: Path, **options: str) -> None:
-        self.options = ArchiveOptions.parse({"path": str(path), **options})
+    def __init__(self, path: Path | None, **options: str) -> None:
+        given = {} if path is None else {"path": str(path)}
+        self.options = ArchiveOptions.parse(given | options)
         self.settings = ScanSettings.of(
             self.options, project(("recording_id", "position", "payload"), "message")
         )

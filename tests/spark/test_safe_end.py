@@ -16,12 +16,10 @@ from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.counters import CountersManager
 from aeron_async.errors import (
-    AeronTimeoutError,
     ArchiveFileError,
     ConfigurationError,
     DataLossError,
 )
-from aeron_async.spark import safe_end
 from aeron_async.spark.driver_counters import recorded_positions
 from aeron_async.spark.recorded_end import last_message_end
 from aeron_async.spark.safe_end import SafeEnds
@@ -322,39 +320,6 @@ def test_a_counter_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_a_file_of_counters_that_is_cut_off_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "cnc.dat").write_bytes(pack("<i", 512))
     assert recorded_positions(str(tmp_path), archive_id=None) == {}
-
-
-def test_the_archive_itself_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    maker = filled(tmp_path)
-    asked = []
-
-    async def ask(options: object, recording_id: int) -> int:
-        asked.append(recording_id)
-        if len(asked) == 1:
-            message = "not yet"
-            raise AeronTimeoutError(message)
-        return 4_800
-
-    monkeypatch.setattr(safe_end, "ask", ask)
-    given = {"archive.control.channel": "aeron:udp?endpoint=localhost:8010"}
-    ends = SafeEnds(maker.directory, options_for(tmp_path, **given), clock=Clock())
-    assert ends.of(maker.descriptor) == ends.of(maker.descriptor) == 4_800
-    assert asked == [0, 0]
-
-
-def test_an_archive_that_does_not_answer_is_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maker = filled(tmp_path)
-
-    async def ask(options: object, recording_id: int) -> int:
-        message = "nobody there"
-        raise AeronTimeoutError(message)
-
-    monkeypatch.setattr(safe_end, "ask", ask)
-    given = {"archive.control.channel": "aeron:udp?endpoint=localhost:8010"}
-    with pytest.raises(ConfigurationError, match=r"nobody there; change archive\.control\.channel"):
-        end(maker, tmp_path, **given, positionSource="control")
 
 
 def test_a_killed_recording_is_read_up_to_its_last_frame(tmp_path: Path) -> None:

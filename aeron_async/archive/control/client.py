@@ -38,7 +38,7 @@ from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from aeron_async.archive.api import Replay, SignalReader
+    from aeron_async.archive.api import SignalReader
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
@@ -316,7 +316,7 @@ class RemoteArchive(RemoteListing, Archive):
         to_position: int | None = None,
         *,
         follow: bool = False,
-    ) -> Replay:
+    ) -> RemoteReplay:
         """Return an iterator over the messages of a recording; see `Archive.replay`.
 
         Differs: one that follows goes on after the recording has stopped, when it is extended; that

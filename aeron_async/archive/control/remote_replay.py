@@ -48,7 +48,16 @@ LOOK_AGAIN_S: Final = 0.25
 
 
 class RemoteReplay(Replay):
-    """The messages of a recording of an archive that is elsewhere; see `Archive.replay`."""
+    """The messages of a recording of an archive that is elsewhere; see `Archive.replay`.
+
+    Args:
+        archive: That has it.
+        recording_id: Of the recording.
+        from_position: Where to begin; None for its start.
+        to_position: Where to end; None for its end.
+        follow: Go on with what is recorded meanwhile.
+        is_on_its_stream: Frames come on the stream that was recorded; else on that of all replays.
+    """
 
     def __init__(
         self,
@@ -58,12 +67,15 @@ class RemoteReplay(Replay):
         to_position: int | None,
         *,
         follow: bool,
+        is_on_its_stream: bool = False,
     ) -> None:
         self.recording_id = recording_id
         self._archive = archive
         self._from = from_position
         self._to = to_position
         self._is_following = follow
+        self._stream_id = archive.replay_stream_id
+        self._is_on_its_stream = is_on_its_stream
         self._position = -1 if from_position is None else from_position
         self._image: Image | None = None
         self._subscription: Subscription | None = None
@@ -103,6 +115,46 @@ class RemoteReplay(Replay):
             raise self._closed_because
         raise StopAsyncIteration
 
+    async def next_block(self) -> tuple[memoryview, int] | None:
+        """Return whole frames as they were recorded, but for session and stream; None at the end.
+
+        Instead of messages, not beside them. A padding frame is there with its header, ends the
+        block, and the rest of its length is the second value. A block is valid until `take_block`.
+
+        Raises:
+            ArchiveError: The replay ended before it should have.
+
+        Source: Aeron `Image.blockPoll`.
+        """
+        while not self._has_ended():
+            if self._image is None:
+                await self._begin()
+                if self._has_ended():
+                    await self._stop()
+                continue
+            image, subscription = self._image, self._subscription
+            assert subscription is not None, "an image is one of a subscription"
+            is_over = image.is_closed or image.is_end_of_stream
+            block, padding = image.peek_block(image.position, image.term_length)
+            if len(block):
+                return block, padding
+            if is_over:
+                await self._end_of_image(image)
+            else:
+                await subscription.progress.wait()
+        self._archive.forget_replay(self)
+        return None
+
+    def take_block(self, length: int) -> None:
+        """Let the archive go on: so much of what `next_block` returned is needed no more.
+
+        Args:
+            length: In bytes, of whole frames, padding included.
+        """
+        if self._image is not None:
+            self._position = self._image.position + length
+            self._image.take(self._position)
+
     def _has_ended(self) -> bool:
         """Return whether it has ended, or was closed meanwhile."""
         return self._is_over
@@ -111,6 +163,8 @@ class RemoteReplay(Replay):
         """Ask for what is to come next, waiting for it where it is followed."""
         descriptor = await self._archive.describe(self.recording_id)
         begin = await self._check(descriptor)
+        if self._is_on_its_stream:
+            self._stream_id = descriptor.stream_id
         recorded = await self._archive.max_recorded_position(self.recording_id)
         self._check_recorded(begin, recorded)
         end = self._to
@@ -180,7 +234,7 @@ class RemoteReplay(Replay):
         """Start the replay, and wait for its first sign."""
         archive = self._archive
         channel = ChannelUri.parse(archive.replay_channel)
-        stream_id = archive.replay_stream_id
+        stream_id = self._stream_id
         endpoint = channel.endpoint
         if channel.control_mode is ControlMode.RESPONSE:
             self._subscription = await archive.aeron.add_subscription(channel, stream_id)
@@ -218,7 +272,7 @@ class RemoteReplay(Replay):
             recording_id=self.recording_id,
             position=begin,
             length=length,
-            replay_stream_id=self._archive.replay_stream_id,
+            replay_stream_id=self._stream_id,
             replay_channel=str(channel),
             replay_token=token,
         )

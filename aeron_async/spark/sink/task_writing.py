@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.spark.sink.messages import TaskEnd
 from aeron_async.spark.sink.once import OnceWriting, close_batch
 from aeron_async.spark.sink.streams import Publishing, Streams
-from aeron_async.spark.sink.worker_connection import worker_connection
+from aeron_async.spark.worker_connection import worker_connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.sink.options import SinkOptions
     from aeron_async.spark.sink.rows import Rows
     from aeron_async.spark.sink.task import Task
-    from aeron_async.spark.sink.worker_connection import WorkerConnection
+    from aeron_async.spark.worker_connection import WorkerConnection
 
 __all__ = ["close_written", "write_task"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
-from aeron_async.spark.sink import worker_connection as worker
+from aeron_async.spark import worker_connection as worker
 from aeron_async.spark.sink.options import SinkOptions
 from aeron_async.spark.sink.rows import Rows
 from aeron_async.spark.sink.task import Task
 from aeron_async.spark.sink.task_writing import close_written, write_task
-from aeron_async.spark.sink.worker_connection import close_connection, worker_connection
+from aeron_async.spark.worker_connection import close_connection, worker_connection
 from tests.ports import unused_udp_ports
 from tests.spark.sink.neighbours import batches_of, listening, rows_of, served_archive
 

@@ -16,7 +16,7 @@ from aeron_async.spark.sink.options import SinkOptions
 from aeron_async.spark.sink.recorded_stream import RecordedStream
 from aeron_async.spark.sink.task import Task
 from aeron_async.spark.sink.task_writing import close_written, write_task
-from aeron_async.spark.sink.worker_connection import close_connection, worker_connection
+from aeron_async.spark.worker_connection import close_connection, worker_connection
 from tests.ports import unused_udp_ports
 from tests.spark.sink.neighbours import (
     batches_of,

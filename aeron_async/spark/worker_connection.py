@@ -39,19 +39,21 @@ class WorkerConnection:
     Attributes:
         aeron: The client.
         kept: What tasks leave for those that come after them, by name; lives in the loop.
+        closing: What closes some of that before the client closes, by the same name.
     """
 
     aeron: Aeron
 
     def __init__(self) -> None:
         self.kept: dict[str, Any] = {}
+        self.closing: dict[str, Callable[[], Awaitable[object]]] = {}
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._users = 0
         self._idle_at_ns = 0
         self._is_over = False
         self._started: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="aeron-spark-sink", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="aeron-spark", daemon=True)
         self._thread.start()
         self._started.result(START_TIMEOUT_S)
 
@@ -92,7 +94,7 @@ class WorkerConnection:
             anyio.run(self._live, backend_options={"use_uvloop": sys.platform != "win32"})
         except BaseException as error:  # it is given to who waits, or logged
             if self._started.done():
-                log.warning("sink_driver_failed", exc_info=error)
+                log.warning("worker_driver_failed", exc_info=error)
             else:
                 self._started.set_exception(error)
         finally:
@@ -109,6 +111,8 @@ class WorkerConnection:
                 self._changed = anyio.Event()
             # Whoever is still in a call has asked for the end himself.
             await self._portal.stop(cancel_remaining=True)
+            for close in list(self.closing.values()):
+                await close()
 
     def _try_end(self) -> bool:
         with self._lock:
