@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import pytest
 
 from aeron_async.archive.api import RecordingSignal, SourceLocation
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
+from aeron_async.spark.options import ArchiveOptions
+from aeron_async.spark.planning import plan_batch
+from aeron_async.spark.worker_connection import close_connection
 from tests.interop.official_archive import OfficialArchive, official_archive
 from tests.interop.ours import our_client
+from tests.spark.recordings import scanned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -194,3 +199,27 @@ async def test_a_replay_that_an_official_archive_breaks_off_raises(
             with pytest.raises(ArchiveError, match="ended at position"):  # noqa: PT012 - mid way
                 async for _ in remote.replay(recording_id):
                     await remote.stop_all_replays(recording_id)
+
+
+async def test_what_an_official_archive_has_is_read_into_tables_by_replays(
+    archive: OfficialArchive, ours: aa.Aeron, channel: str
+) -> None:
+    async with archive.connect(ours) as remote:
+        recording_id, end = await record(ours, remote, channel, MESSAGES)
+        options = ArchiveOptions.parse(
+            {
+                "access": "replay",
+                "archive.control.channel": archive.control_channel,
+                "recordingIds": str(recording_id),
+            }
+        )
+        found, counts = await asyncio.to_thread(scanned, options)
+        assert found["payload"] == MESSAGES
+        assert found["end_position"][-1] == end
+        assert counts.damaged_places == 0
+        # Somewhere in between, and in pieces that are shorter than most messages.
+        (part,) = await asyncio.to_thread(plan_batch, options)
+        part = attrs.evolve(part, start=found["position"][7], end=found["position"][280])
+        some, _ = await asyncio.to_thread(scanned, options, [part], piece_length=256)
+        assert some["payload"] == MESSAGES[7:280]
+        await asyncio.to_thread(close_connection)

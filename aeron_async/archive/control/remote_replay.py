@@ -110,9 +110,7 @@ class RemoteReplay(Replay):
             else:
                 self._position = message.position
                 return message
-        self._archive.forget_replay(self)
-        if self._closed_because is not None:
-            raise self._closed_because
+        self._check_whole()
         raise StopAsyncIteration
 
     async def next_block(self) -> tuple[memoryview, int] | None:
@@ -142,7 +140,7 @@ class RemoteReplay(Replay):
                 await self._end_of_image(image)
             else:
                 await subscription.progress.wait()
-        self._archive.forget_replay(self)
+        self._check_whole()
         return None
 
     def take_block(self, length: int) -> None:
@@ -154,6 +152,12 @@ class RemoteReplay(Replay):
         if self._image is not None:
             self._position = self._image.position + length
             self._image.take(self._position)
+
+    def _check_whole(self) -> None:
+        """Be done, and say so where it was not this reader who has ended it."""
+        self._archive.forget_replay(self)
+        if self._closed_because is not None:
+            raise self._closed_because
 
     def _has_ended(self) -> bool:
         """Return whether it has ended, or was closed meanwhile."""
