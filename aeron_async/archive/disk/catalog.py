@@ -156,9 +156,11 @@ class Catalog:
         except FileNotFoundError:
             file = make_catalog(directory, capacity=capacity, sync_level=sync_level)
         try:
-            if HEADER_LENGTH <= file.length() < capacity:
-                file.set_length(capacity)
             catalog = cls(file, checksum=checksum, sync_level=sync_level)
+            if catalog.capacity < capacity:
+                # Not before it was read: of what is damaged, nothing changes.
+                file.set_length(capacity)
+                catalog.capacity = capacity
         except BaseException:
             close_quietly(file)
             raise

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem
 from aeron_async.archive.disk.catalog_file import (
     CATALOG_NAME,
     NEXT_ID_OFFSET,
@@ -29,7 +30,7 @@ from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.checksum_tally import ChecksumTally
 from aeron_async.archive.disk.contradiction import find_contradiction
 from aeron_async.archive.disk.copies import COPY_SUFFIX, keep_copy
-from aeron_async.archive.disk.descriptor import RecordingState
+from aeron_async.archive.disk.descriptor import ENTRY_HEADER_LENGTH, RecordingState
 from aeron_async.archive.disk.files import write_all
 from aeron_async.archive.disk.frames_end import find_following, find_frames_end
 from aeron_async.archive.disk.recovery import segments_by_recording
@@ -42,6 +43,7 @@ from aeron_async.archive.disk.unmended import (
     damaged_entry,
     find_damage,
     misplaced_file,
+    unknown,
 )
 from aeron_async.archive.disk.verify import descriptor_of
 from aeron_async.errors import ArchiveFileError
@@ -114,15 +116,9 @@ def plan_repairs(
     try:
         header = read_header(catalog)
         entries = list(scan_entries(catalog, header))
-        last_id = entries[-1].recording_id if entries else -1
-        if 0 < header.next_recording_id <= last_id:
-            yield Repair(
-                kind=RepairKind.NEXT_ID,
-                file=CATALOG_NAME,
-                what=f"the next recording id is {header.next_recording_id}, and {last_id} is used: "
-                f"it becomes {last_id + 1}",
-                value=last_id + 1,
-            )
+        last = entries[-1] if entries else None
+        if last is not None and 0 < header.next_recording_id <= last.recording_id:
+            yield next_id(header.next_recording_id, last.recording_id)
         for entry in entries:
             if entry.state is not RecordingState.VALID:
                 continue
@@ -132,6 +128,9 @@ def plan_repairs(
                 # Whatever it says, there is no telling what it should.
                 yield damaged_entry(error, entry.recording_id)
                 continue
+            mtu = mtu_problem(descriptor)
+            if mtu is not None:
+                yield unknown(mtu, entry.offset + ENTRY_HEADER_LENGTH, entry.recording_id)
             yield from plan_recording(
                 directory,
                 descriptor,
@@ -143,6 +142,9 @@ def plan_repairs(
             looked_at += 1
             if on_looked_at is not None:
                 on_looked_at(looked_at)
+        lost = find_lost_entry(catalog, header, last, bases)
+        if lost is not None:
+            yield unknown(str(lost), lost.offset, lost.recording_id)
     finally:
         catalog.close()
 
@@ -186,6 +188,17 @@ def repair(
                     copied.add(name)
             apply(directory, each, now_ms=now_ms, checksum=checksum)
         yield each
+
+
+def next_id(next_recording_id: int, last_id: int) -> Repair:
+    """Return that the next recording would get an id that is used."""
+    return Repair(
+        kind=RepairKind.NEXT_ID,
+        file=CATALOG_NAME,
+        what=f"the next recording id is {next_recording_id}, and {last_id} is used: it becomes "
+        f"{last_id + 1}",
+        value=last_id + 1,
+    )
 
 
 def plan_recording(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from aeron_async.archive.disk.catalog_file import CATALOG_NAME
 from aeron_async.archive.disk.changes import base_of
 from aeron_async.archive.disk.segments import segment_name
 from aeron_async.archive.disk.verify import Finding, Severity, verify_recording
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.segment_scan import ScanBuffer
     from aeron_async.errors import ArchiveFileError
 
-__all__ = ["Unmended", "damaged_entry", "find_damage", "misplaced_file"]
+__all__ = ["Unmended", "damaged_entry", "find_damage", "misplaced_file", "unknown"]
 
 
 @attrs.frozen(kw_only=True)
@@ -133,10 +134,15 @@ def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Un
 
 def damaged_entry(error: ArchiveFileError, recording_id: int) -> Unmended:
     """Return that the catalog does not tell what a recording is."""
+    return unknown(str(error).split(": ", 1)[-1], error.offset, recording_id)
+
+
+def unknown(what: str, offset: int, recording_id: int) -> Unmended:
+    """Return that something of the catalog is wrong, and nothing else tells what it should be."""
     return Unmended(
-        file=error.file,
-        offset=error.offset,
-        what=str(error).split(": ", 1)[-1],
+        file=CATALOG_NAME,
+        offset=offset,
+        what=what,
         recording_id=recording_id,
         advice=f"nothing else says what recording {recording_id} is; a copy of the catalog might",
     )

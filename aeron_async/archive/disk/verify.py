@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem
 from aeron_async.archive.disk.catalog_file import (
     CATALOG_NAME,
     NEXT_ID_OFFSET,
@@ -137,9 +138,9 @@ def verify_entries(
     header = read_header(catalog)
     buffer = ScanBuffer()
     ends_are_whole = are_ends_whole(directory)
-    last_id = -1
+    last_id, last = -1, None
     for entry in scan_entries(catalog, header):
-        last_id = entry.recording_id
+        last_id, last = entry.recording_id, entry
         bases = sorted(segments.pop(last_id, []))
         if entry.state is not RecordingState.VALID:
             yield from stray(last_id, bases, f"{entry.state.name.lower()} in the catalog")
@@ -149,6 +150,9 @@ def verify_entries(
         except ArchiveFileError as error:
             yield problem_of(error, last_id)
             continue
+        mtu = mtu_problem(descriptor)
+        if mtu is not None:
+            yield problem(catalog.name, mtu, last_id, offset=entry.offset + ENTRY_HEADER_LENGTH)
         yield from verify_checksum(catalog, entry, checksum)
         yield from verify_recording(
             directory, descriptor, bases, checksum, buffer, ends_are_whole=ends_are_whole
@@ -158,6 +162,9 @@ def verify_entries(
         yield Finding(
             severity=Severity.PROBLEM, what=what, file=catalog.name, offset=NEXT_ID_OFFSET
         )
+    lost = find_lost_entry(catalog, header, last, segments)
+    if lost is not None:
+        yield problem(catalog.name, str(lost), lost.recording_id, offset=lost.offset)
     for recording_id in sorted(segments):
         yield from stray(recording_id, sorted(segments[recording_id]), "not in the catalog")
 

@@ -345,6 +345,10 @@ def test_a_catalog_that_was_cut_off_is_no_crash(tmp_path: Path, length: int) -> 
     else:
         with pytest.raises(ArchiveFileError, match="the file ends after"):
             Catalog.open_to_read(OsDirectory(tmp_path))
+        # Nor is it made longer, with an entry of zeros that would pass for a whole one.
+        with pytest.raises(ArchiveFileError, match="the file ends after"):
+            Catalog.open(OsDirectory(tmp_path), capacity=1_024)
+        assert path.stat().st_size == length
 
 
 def test_an_entry_that_shrinks_under_the_catalog_is_named(catalog: Catalog, tmp_path: Path) -> None:
