@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Replay
+from aeron_async.archive.control.replay_places import ReplayPlaces
 from aeron_async.archive.control.requests import (
     ReplayRequest,
     ReplayTokenRequest,
@@ -23,18 +24,15 @@ from aeron_async.errors import (
     AeronTimeoutError,
     ArchiveError,
     ClosedError,
-    InvalidPositionError,
 )
 from aeron_async.protocol.address import Address
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
-from aeron_async.protocol.header import FRAME_ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aeron_async.archive.control.client import RemoteArchive
     from aeron_async.archive.control.connection import ControlConnection
-    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.client.image import Image
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
@@ -166,11 +164,12 @@ class RemoteReplay(Replay):
     async def _begin(self) -> None:
         """Ask for what is to come next, waiting for it where it is followed."""
         descriptor = await self._archive.describe(self.recording_id)
-        begin = await self._check(descriptor)
+        places = ReplayPlaces(self.recording_id, self._from, self._to)
+        begin = places.begin(descriptor, is_following=self._is_following)
         if self._is_on_its_stream:
             self._stream_id = descriptor.stream_id
         recorded = await self._archive.max_recorded_position(self.recording_id)
-        self._check_recorded(begin, recorded)
+        places.check_recorded(begin, recorded, is_resumed=self._has_replayed)
         end = self._to
         if end is None and not (self._is_following and descriptor.is_active):
             end = recorded
@@ -191,48 +190,6 @@ class RemoteReplay(Replay):
         except BaseException:
             await self._stop()
             raise
-
-    async def _check(self, descriptor: RecordingDescriptor) -> int:
-        """Return where to begin.
-
-        Raises:
-            InvalidPositionError: That, or where to end, is outside of the recording.
-        """
-        start = descriptor.start_position
-        begin = start if self._from is None else self._from
-        last = None if descriptor.is_active else descriptor.stop_position
-        for name, position in (("from", begin), ("to", self._to)):
-            if position is None:
-                continue
-            nearest = max(start, position - position % FRAME_ALIGNMENT)
-            if last is not None and not self._is_following:
-                nearest = min(nearest, last)
-            if position != nearest:
-                message = (
-                    f"{name}_position {position} is outside of recording {self.recording_id}, "
-                    f"which is from {start} to {'now' if last is None else last}, or no "
-                    f"multiple of {FRAME_ALIGNMENT}: {nearest} is the nearest"
-                )
-                raise InvalidPositionError(message, nearest=nearest)
-        if self._to is not None and self._to < begin:
-            message = f"the replay would end at {self._to}, before it begins at {begin}"
-            raise InvalidPositionError(message, nearest=begin)
-        return begin
-
-    def _check_recorded(self, begin: int, recorded: int) -> None:
-        """Refuse to begin where nothing has been recorded: that is no replay without messages.
-
-        Raises:
-            InvalidPositionError: It would; or the recording was cut off since it was read so far.
-        """
-        if begin <= recorded:
-            return
-        if self._has_replayed:
-            what = f"was cut off at {recorded}, and had been replayed up to {begin}"
-        else:
-            what = f"is recorded up to {recorded}, and its replay would begin at {begin}"
-        message = f"recording {self.recording_id} {what}"
-        raise InvalidPositionError(message, nearest=recorded)
 
     async def _subscribe(self, begin: int, length: int) -> None:
         """Start the replay, and wait for its first sign."""

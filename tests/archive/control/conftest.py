@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
+from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from tests.archive.control.fake_archive import FakeArchive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -60,3 +62,26 @@ async def remote(
 ) -> AsyncIterator[RemoteArchive]:
     async with RemoteArchive.connect(aeron, control_channel=channel) as remote:
         yield remote
+
+
+@pytest.fixture
+def recorded(unused_udp_port_factory: Callable[[], int]) -> str:
+    return f"aeron:udp?endpoint=localhost:{unused_udp_port_factory()}"
+
+
+@pytest.fixture
+async def client(aeron: aa.Aeron, channel: str, tmp_path: Path) -> AsyncIterator[RemoteArchive]:
+    context = ArchiveContext(
+        directory=str(tmp_path),
+        segment_length=65_536,
+        low_storage_threshold=65_536,
+        control_channel=channel,
+        archive_id=88,
+    )
+    archive = await LocalArchive.open(aeron, context)
+    async with (
+        archive,
+        ControlServer(aeron, archive, ControlSettings.of(context)),
+        RemoteArchive.connect(aeron, control_channel=channel) as client,
+    ):
+        yield client

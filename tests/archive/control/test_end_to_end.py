@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from weakref import ref
 
 import pytest
@@ -33,69 +32,25 @@ from aeron_async.errors import (
     InvalidPositionError,
     UnknownRecordingError,
 )
+from tests.archive.control.recorded_streams import (
+    MESSAGES,
+    STREAM_ID,
+    TIMEOUT_S,
+    record,
+    until_recorded,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from pathlib import Path
 
     import aeron_async as aa
     from aeron_async.archive.control.sbe import Message
 
-STREAM_ID: Final = 2001
-MESSAGES: Final = [bytes([number % 251]) * (number * 37 % 3_000) for number in range(300)]
-TIMEOUT_S: Final = 20.0
-
-
-@pytest.fixture
-def recorded(unused_udp_port_factory: Callable[[], int]) -> str:
-    return f"aeron:udp?endpoint=localhost:{unused_udp_port_factory()}"
-
-
-@pytest.fixture
-async def client(aeron: aa.Aeron, channel: str, tmp_path: Path) -> AsyncIterator[RemoteArchive]:
-    context = ArchiveContext(
-        directory=str(tmp_path),
-        segment_length=65_536,
-        low_storage_threshold=65_536,
-        control_channel=channel,
-        archive_id=88,
-    )
-    archive = await LocalArchive.open(aeron, context)
-    async with (
-        archive,
-        ControlServer(aeron, archive, ControlSettings.of(context)),
-        RemoteArchive.connect(aeron, control_channel=channel) as client,
-    ):
-        yield client
-
-
-async def record(
-    aeron: aa.Aeron, client: RemoteArchive, channel: str, messages: list[bytes]
-) -> tuple[int, int]:
-    signals = client.signals()
-    await client.start_recording(channel, STREAM_ID, source_location=SourceLocation.REMOTE)
-    publication = await aeron.add_exclusive_publication(channel, STREAM_ID)
-    await publication.offer_many(messages, timeout=TIMEOUT_S)
-    async with asyncio.timeout(TIMEOUT_S):
-        started = await anext(signals)
-        assert started.signal is RecordingSignal.START
-        await until_recorded(client, started.recording_id, publication.position)
-        await client.stop_recording(channel, STREAM_ID)
-        stopped = await anext(signals)
-    assert (stopped.signal, stopped.position) == (RecordingSignal.STOP, publication.position)
-    await publication.aclose()
-    return started.recording_id, stopped.position
-
 
 async def exhaust(replay: Replay) -> None:
     async for _ in replay:
         pass
-
-
-async def until_recorded(client: RemoteArchive, recording_id: int, position: int) -> None:
-    async with asyncio.timeout(TIMEOUT_S):
-        while await client.recording_position(recording_id) != position:
-            await asyncio.sleep(0)
 
 
 async def test_what_is_recorded_is_replayed(
@@ -129,46 +84,6 @@ async def test_a_replay_goes_from_one_position_to_another(
         assert caught.value.nearest == nearest
     with pytest.raises(UnknownRecordingError):
         await anext(client.replay(77))
-
-
-async def test_a_replay_that_would_begin_behind_what_is_recorded_is_refused(
-    client: RemoteArchive, aeron: aa.Aeron, recorded: str
-) -> None:
-    signals = client.signals()
-    await client.start_recording(recorded, STREAM_ID, source_location=SourceLocation.REMOTE)
-    async with await aeron.add_exclusive_publication(recorded, STREAM_ID) as publication:
-        end = await publication.offer(b"all there is", timeout=TIMEOUT_S)
-        recording_id = (await anext(signals)).recording_id
-        await until_recorded(client, recording_id, end)
-        # Nobody is to take it for one without messages, whether it goes on or has stopped.
-        with pytest.raises(InvalidPositionError, match=f"recorded up to {end}") as caught:
-            await anext(client.replay(recording_id, end + 32))
-        assert caught.value.nearest == end
-        await client.stop_recording(recorded, STREAM_ID)
-    assert (await anext(signals)).signal is RecordingSignal.STOP
-    with pytest.raises(InvalidPositionError, match=f"recorded up to {end}"):
-        await anext(client.replay(recording_id, end + 32, follow=True))
-    with pytest.raises(InvalidPositionError, match=f"end at 0, before it begins at {end}"):
-        await anext(client.replay(recording_id, end, 0))
-
-
-async def test_who_follows_hears_that_a_recording_was_cut_off(
-    client: RemoteArchive, aeron: aa.Aeron, recorded: str
-) -> None:
-    recording_id, end = await record(aeron, client, recorded, MESSAGES[:10])
-    replay = client.replay(recording_id, follow=True)
-    for _ in range(10):
-        await anext(replay)
-    waiting = asyncio.ensure_future(anext(replay))
-    async with asyncio.timeout(TIMEOUT_S):
-        while not waiting.done():
-            # What has been replayed is not to be cut off before the archive has closed the replay.
-            with suppress(ArchiveError):
-                await client.truncate(recording_id, 0)
-                break
-        with pytest.raises(InvalidPositionError, match=f"cut off at 0, .* up to {end}"):
-            await waiting
-    await replay.aclose()
 
 
 async def test_a_recording_is_extended_and_followed(
