@@ -85,6 +85,7 @@ class Pending:
     def __init__(self, *, piece_count: int = 0) -> None:
         self.answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.pieces: list[Message] = []
+        self.is_sent = False
         self._piece_count = piece_count
 
     def put(self, message: Message) -> None:
@@ -138,6 +139,7 @@ class ControlConnection:
         self._pending: dict[int, Pending] = {}
         self._late: dict[int, Callable[[ArchiveError], object]] = {}
         self._listing = asyncio.Lock()
+        self._left: Pending | None = None
         self._image: Image | None = None
         self._lost: AeronError | None = None
         self._reading = asyncio.create_task(self._read(), name="aeron-archive-responses")
@@ -239,17 +241,34 @@ class ControlConnection:
             ArchiveError: As `ask`; likewise the others.
         """
         async with self._listing:
+            await self._see_off()
             correlation_id = self.next_correlation_id()
             request = kind(
                 control_session_id=self.control_session_id, correlation_id=correlation_id, **fields
             )
             pending = Pending(piece_count=count)
-            last = await self._exchange(request, correlation_id, pending)
+            try:
+                last = await self._exchange(request, correlation_id, pending)
+            finally:
+                if pending.is_sent and not pending.answered.done():
+                    # Nobody waits for it any more, and it goes on all the same.
+                    self._pending[correlation_id] = self._left = pending
+                    pending.answered.add_done_callback(
+                        lambda _: self._pending.pop(correlation_id, None)
+                    )
         if not isinstance(last, ControlResponse):
             return pending.pieces, None
         if last.code == ResponseCode.ERROR:
             raise archive_error(last.relevant_id, last.error_message)
         return pending.pieces, last
+
+    async def _see_off(self) -> None:
+        """Wait for the end of a listing that was left: a session has one of them at a time."""
+        left = self._left
+        if left is not None:
+            await asyncio.wait((left.answered,), timeout=self.timeout)
+            left.answered.cancel()
+            self._left = None
 
     async def _exchange(
         self,
@@ -266,7 +285,9 @@ class ControlConnection:
         try:
             async with asyncio.timeout(self.timeout):
                 await publication.offer(CODEC.encode(request))
-                return await waiting.answered
+                waiting.is_sent = True
+                # The answer is waited for by others too, where this one is cancelled.
+                return await asyncio.shield(waiting.answered)
         except TimeoutError:
             message = (
                 f"the archive on {publication.channel} stream {publication.stream_id} did not "
