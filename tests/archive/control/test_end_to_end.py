@@ -25,7 +25,6 @@ from aeron_async.archive.control.messages import (
     RecordingStarted,
     RecordingStopped,
 )
-from aeron_async.archive.control.remote_replay import RemoteReplay
 from aeron_async.errors import (
     ArchiveError,
     InvalidPositionError,
@@ -283,33 +282,3 @@ async def test_everybody_hears_how_far_recordings_are_who_wants_to(
         async with asyncio.timeout(TIMEOUT_S):
             while server.events.skipped_events == 0:
                 await asyncio.sleep(0)
-
-
-async def test_a_replay_can_be_taken_in_blocks(
-    client: RemoteArchive, aeron: aa.Aeron, recorded: str
-) -> None:
-    recording_id, end = await record(aeron, client, recorded, MESSAGES)
-    replay = RemoteReplay(client, recording_id, None, None, follow=False, is_on_its_stream=True)
-    taken = 0
-    streams = set()
-    while (found := await replay.next_block()) is not None:
-        block, padding = found
-        streams.add(int.from_bytes(block[16:20], "little"))
-        taken += len(block) + padding
-        replay.take_block(len(block) + padding)
-        assert replay.position == taken
-    assert (taken, streams) == (end, {STREAM_ID})
-    assert await replay.next_block() is None
-    replay.take_block(32)
-    assert replay.position == end
-
-
-async def test_a_replay_in_blocks_is_refused_in_the_middle_of_a_frame(
-    client: RemoteArchive, aeron: aa.Aeron, recorded: str
-) -> None:
-    recording_id, end = await record(aeron, client, recorded, [bytes(100)] * 3)
-    replay = RemoteReplay(client, recording_id, 32, end, follow=False)
-    with pytest.raises(InvalidPositionError):
-        await replay.next_block()
-    await replay.aclose()
-    assert await replay.next_block() is None
