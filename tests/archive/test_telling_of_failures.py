@@ -11,7 +11,12 @@ import pytest
 
 from aeron_async.archive import RecordingSignal
 from aeron_async.archive.disk.files import OsFile
-from aeron_async.errors import ArchiveError, ArchiveErrorCode, StorageError
+from aeron_async.errors import (
+    ArchiveError,
+    ArchiveErrorCode,
+    RegistrationError,
+    StorageError,
+)
 from tests.archive.test_record_and_replay import IPC, STREAM, record
 from tests.archive.test_served import served
 from tests.logs import captured_logs
@@ -189,3 +194,20 @@ async def test_why_a_recording_failed_is_told_before_it_stops(
             while len(told) < 3:
                 await asyncio.sleep(0)
     assert told == ["START", "FAILED", "STOP"]
+
+
+async def test_a_recording_that_failed_is_not_said_to_wait(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, unused_udp_port: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        message = "no counter is left"
+        raise RegistrationError(message)
+
+    channel, told = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", Told()
+    async with served(open_archive) as (aeron, _, remote):
+        monkeypatch.setattr("aeron_async.archive.session_opening.recording_counter", refuse)
+        await remote.start_recording(channel, STREAM, on_failed=told)
+        assert len(remote._hints._timers) == 1
+        async with await aeron.add_exclusive_publication(channel, STREAM):
+            assert "no counter is left" in str(await told.one())
+        assert remote._hints._timers == {}

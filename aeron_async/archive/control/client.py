@@ -279,6 +279,7 @@ class RemoteArchive(RemoteListing, Archive):
         **fields: Any,
     ) -> int:
         def on_late_error(error: ArchiveError) -> None:
+            self._hints.forget_stream(fields["channel"], fields["stream_id"])
             if on_failed is not None:
                 on_failed(error)
                 return
