@@ -24,10 +24,12 @@ __all__ = ["BeginHints"]
 HINT_AFTER_S: Final = 5.0
 MOST_REMEMBERED: Final = 256
 REASON: Final = "LOCAL records what the archive's own driver publishes (a spy), and nobody else"
+WITHOUT_SPY: Final = "if another process publishes, leave aeron-spy: out of the channel"
 REMEDIES: Final = {
     Media.UDP: "if another process publishes, give source_location=SourceLocation.REMOTE",
     Media.IPC: "publish over aeron:udp: aeron:ipc does not leave the process of its driver",
 }
+ONLY_THERE: Final = "aeron:ipc and spies bring what the archive's own driver publishes, nobody else"
 
 log = get_logger(__name__)
 
@@ -58,13 +60,18 @@ class BeginHints:
     ) -> int:
         """Begin to wait for the first recording of a subscription, and return its id."""
         uri = ChannelUri.parse(channel) if isinstance(channel, str) else channel
-        is_easily_wrong = source_location is SourceLocation.LOCAL and (
-            self._is_elsewhere or uri.media is Media.UDP
-        )
+        is_only_there = uri.is_spy or uri.media is Media.IPC
+        if source_location is SourceLocation.LOCAL:
+            is_easily_wrong = self._is_elsewhere or uri.media is Media.UDP
+        else:
+            is_easily_wrong = self._is_elsewhere and is_only_there
+        reason, remedy = REASON, REMEDIES[uri.media]
+        if source_location is SourceLocation.REMOTE:
+            reason, remedy = ONLY_THERE, WITHOUT_SPY if uri.is_spy else remedy
         if is_easily_wrong and subscription_id not in self._begun:
             self._keys[subscription_id] = recording_key(uri, stream_id)
             self._timers[subscription_id] = asyncio.get_running_loop().call_later(
-                HINT_AFTER_S, self._on_timer, subscription_id, uri, stream_id
+                HINT_AFTER_S, self._on_timer, subscription_id, uri, stream_id, reason, remedy
             )
         return subscription_id
 
@@ -92,13 +99,15 @@ class BeginHints:
         self._begun.append(event.subscription_id)
         self.forget(event.subscription_id)
 
-    def _on_timer(self, subscription_id: int, uri: ChannelUri, stream_id: int) -> None:
+    def _on_timer(
+        self, subscription_id: int, uri: ChannelUri, stream_id: int, reason: str, remedy: str
+    ) -> None:
         self.forget(subscription_id)
         log.warning(
             "recording_waits",
             channel=str(uri),
             stream_id=stream_id,
             seconds=HINT_AFTER_S,
-            reason=REASON,
-            remedy=REMEDIES[uri.media],
+            reason=reason,
+            remedy=remedy,
         )

@@ -33,7 +33,10 @@ __all__ = ["record", "serve"]
 SHOWN_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 1.0
 LOOKS: Final = 2
+ENDS_SECONDS: Final = 2.0
+"""How long an end is awaited once Ctrl-C has stopped the recording."""
 ENDS: Final = (RecordingSignal.STOP, RecordingSignal.DELETE)
+WORDS: Final = {RecordingSignal.EXTEND: "goes on"}
 
 
 def record(
@@ -126,12 +129,34 @@ async def _record(
                 raise failure
         finally:
             showing.cancel()
-            hearing.cancel()
             noticing.cancel()
-            # One that stops by itself may have done so.
-            with suppress(ArchiveError):
-                await archive.stop_recording_subscription(subscription_id)
+            try:
+                await stop_and_tell(archive, subscription_id, told, going_on, is_json=is_json)
+            finally:
+                hearing.cancel()
     return ExitCode.SUCCESS
+
+
+async def stop_and_tell(
+    archive: Archive,
+    subscription_id: int,
+    told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
+    going_on: set[int],
+    *,
+    is_json: bool,
+) -> None:
+    """Stop what is still recorded, and tell up to where it has come, if that is heard in time."""
+    # One that stops by itself may have done so.
+    with suppress(ArchiveError, TimeoutError):
+        await archive.stop_recording_subscription(subscription_id)
+        async with asyncio.timeout(ENDS_SECONDS):
+            while going_on:
+                event = await told.get()
+                if event is None or isinstance(event, ArchiveError):
+                    return
+                if event.signal in ENDS and event.recording_id in going_on:
+                    going_on.discard(event.recording_id)
+                    tell(event, is_json=is_json)
 
 
 async def hear(
@@ -194,7 +219,7 @@ def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:
             }
         )
         return
-    word = "ended" if event.signal in ENDS else "began"
+    word = "ended" if event.signal in ENDS else WORDS.get(event.signal, "began")
     print_line(f"recording {event.recording_id} {word} at position {event.position}")
 
 

@@ -26,8 +26,8 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "event_loop_lagged": "let this machine do less at once",
     "recording_waits": (
-        "if another process publishes over aeron:udp, record without --local, or a client of this "
-        "archive asks for SourceLocation.REMOTE"
+        "if another process publishes over aeron:udp, record that channel, without aeron-spy: and "
+        "--local, or a client of this archive asks for SourceLocation.REMOTE"
     ),
 }
 """What a command's user can do, by the event of the log."""

@@ -84,6 +84,9 @@ def test_a_stream_that_nobody_brings_is_remarked_on_once(timers: Timers) -> None
         ("aeron:ipc", SourceLocation.LOCAL, True, "aeron:udp"),
         ("aeron:ipc", SourceLocation.LOCAL, False, None),
         (UDP, SourceLocation.REMOTE, True, None),
+        ("aeron:ipc", SourceLocation.REMOTE, True, "aeron:udp"),
+        ("aeron:ipc", SourceLocation.REMOTE, False, None),
+        (f"aeron-spy:{UDP}", SourceLocation.REMOTE, True, "leave aeron-spy: out"),
     ],
 )
 def test_only_likely_slips_are_remarked_on(

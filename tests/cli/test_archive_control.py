@@ -92,7 +92,7 @@ def test_a_recording_is_listed_stopped_by_another_client_and_extended(
     recording.remark("recording")
     more = ("--extend", "0", "--archive", where, "--message", "three")
     assert start("pub", served.channel, "--stream", "5", *more).finish()[0] == 0
-    assert "recording 0 began at position 128" in recording.finish()[1]
+    assert "recording 0 goes on at position 128" in recording.finish()[1]
 
     assert main(["archive", "replay", where, "0", "--format", "json", "--quiet"]) == 0
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
@@ -102,6 +102,25 @@ def test_a_recording_is_listed_stopped_by_another_client_and_extended(
     known = json.loads(capfd.readouterr().out)
     assert {line["session_id"] for line in lines} == {known["session_id"]}
     assert known["recorded_position"] == 192
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_who_interrupts_a_recording_hears_where_it_has_ended(
+    served: Served, start: Start, tmp_path: Path, *, is_here: bool
+) -> None:
+    where = str(tmp_path / "here") if is_here else served.control
+    recording = start("archive", "record", where, served.channel, "--stream", "5")
+    recording.remark("recording")
+    publishing = start("pub", served.channel, "--stream", "5")
+    assert publishing.process.stdin is not None
+    publishing.process.stdin.write("one\n")
+    publishing.process.stdin.flush()
+    assert recording.line() == "recording 0 began at position 0"
+    code, out, _ = recording.interrupt()
+    publishing.process.kill()
+    assert code == 130
+    # Whether the message has come is for nobody to say; that there is an end, and where, is.
+    assert out.strip() in [f"recording 0 ended at position {each}" for each in (0, 64)]
 
 
 def test_what_waits_is_stopped_by_its_subscription_or_its_stream(
