@@ -12,7 +12,7 @@ from importlib.metadata import version
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from aeron_async.cli.output import complain
 from aeron_async.cli.runner import ExitCode, TerminatedError
@@ -119,6 +119,9 @@ def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MissingArgumentError) and error.argument and error.keyword is None:
+        # Of an option that is not there at all, nobody is to hear that its value is missing.
+        text = f"{error.argument.name} is missing"
     if isinstance(error, CycloptsError):
         text += f" (see {' '.join((PROGRAM, *(error.command_chain or ())))} --help)"
     complain(text)

@@ -78,6 +78,8 @@ def test_arguments_are_those_of_the_process_unless_given(
     ("arguments", "part"),
     [
         (["nope"], 'Unknown command "nope"'),
+        (["sub", "aeron:udp?endpoint=127.0.0.1:9"], "--stream is missing"),
+        (["sub", "aeron:udp?endpoint=127.0.0.1:9", "--stream"], "--stream requires an argument"),
         (["pub"], "aeron-async pub --help"),
         (["pub", CHANNEL], "--stream"),
         (["pub", CHANNEL, "--stream", "one"], "--stream"),

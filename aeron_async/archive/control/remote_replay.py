@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Replay
-from aeron_async.archive.control.replay_places import ReplayPlaces
+from aeron_async.archive.control.replay_places import ReplayPlaces, straddles
 from aeron_async.archive.control.requests import (
     ReplayRequest,
     ReplayTokenRequest,
@@ -106,6 +106,10 @@ class RemoteReplay(Replay):
                 if not self._has_ended():
                     await self._end_of_image(image)
             else:
+                if self._to is not None and message.position > self._to:
+                    # An archive sends a frame whole that straddles the end.
+                    await self.aclose()
+                    raise straddles(self.recording_id, self._to, message.position)
                 self._position = message.position
                 return message
         self._check_whole()

@@ -12,7 +12,7 @@ from aeron_async.protocol.header import FRAME_ALIGNMENT
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
 
-__all__ = ["ReplayPlaces"]
+__all__ = ["ReplayPlaces", "straddles"]
 
 
 @final
@@ -80,3 +80,12 @@ class ReplayPlaces:
             what = f"is recorded up to {recorded}, and its replay would begin at {begin}"
         message = f"recording {self.recording_id} {what}"
         raise InvalidPositionError(message, nearest=recorded)
+
+
+def straddles(recording_id: int, to_position: int, frame_end: int) -> InvalidPositionError:
+    """Return the error of a replay that would have to end in the middle of a frame."""
+    message = (
+        f"position {to_position} is in the middle of a frame of recording {recording_id}, which "
+        f"ends at {frame_end}"
+    )
+    return InvalidPositionError(message, nearest=frame_end)

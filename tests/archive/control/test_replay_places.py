@@ -43,6 +43,23 @@ async def test_a_replay_that_would_begin_behind_what_is_recorded_is_refused(
         await anext(client.replay(recording_id, end, 0))
 
 
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_replay_hands_out_nothing_that_goes_on_behind_its_end(
+    client: RemoteArchive, aeron: aa.Aeron, recorded: str, *, follow: bool
+) -> None:
+    recording_id, _ = await record(aeron, client, recorded, [bytes(100)] * 3)
+    replay = client.replay(recording_id, 0, 160 + 32, follow=follow)
+    async with asyncio.timeout(TIMEOUT_S):
+        assert (await anext(replay)).position == 160
+        with pytest.raises(
+            InvalidPositionError, match=r"192 is in the middle .* ends at 320"
+        ) as no:
+            await anext(replay)
+        assert no.value.nearest == 320
+        with pytest.raises(StopAsyncIteration):
+            await anext(replay)
+
+
 async def test_who_follows_hears_that_a_recording_was_cut_off(
     client: RemoteArchive, aeron: aa.Aeron, recorded: str
 ) -> None:
