@@ -300,7 +300,8 @@ class Recordings:
                 f"session {image.session_id} of stream {image.stream_id} is not"
             )
             refusal = ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
-            return self._not_begun(request, image, refusal)
+            # There may be room for what comes later: the request goes on.
+            return self._not_begun(request, image, refusal, is_lacking=False)
         self._image_count += 1
         try:
             session = await self._begin(request, image)
@@ -317,11 +318,13 @@ class Recordings:
             await self._end(request, session)
         return session.error is None
 
-    def _not_begun(self, request: RecordingRequest, image: Image, error: Exception) -> bool:
+    def _not_begun(
+        self, request: RecordingRequest, image: Image, error: Exception, *, is_lacking: bool = True
+    ) -> bool:
         """Tell that an image is not recorded, and return False."""
         # A second source of what is being extended is nobody's who asked.
         if request.recording_id not in self.sessions:
-            request.is_lacking = True
+            request.is_lacking = request.is_lacking or is_lacking
             request.fail(error if isinstance(error, ArchiveError) else ArchiveError(str(error)))
         fields = {"stream_id": image.stream_id, "session_id": image.session_id}
         log.warning("recording_not_begun", **fields, error=str(error))

@@ -167,8 +167,7 @@ async def test_no_more_sources_are_recorded_than_may_be(open_archive: OpenArchiv
         assert sorted(told_of) == ["START", "START", "STOP", "STOP"]
         assert len([each async for each in archive.recordings()]) == 2
         await third.aclose()
-        # There is room again for whoever asks anew.
-        await archive.start_recording(IPC, STREAM)
+        # There is room again for what comes later, of the same request.
         async with await aeron.add_exclusive_publication(IPC, STREAM) as again:
             async with asyncio.timeout(10):
                 assert (await anext(signals)).recording_id == 2
