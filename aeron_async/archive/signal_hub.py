@@ -54,6 +54,8 @@ class SignalStream(SignalReader):
         """
         while not self._events:
             if self._has_lost:
+                # Said once: whoever goes on waits for what comes.
+                self._has_lost = False
                 message = (
                     f"more than {self._hub.most_waiting} recording signals were not read, and some "
                     "were lost: read them as they come"

@@ -83,6 +83,10 @@ async def test_a_reader_who_is_too_far_behind_is_told_so() -> None:
     assert [(await anext(reader)).position for _ in range(2)] == [64, 64]
     with pytest.raises(ArchiveError, match="more than 2 recording signals were not read"):
         await anext(reader)
+    waiting = asyncio.ensure_future(anext(reader))
+    await asyncio.sleep(0)
+    hub.on_signal(STOPPED)
+    assert (await waiting).position == 64
 
 
 async def test_a_signal_of_a_kind_that_is_not_known_is_passed_over() -> None:
