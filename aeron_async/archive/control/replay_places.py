@@ -83,7 +83,10 @@ class ReplayPlaces:
 
 
 def straddles(recording_id: int, to_position: int, frame_end: int) -> InvalidPositionError:
-    """Return the error of a replay that would have to end in the middle of a frame."""
+    """Return the error of a replay that would have to end in the middle of a frame.
+
+    Differs: Aeron hands such a frame out.
+    """
     message = (
         f"position {to_position} is in the middle of a frame of recording {recording_id}, which "
         f"ends at {frame_end}"

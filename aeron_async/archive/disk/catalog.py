@@ -32,6 +32,7 @@ from aeron_async.archive.disk.catalog_file import (
     read_header,
     scan_entries,
 )
+from aeron_async.archive.disk.catalog_ids import last_used_id, refuse_to_forget
 from aeron_async.archive.disk.descriptor import (
     ACTIVE,
     BLOCK,
@@ -142,7 +143,8 @@ class Catalog:
 
         Raises:
             ConfigurationError: The capacity is none.
-            ArchiveFileError: What is there is no catalog that can be read.
+            ArchiveFileError: What is there is no catalog that can be read; or there is none, and
+                there are files of recordings.
             OSError: The disk failed.
         """
         if not HEADER_LENGTH <= capacity <= LARGEST_CAPACITY:
@@ -151,12 +153,16 @@ class Catalog:
                 "bytes: change catalog_capacity"
             )
             raise ConfigurationError(message)
+        last_id, files = last_used_id(directory.names())
         try:
             file = directory.open(CATALOG_NAME)
         except FileNotFoundError:
+            refuse_to_forget(directory, files)
             file = make_catalog(directory, capacity=capacity, sync_level=sync_level)
         try:
             catalog = cls(file, checksum=checksum, sync_level=sync_level)
+            # A copy of before knows less: whoever gets an id that is used writes over its files.
+            catalog.next_recording_id = max(catalog.next_recording_id, last_id + 1)
             if catalog.capacity < capacity:
                 # Not before it was read: of what is damaged, nothing changes.
                 file.set_length(capacity)
