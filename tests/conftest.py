@@ -15,6 +15,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from tests.archive.golden import remove_copies
 from tests.ports import unused_udp_ports
 from tests.tracing import untraced
 
@@ -43,6 +44,11 @@ def pytest_asyncio_loop_factories(
     if any(item.path.is_relative_to(folder) for folder in ON_EVERY_LOOP):
         return LOOP_FACTORIES
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_unconfigure() -> None:
+    # Workers of xdist end without what they had registered for their end.
+    remove_copies()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,7 +5,6 @@ No test gets the originals: whoever may do anything would write to them in spite
 
 from __future__ import annotations
 
-import atexit
 import json
 import shutil
 from functools import cache
@@ -15,7 +14,15 @@ from typing import Any, Final
 
 from tests.captures import captures_dir, captures_path
 
-__all__ = ["ARCHIVES", "RECORDINGS", "copy_of", "facts", "golden_path", "recording_facts"]
+__all__ = [
+    "ARCHIVES",
+    "RECORDINGS",
+    "copy_of",
+    "facts",
+    "golden_path",
+    "recording_facts",
+    "remove_copies",
+]
 
 ARCHIVES: Final = (
     "A1-one-finished",
@@ -27,6 +34,9 @@ ARCHIVES: Final = (
     "A6-padding",
     "A7-catalog-growth",
 )
+
+PLACES: Final[list[Path]] = []
+"""Of the copies."""
 
 
 @cache
@@ -48,11 +58,18 @@ def golden_path(name: str) -> Path:
     return path
 
 
+def remove_copies() -> None:
+    """Remove what all tests of this process have had."""
+    while PLACES:
+        shutil.rmtree(PLACES.pop(), ignore_errors=True)
+    kept.cache_clear()
+
+
 @cache
 def kept(original: Path) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Return a copy that lasts as long as this process, and how it was sealed."""
+    """Return a copy that lasts until `remove_copies`, and how it was sealed."""
     place = Path(mkdtemp(prefix="aeron-golden-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    PLACES.append(place)
     path = place / original.name
     shutil.copytree(original, path)
     return path, seal_of(path)
