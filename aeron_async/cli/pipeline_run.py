@@ -110,7 +110,11 @@ def run(
     spark = make_session(settings)
     with Stopper() as stopper:
         try:
-            job.run(spark, is_stopped=stopper.is_stopped, tell_lag=output.lag)
+            job.run(
+                spark,
+                is_stopped=lambda: stopper.is_stopped() or output.is_unheard,
+                tell_lag=output.lag,
+            )
         finally:
             spark.stop()
         found = job.watermarks()
@@ -120,7 +124,10 @@ def run(
             purge_files(control or str(archive), found)
         elif found:
             remark("nothing was purged: --purge does it")
-    remark(f"the lake is {lake}; `aeron-async pipeline report {lake}` draws it")
+    if Lake(lake).is_empty():
+        remark(f"the lake is {lake}, and has no messages: there were none in {archive}")
+    else:
+        remark(f"the lake is {lake}; `aeron-async pipeline report {lake}` draws it")
     return stopper.finished()
 
 
@@ -180,10 +187,16 @@ class Stopper:
 
 @final
 class Output:
-    """Writes what a pipeline tells, for people or for programs."""
+    """Writes what a pipeline tells, for people or for programs.
+
+    Attributes:
+        is_unheard: Whether the reader has gone away. That ends the job as Ctrl-C does, for whoever
+            recorded beside it may have died; it never fails the batch that is told of.
+    """
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
+        self.is_unheard = False
 
     def batch(self, report: BatchReport) -> None:
         """Write a line for a batch."""
@@ -205,11 +218,16 @@ class Output:
         )
 
     def _write(self, value: Any, text: str) -> None:
-        if self._is_json:
-            print_json(attrs.asdict(value))
-        else:
-            print_line(text)
-        sys.stdout.flush()
+        if self.is_unheard:
+            return
+        try:
+            if self._is_json:
+                print_json(attrs.asdict(value))
+            else:
+                print_line(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.is_unheard = True
 
 
 def told(report: BatchReport) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -62,6 +63,25 @@ def test_programs_read_objects(capsys: pytest.CaptureFixture[str]) -> None:
     batch, lag = map(json.loads, capsys.readouterr().out.splitlines())
     assert batch["positions"] == {"0": 128}
     assert lag == {"batch_id": 3, "behind": {"0": 0}}
+
+
+def test_a_reader_that_goes_away_fails_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    output = Output(is_json=True)
+    with open(writing, "w", closefd=False) as pipe:
+        monkeypatch.setattr("sys.stdout", pipe)
+        output.batch(REPORT)
+        is_unheard = [output.is_unheard]
+        os.close(reading)
+        for _ in range(2):
+            output.batch(REPORT)
+            is_unheard.append(output.is_unheard)
+        monkeypatch.undo()
+        os.close(writing)
+        # What is still buffered has nowhere to go.
+        with contextlib.suppress(OSError):
+            pipe.close()
+    assert is_unheard == [False, True, True]
 
 
 @pytest.mark.parametrize(

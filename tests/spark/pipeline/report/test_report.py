@@ -213,6 +213,8 @@ def test_the_command_writes_the_page_and_says_where(
     assert output.read_text().startswith("<!doctype html>")
     assert main(["pipeline", "report", str(tmp_path / "none")]) == 2
     assert "no directory" in capsys.readouterr().err
+    assert main(["pipeline", "report", str(lake.root), "-o", str(tmp_path)]) == 2
+    assert "is a directory: name a file" in capsys.readouterr().err
 
 
 def test_axes_have_round_numbers() -> None:
