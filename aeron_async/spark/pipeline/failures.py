@@ -22,7 +22,9 @@ def problem_of(text: str) -> str:
     ours = OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()[:LONGEST]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # Py4J's own first line names a method, and no reason.
+    lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip(": ")]
+    lines = [line for line in lines if not line.startswith("An error occurred while calling")]
     return (lines[0] if lines else "Spark failed, and did not say why")[:LONGEST]
 
 

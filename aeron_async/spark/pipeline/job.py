@@ -20,7 +20,8 @@ from aeron_async.spark.pipeline.compaction import compact_lake, recover
 from aeron_async.spark.pipeline.decoding_step import Batch, DecodingStep
 from aeron_async.spark.pipeline.edges import Edges
 from aeron_async.spark.pipeline.lake import forget_batch
-from aeron_async.spark.pipeline.query import follow, start_query
+from aeron_async.spark.pipeline.lake_lock import hold
+from aeron_async.spark.pipeline.query import Ending, follow, start_query
 from aeron_async.spark.pipeline.silver import kinds_of
 from aeron_async.spark.pipeline.tables import Tables, write_rows
 from aeron_async.spark.pipeline.watermark import committed_offsets, last_committed, watermarks
@@ -125,19 +126,25 @@ class PipelineJob:
             tell_lag: Called after every batch with how far the lake is behind.
 
         Raises:
-            ConfigurationError: The lake is another archive's, or has lost its checkpoint.
+            ConfigurationError: The lake is another archive's, has lost its checkpoint, has other
+                columns, or another process writes it.
             ArchiveError: The query failed.
         """
         begun = {"archive": str(self._archive.absolute()), "format": self._settings.format}
-        self._lake.check_resumable(begun)
-        for table in self._lake.tables():
-            recover(table)
-        checkpoint = self._lake.checkpoint
-        query = start_query(spark, self._archive, checkpoint, self._settings, self.process)
-        follow(query, is_stopped, tell_lag)
-        last = last_committed(checkpoint)
-        if last is not None:
-            self._compact(spark, before=last + 1)
+        # Readers of Parquet take a table's columns from any of its files.
+        begun |= {f"the columns of {kind.decoding.kind}": kind.columns for kind in self._kinds}
+        with hold(self._lake.lock):
+            self._lake.check_resumable(begun)
+            for table in self._lake.tables():
+                recover(table)
+            checkpoint = self._lake.checkpoint
+            ending = Ending()
+            process = ending.guarded(self.process)
+            query = start_query(spark, self._archive, checkpoint, self._settings, process)
+            follow(query, is_stopped, tell_lag, ending)
+            last = last_committed(checkpoint)
+            if last is not None:
+                self._compact(spark, before=last + 1)
 
     def watermarks(self) -> list[Watermark]:
         """Return what may be purged of the archive: what the lake and all others have read.

@@ -62,6 +62,11 @@ class Lake:
         """Return the folder of what could not be decoded."""
         return self.root / "quarantine"
 
+    @property
+    def lock(self) -> Path:
+        """Return the file that whoever writes holds."""
+        return self.root / "_state" / "lock"
+
     def silver(self, kind: str) -> Path:
         """Return the folder of decoded messages of a kind."""
         return self.root / "silver" / kind
@@ -87,9 +92,16 @@ class Lake:
         if not self.root.is_dir():
             message = f"lake {str(self.root)!r} is no directory: name the LAKE of `pipeline run`"
             raise ConfigurationError(message)
-        if not (self.root / "gold").is_dir():
-            message = f"lake {str(self.root)!r} has no gold tables: `pipeline run` makes them"
+        if self.is_empty():
+            message = (
+                f"lake {str(self.root)!r} has no messages yet: `pipeline run` brings those that "
+                "its archive has"
+            )
             raise ConfigurationError(message)
+
+    def is_empty(self) -> bool:
+        """Return whether no batch has come to its gold tables."""
+        return not batch_folders(self.gold("runs"))
 
     def check_resumable(self, resolved: dict[str, Any]) -> None:
         """Refuse to go on where that would count messages twice, or mix what differs.
@@ -118,7 +130,8 @@ class Lake:
                     f"{value!r}: change {name}, or begin another LAKE"
                 )
                 raise ConfigurationError(message)
-        write_atomically(path, json.dumps(begun, indent=2).encode())
+        # What is new is held to from now on.
+        write_atomically(path, json.dumps(resolved | begun, indent=2).encode())
 
 
 def batch_folders(table: Path) -> dict[int, Path]:

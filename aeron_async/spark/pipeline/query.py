@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
-__all__ = ["Lag", "follow", "lag_of", "start_query"]
+__all__ = ["Ending", "Lag", "follow", "lag_of", "start_query"]
 
 LOOK_SECONDS: Final = 1
 """Between two looks at whether somebody wants an end."""
+
+CUT_OFF: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling a batch that was stopped: "
+    "java.lang.InterruptedException"
+)
+"""What Spark takes for an interruption of its own, and not for a failure."""
 
 
 @final
@@ -39,6 +45,39 @@ class Lag:
 
     batch_id: int
     behind: Mapping[int, int]
+
+
+@final
+class Ending:
+    """Cuts short what a batch says that was begun when the query was stopped already.
+
+    Where there is much to do, Spark has begun the next batch by then, and interrupts it. It finds
+    out whether that was all by a regular expression over the whole traceback of Python, which
+    overflows its stack, and a thousand lines of that, unless the traceback is short.
+    """
+
+    def __init__(self) -> None:
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Say that the query is about to be stopped."""
+        self._has_begun = True
+
+    def guarded(
+        self, process: Callable[[DataFrame, int], None]
+    ) -> Callable[[DataFrame, int], None]:
+        """Return the same, with a short error in place of any once the ending has begun."""
+
+        def guarded(frame: DataFrame, batch_id: int) -> None:
+            try:
+                process(frame, batch_id)
+            except Exception:
+                if not self._has_begun:
+                    raise
+                # A batch that is cut off is done again, so whatever it was comes again.
+                raise RuntimeError(CUT_OFF) from None
+
+        return guarded
 
 
 def start_query(
@@ -56,21 +95,34 @@ def start_query(
         checkpoint: Where it is kept how far recordings were read.
         settings: Of the pipeline.
         process: Takes a batch and its id.
+
+    Raises:
+        ArchiveError: Spark refuses.
     """
     register(spark)
     options = source_options(archive, settings)
-    frame = spark.readStream.format("aeron_archive").options(**options).load()
-    writer = frame.writeStream.foreachBatch(process).queryName("aeron-pipeline")
-    writer = writer.option("checkpointLocation", str(checkpoint))
-    if settings.trigger is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{settings.trigger} milliseconds").start()
+    with in_one_line():
+        frame = spark.readStream.format("aeron_archive").options(**options).load()
+        writer = frame.writeStream.foreachBatch(process).queryName("aeron-pipeline")
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        if settings.trigger is None:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{settings.trigger} milliseconds").start()
 
 
 def follow(
-    query: StreamingQuery, is_stopped: Callable[[], bool], tell: Callable[[Lag], None]
+    query: StreamingQuery,
+    is_stopped: Callable[[], bool],
+    tell: Callable[[Lag], None],
+    ending: Ending,
 ) -> None:
     """Watch a query until it ends, or somebody wants it to: then it ends after its batch.
+
+    Args:
+        query: To watch.
+        is_stopped: Asked now and then whether somebody wants an end.
+        tell: Called with how far the lake is behind.
+        ending: Is told when the query is stopped.
 
     Raises:
         ArchiveError: It failed.
@@ -90,6 +142,7 @@ def follow(
             if lag is not None and lag.batch_id != told:
                 told = lag.batch_id
                 tell(lag)
+        ending.begin()
         query.stop()
         error = query.exception()
         if error is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_interpreter, ensure_java
+from aeron_async.spark.pipeline.failures import in_one_line
 
 if TYPE_CHECKING:
     from aeron_async.spark.pipeline.settings import PipelineSettings
@@ -69,6 +70,7 @@ def make_session(settings: PipelineSettings) -> Any:
 
     Raises:
         ConfigurationError: There is no Java or no PySpark, or the interpreter is wrong.
+        ArchiveError: Spark refuses its settings, or does not start.
     """
     check_installed()
     check_format(settings)
@@ -83,7 +85,7 @@ def make_session(settings: PipelineSettings) -> Any:
         builder = builder.master(settings.master or "local[*]")
     for name, value in (DEFAULTS | dict(settings.conf)).items():
         builder = builder.config(name, value)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), in_one_line():
         warnings.simplefilter("ignore")
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -26,6 +26,20 @@ NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 DECODE: Final = re.compile(r"(-?\d{1,10})(?::([A-Za-z_][A-Za-z0-9_]{0,63}))?=(.+)", re.DOTALL)
 EVENT_NS: Final = "event_ns"
 RECORDED_NS: Final = "timestamp_ns"
+BY_ITSELF: Final = "none that the pipeline sets by itself"
+WHOLE: Final = "left out, for a row of a lake is a message"
+ENDLESS: Final = "left out, for a lake goes on from batch to batch"
+UNFIT: Final = {
+    "path": BY_ITSELF,
+    "columns": BY_ITSELF,
+    "timestampfrom": BY_ITSELF,
+    "decoder": "left out: decode says how messages are read",
+    "fragmentmode": WHOLE,
+    "includepadding": WHOLE,
+    "endingpositions": ENDLESS,
+    "endingtimestamp": ENDLESS,
+}
+"""Options of the source that a pipeline does without, and what they must be."""
 
 
 @final
@@ -256,11 +270,9 @@ class PipelineSettings:
                 if each.kind not in kinds:
                     known = ", ".join(sorted(kinds)) or "none: give decode"
                     values.refuse(name, each.kind, f"a kind that decode names ({known})")
-        managed = sorted(
-            key for key in self.source if key.lower() in {"path", "columns", "timestampfrom"}
-        )
-        if managed:
-            values.refuse("source", managed[0], "none that the pipeline sets by itself")
+        for key in sorted(self.source):
+            if key.lower() in UNFIT:
+                values.refuse("source", key, UNFIT[key.lower()])
         for each in self.latency:
             if RECORDED_NS in {each.start, each.end} and self.timestamp_from is None:
                 values.refuse("latency", each.name, f"without {RECORDED_NS}, or set timestamp_from")

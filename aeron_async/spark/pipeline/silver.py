@@ -57,6 +57,11 @@ class Kind:
     decoder: Decoder
     event_time: str
 
+    @property
+    def columns(self) -> str:
+        """Return the names and types that messages of this kind are decoded to."""
+        return ", ".join(sorted(f"{field.name} {field.type}" for field in self.decoder.fields))
+
 
 def kinds_of(settings: PipelineSettings) -> list[Kind]:
     """Return every kind, with all fields that settings name checked.
@@ -100,8 +105,8 @@ def check_number(setting: str, kind: str, decoder: Decoder, name: str) -> None:
     types = {field.name: field.type for field in decoder.fields}
     if name not in types:
         near = difflib.get_close_matches(name, types, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        message = f"{setting}: {kind} has no field {name!r}: {hint}It has {', '.join(types)}"
+        hint = f"did you mean {near[0]}? It" if near else "it"
+        message = f"{setting}: {kind} has no field {name!r}: {hint} has {', '.join(types)}"
         raise ConfigurationError(message)
     if not pa.types.is_integer(types[name]):
         message = f"{setting}: field {name!r} of {kind} is {types[name]}, and must be an integer"

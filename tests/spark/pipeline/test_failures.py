@@ -24,6 +24,11 @@ def test_else_the_first_line_is_shown() -> None:
     assert "did not say" in problem_of(" \n")
 
 
+def test_a_line_that_names_only_a_method_of_java_is_passed_over() -> None:
+    text = "An error occurred while calling o5.start.\n: org.X: two queries use it\n\tat Y"
+    assert problem_of(text) == "org.X: two queries use it"
+
+
 def test_errors_of_spark_become_errors_of_ours() -> None:
     error = PySparkException("[OOM] no memory")
     with pytest.raises(ArchiveError, match="no memory"), in_one_line():

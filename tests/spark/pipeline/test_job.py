@@ -13,6 +13,7 @@ from aeron_async.spark.pipeline.gold import GAPS, LATENCY, RATES, RATES_MINUTE, 
 from aeron_async.spark.pipeline.histogram import bin_of, bin_sql
 from aeron_async.spark.pipeline.job import BatchReport, PipelineJob
 from aeron_async.spark.pipeline.lake import Lake, batch_folders
+from aeron_async.spark.pipeline.lake_lock import hold
 from aeron_async.spark.pipeline.runs import GapKind
 from aeron_async.spark.pipeline.sample_feed import SETTINGS, Planted
 from aeron_async.spark.pipeline.sample_recording import record_sample
@@ -146,6 +147,39 @@ def test_a_lake_of_another_archive_is_left_alone(
     record(tmp_path / "archive", unused_udp_port)
     with pytest.raises(ConfigurationError, match="begun with archive='/elsewhere'"):
         ingest(spark, tmp_path / "archive", lake)
+
+
+def test_a_kind_keeps_its_columns(
+    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+) -> None:
+    record(archive, unused_udp_port, 100)
+    lake = Lake(tmp_path / "lake")
+    assert ingest(spark, archive, lake)
+    other = {"decode": ["1001:quotes=struct:<sequence:q,market_ns:q,sent_ns:q,price:q"]}
+    with pytest.raises(ConfigurationError, match="begun with the columns of quotes='market_ns"):
+        ingest(spark, archive, lake, **other)
+
+
+def test_a_lake_that_somebody_writes_is_left_alone(
+    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+) -> None:
+    record(archive, unused_udp_port, 100)
+    lake = Lake(tmp_path / "lake")
+    with hold(lake.lock), pytest.raises(ConfigurationError, match="is being written by process"):
+        ingest(spark, archive, lake)
+    assert not lake.bronze.exists()
+
+
+def test_what_spark_refuses_at_once_is_one_line(
+    spark: SparkSession, archive: Path, tmp_path: Path, unused_udp_port: int
+) -> None:
+    record(archive, unused_udp_port, 100)
+    lake = Lake(tmp_path / "lake")
+    lake.checkpoint.mkdir(parents=True)
+    (lake.checkpoint / "metadata").write_text("no JSON")
+    with pytest.raises(ArchiveError) as caught:
+        ingest(spark, archive, lake)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_query_that_fails_says_why_in_one_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.pipeline.lake import Lake, batch_folders, forget_batch, write_atomically
+from aeron_async.spark.pipeline.lake_lock import hold
 from aeron_async.spark.pipeline.tables import read_folders, write_rows
 
 if TYPE_CHECKING:
@@ -38,9 +40,9 @@ def test_what_is_not_there_has_no_rows(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_lake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no directory"):
         Lake(tmp_path / "none").check_readable()
-    with pytest.raises(ConfigurationError, match="no gold tables"):
+    with pytest.raises(ConfigurationError, match="no messages yet"):
         Lake(tmp_path).check_readable()
-    Lake(tmp_path).gold("runs").mkdir(parents=True)
+    write_rows(Lake(tmp_path).gold("runs"), 0, ROWS)
     Lake(tmp_path).check_readable()
 
 
@@ -50,6 +52,31 @@ def test_a_lake_is_gone_on_with_as_it_was_begun(tmp_path: Path) -> None:
     lake.check_resumable({"archive": "/a", "format": "parquet"})
     with pytest.raises(ConfigurationError, match="begun with archive='/a'"):
         lake.check_resumable({"archive": "/b", "format": "parquet"})
+
+
+def test_what_is_added_to_a_lake_is_held_to_from_then_on(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.check_resumable({"archive": "/a"})
+    lake.check_resumable({"archive": "/a", "the columns of quotes": "price double"})
+    lake.check_resumable({"archive": "/a"})
+    with pytest.raises(ConfigurationError, match="begun with the columns of quotes='price double'"):
+        lake.check_resumable({"the columns of quotes": "price int64"})
+
+
+def test_one_job_at_a_time_writes_a_lake(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake")
+    with hold(lake.lock):
+        with (
+            pytest.raises(ConfigurationError, match=f"written by process {os.getpid()}, and two"),
+            hold(lake.lock),
+        ):
+            pass
+        assert lake.tables() == []
+    with hold(lake.lock):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="could not be written"), hold(tmp_path / "file/l"):
+        pass
 
 
 def test_a_lake_that_lost_its_checkpoint_is_left_alone(tmp_path: Path) -> None:

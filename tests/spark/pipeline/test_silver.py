@@ -21,7 +21,7 @@ SPEC = "7:quotes=struct:<price:d,sent:q"
     [
         ({"sequence": "quotes=sentt"}, "did you mean sent"),
         ({"sequence": "quotes=price"}, "must be an integer"),
-        ({"latency": "quotes=sent..zzz"}, "It has price, sent"),
+        ({"latency": "quotes=sent..zzz"}, "it has price, sent"),
         ({"event_time": "quotes=price"}, "must be an integer"),
         ({"decode": "7:quotes=struct:<date:q"}, "rename it"),
     ],
