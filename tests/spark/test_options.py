@@ -96,7 +96,7 @@ def test_a_value_is_read(name: str, value: str, field: str, wanted: object) -> N
         ("maxTriggerDelay", "soon", "a time, such as"),
         ("failOnDataLoss", "yes", "true or false"),
         ("fragmentMode", "both", "one of message, frame"),
-        ("access", "replay", "one of files"),
+        ("access", "network", "one of files, replay"),
         ("columns", "a,,b", "names with commas"),
         ("timestampFrom", "payload:8", "reserved"),
         ("timestampFrom", "payload:8:float", "reserved"),
