@@ -136,7 +136,7 @@ class ArchiveOptions:
     starting_offsets_by_timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         values.one_of("error", "latest"),
-        "where no message is that young: error, or begin at the end",
+        "where no message is that young: error, or latest, which begins at the end",
         default="error",
         shown="error",
     )

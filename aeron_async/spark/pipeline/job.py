@@ -138,10 +138,10 @@ class PipelineJob:
             for table in self._lake.tables():
                 recover(table)
             checkpoint = self._lake.checkpoint
-            ending = Ending()
+            ending = Ending(is_stopped)
             process = ending.guarded(self.process)
             query = start_query(spark, self._archive, checkpoint, self._settings, process)
-            follow(query, is_stopped, tell_lag, ending)
+            follow(query, tell_lag, ending)
             last = last_committed(checkpoint)
             if last is not None:
                 self._compact(spark, before=last + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ending", "Lag", "follow", "lag_of", "start_query"]
 
+HOLD_SECONDS: Final = 30
+"""A batch waits no longer for a query to be stopped, which is looked for every second."""
 LOOK_SECONDS: Final = 1
 """Between two looks at whether somebody wants an end."""
 
@@ -49,33 +52,55 @@ class Lag:
 
 @final
 class Ending:
-    """Cuts short what a batch says that was begun when the query was stopped already.
+    """Lets a query end after its batch, without a word of the next one.
 
-    Where there is much to do, Spark has begun the next batch by then, and interrupts it. It finds
-    out whether that was all by a regular expression over the whole traceback of Python, which
-    overflows its stack, and a thousand lines of that, unless the traceback is short.
+    Where there is much to do, Spark begins the next batch at once. Here that waits, before it does
+    anything, until the query is stopped, and then breaks off: interrupted at work it would be a
+    hundred lines of log. What it breaks off with is short, for Spark finds out whether it was an
+    interruption by a regular expression over the traceback, and a long one overflows its stack.
+
+    Args:
+        is_wanted: Whether somebody wants an end.
+
+    Attributes:
+        is_holding: Whether a batch waits for the query to be stopped.
     """
 
-    def __init__(self) -> None:
-        self._has_begun = False
+    def __init__(self, is_wanted: Callable[[], bool]) -> None:
+        self.is_wanted = is_wanted
+        self.is_holding = False
+        self._stopping = Event()
+        self._query: StreamingQuery | None = None
 
-    def begin(self) -> None:
-        """Say that the query is about to be stopped."""
-        self._has_begun = True
+    def stop(self, query: StreamingQuery) -> None:
+        """Stop the query; returns when no batch is at work."""
+        self._query = query
+        self._stopping.set()
+        query.stop()
 
     def guarded(
         self, process: Callable[[DataFrame, int], None]
     ) -> Callable[[DataFrame, int], None]:
-        """Return the same, with a short error in place of any once the ending has begun."""
+        """Return the same, for batches that begin before an end is wanted."""
 
         def guarded(frame: DataFrame, batch_id: int) -> None:
-            try:
-                process(frame, batch_id)
-            except Exception:
-                if not self._has_begun:
-                    raise
-                # A batch that is cut off is done again, so whatever it was comes again.
-                raise RuntimeError(CUT_OFF) from None
+            if not self.is_wanted():
+                try:
+                    process(frame, batch_id)
+                except Exception:
+                    if not self._stopping.is_set():
+                        raise
+                    # A batch that is cut off is done again, so whatever it was comes again.
+                    raise RuntimeError(CUT_OFF) from None
+                return
+            self.is_holding = True
+            self._stopping.wait(HOLD_SECONDS)
+            for _ in range(HOLD_SECONDS * 100):
+                if self._query is None or not self._query.isActive:
+                    break
+                # Raised before Spark has noted that it is stopped, this would be a failure.
+                Event().wait(0.01)
+            raise RuntimeError(CUT_OFF)
 
         return guarded
 
@@ -112,7 +137,6 @@ def start_query(
 
 def follow(
     query: StreamingQuery,
-    is_stopped: Callable[[], bool],
     tell: Callable[[Lag], None],
     ending: Ending,
 ) -> None:
@@ -120,9 +144,8 @@ def follow(
 
     Args:
         query: To watch.
-        is_stopped: Asked now and then whether somebody wants an end.
         tell: Called with how far the lake is behind.
-        ending: Is told when the query is stopped.
+        ending: Asked now and then, and stops the query.
 
     Raises:
         ArchiveError: It failed.
@@ -131,19 +154,18 @@ def follow(
     under_way: int | None = None
     with in_one_line():
         while query.isActive:
-            if is_stopped():
-                # Where there is much to do, one batch follows another without a pause.
+            if ending.is_wanted():
                 done = batch_of(query.lastProgress)
                 under_way = done if under_way is None else under_way
-                if done != under_way or not query.status["isTriggerActive"]:
+                is_idle = not query.status["isTriggerActive"]
+                if done != under_way or is_idle or ending.is_holding:
                     break
             query.awaitTermination(LOOK_SECONDS)
             lag = lag_of(query.lastProgress)
             if lag is not None and lag.batch_id != told:
                 told = lag.batch_id
                 tell(lag)
-        ending.begin()
-        query.stop()
+        ending.stop(query)
         error = query.exception()
         if error is not None:
             raise error

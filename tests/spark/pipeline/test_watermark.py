@@ -145,6 +145,6 @@ class FakeQuery:
 @pytest.mark.parametrize(("active", "looks"), [(False, 0), (True, 1)])
 def test_a_query_is_stopped_after_the_batch_that_is_under_way(*, active: bool, looks: int) -> None:
     query = FakeQuery(active=active)
-    follow(query, lambda: True, lambda _: None, Ending())  # type: ignore[arg-type] # a fake
+    follow(query, lambda _: None, Ending(lambda: True))  # type: ignore[arg-type] # a fake
     assert not query.isActive
     assert query.looks == looks
