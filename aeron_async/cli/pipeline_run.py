@@ -125,7 +125,7 @@ def run(
         elif found:
             remark("nothing was purged: --purge does it")
     if Lake(lake).is_empty():
-        remark(f"the lake is {lake}, and has no messages: there were none in {archive}")
+        remark(f"the lake is {lake}, and has no messages yet")
     else:
         remark(f"the lake is {lake}; `aeron-async pipeline report {lake}` draws it")
     return stopper.finished()
