@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aeron_async.spark.pipeline.lake import batch_folder, batch_folders, sync, write_atomically
+from aeron_async.spark.pipeline.lake import (
+    batch_folder,
+    batch_folders,
+    sync,
+    sync_all,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,12 +87,6 @@ def finish(table: Path, batch_ids: list[int]) -> None:
         (table / ASIDE).replace(batch_folder(table, batch_ids[-1]))
         sync(table)
     (table / NOTE).unlink()
-
-
-def sync_all(folder: Path) -> None:
-    """Bring a folder to the disk, with all that is in it."""
-    for path in (*folder.rglob("*"), folder):
-        sync(path)
 
 
 def compact_lake(

@@ -64,6 +64,17 @@ class Batch:
                 found[run.recording_id] = end
         return found
 
+    @property
+    def session_ends(self) -> dict[tuple[int, int], int]:
+        """Return the same by recording id and session, for recordings that are in this batch."""
+        read = {run.recording_id for run in self.runs}
+        found: dict[tuple[int, int], int] = {}
+        for run in self.earlier:
+            if not run.name and run.recording_id in read:
+                key = run.recording_id, run.session_id
+                found[key] = max(run.end_position, found.get(key, 0))
+        return found
+
     def bytes_of(self, stream_id: int) -> int:
         """Return the payload of a stream, in bytes."""
         return sum(run.bytes for run in self.runs if run.stream_id == stream_id)
@@ -110,7 +121,7 @@ class DecodingStep:
         rows = decoded(
             batch.messages,
             kind,
-            ends=batch.ends,
+            ends=batch.session_ends,
             started_ms={key: each.start_timestamp_ms for key, each in batch.recordings.items()},
             failed=failures.add,
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 from aeron_async.spark.pipeline.histogram import bin_sql
 from aeron_async.spark.pipeline.runs import Gap, Run, stitch
 from aeron_async.spark.pipeline.settings import RECORDED_NS
+from aeron_async.spark.pipeline.silver import BLOCK_BITS
 from aeron_async.spark.pipeline.summaries import SUMMARY, Summariser, gaps_of, runs_of
 
 if TYPE_CHECKING:
@@ -124,8 +125,12 @@ def summary(
     # Rows of one piece of one file are in the order in which they were recorded.
     piece = [F.col("_metadata.file_path"), F.col("_metadata.file_block_start")]
     columns = [F.col(each) for each in (*KEYS, "position", "end_position", RECORDED_NS)]
+    is_apart = False
     if name:
-        piece.append(F.expr("shiftright(position, 26)"))
+        block = F.expr(f"shiftright(position, {BLOCK_BITS})")
+        # Where days alternate, each file has some of the messages of a stretch, and none has all.
+        is_apart = frame.select("date").distinct().limit(2).count() > 1
+        piece = [F.col("recording_id"), block] if is_apart else [*piece, block]
         columns += [F.lit(0).alias("length"), F.col(number).cast("bigint").alias("number")]
     else:
         columns.append(F.col("length"))
@@ -136,6 +141,9 @@ def summary(
     rows = frame.select(*columns, F.xxhash64(*piece).alias("origin"))
     if name:
         rows = rows.where(F.col("number").isNotNull())
+    if is_apart:
+        spread = rows.repartition("recording_id", "origin")
+        rows = spread.sortWithinPartitions("recording_id", "origin", "position")
     return rows.mapInArrow(summarise, from_arrow_schema(SUMMARY)).toArrow().cast(SUMMARY)
 
 

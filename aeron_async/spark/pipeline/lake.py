@@ -185,3 +185,9 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(folder: Path) -> None:
+    """Bring a folder to the disk, with all that is in it."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)

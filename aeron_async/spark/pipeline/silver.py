@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.spark.decoding import Decoder
     from aeron_async.spark.pipeline.settings import Decoding, PipelineSettings
 
-__all__ = ["Kind", "decoded", "kinds_of", "silver", "undecodable"]
+__all__ = ["BLOCK_BITS", "Kind", "decoded", "kinds_of", "silver", "undecodable"]
 
 KEPT: Final = (
     "recording_id",
@@ -117,7 +117,7 @@ def decoded(
     frame: DataFrame,
     kind: Kind,
     *,
-    ends: Mapping[int, int],
+    ends: Mapping[tuple[int, int], int],
     started_ms: Mapping[int, int],
     failed: Callable[[int], None],
 ) -> DataFrame:
@@ -126,7 +126,8 @@ def decoded(
     Args:
         frame: Rows of bronze.
         kind: Which messages.
-        ends: Up to where each recording was decoded before; what lies before that was.
+        ends: Up to where each recording, and session, was decoded before; what lies before that
+            was. Where a recording was cut, another session has recorded other messages there.
         started_ms: When each recording began.
         failed: Called, where the rows are, with how many could not be decoded.
     """
@@ -160,11 +161,16 @@ ARROW_TYPES: Final[dict[str, Any]] = {
 }
 
 
-def is_fresh(batch: pa.RecordBatch, ends: Mapping[int, int]) -> pa.Array:
-    """Return which rows lie behind what was decoded before."""
-    ids = batch.column("recording_id").to_numpy(zero_copy_only=False)
-    positions = batch.column("position").to_numpy(zero_copy_only=False)
-    return pa.array(positions >= by_recording(ids, ends))
+def is_fresh(batch: pa.RecordBatch, ends: Mapping[tuple[int, int], int]) -> pa.Array:
+    """Return which rows lie behind what was decoded before of the same recording and session."""
+    ids, sessions, positions = (
+        batch.column(name).to_numpy(zero_copy_only=False)
+        for name in ("recording_id", "session_id", "position")
+    )
+    fresh = np.ones(len(ids), np.bool_)
+    for (recording_id, session_id), end in ends.items():
+        fresh &= (ids != recording_id) | (sessions != session_id) | (positions >= end)
+    return pa.array(fresh)
 
 
 def recorded_ns(batch: pa.RecordBatch, started_ms: Mapping[int, int]) -> pa.Array:

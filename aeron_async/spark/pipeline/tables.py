@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final, final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aeron_async.spark.pipeline.lake import batch_folder, batch_folders, forget_batch, sync
+from aeron_async.spark.pipeline.lake import (
+    batch_folder,
+    batch_folders,
+    forget_batch,
+    sync,
+    sync_all,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +55,12 @@ class Tables:
         """
         if self._format == "parquet":
             writer = frame.write.mode("overwrite").option("compression", "zstd")
-            writer.partitionBy(*partitions).parquet(str(batch_folder(table, batch_id)))
+            folder = batch_folder(table, batch_id)
+            writer.partitionBy(*partitions).parquet(str(folder))
+            # Spark leaves that to the system, and goes on behind the batch for good: what a host
+            # that fails has lost would never be written again.
+            sync_all(folder)
+            sync(table)
         elif self._format == "delta":
             writer = frame.write.format("delta").mode("overwrite")
             writer = writer.option("replaceWhere", f"{BATCH_COLUMN} = {batch_id}")

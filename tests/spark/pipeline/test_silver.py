@@ -50,10 +50,20 @@ def test_a_message_is_put_aside_when_no_decoder_reads_it() -> None:
 
 
 def test_what_was_ingested_before_is_not_fresh() -> None:
-    batch = pa.RecordBatch.from_pydict(
-        {"recording_id": [1, 1, 2], "position": [0, 64, 0], "timestamp_ns": [5, None, None]}
-    )
-    assert is_fresh(batch, {1: 64}).to_pylist() == [False, True, True]
-    assert is_fresh(batch.slice(3), {1: 64}).to_pylist() == []
+    rows = {
+        "recording_id": [1, 1, 2],
+        "session_id": [5, 5, 5],
+        "position": [0, 64, 0],
+        "timestamp_ns": [5, None, None],
+    }
+    batch = pa.RecordBatch.from_pydict(rows)
+    assert is_fresh(batch, {(1, 5): 64}).to_pylist() == [False, True, True]
+    assert is_fresh(batch.slice(3), {(1, 5): 64}).to_pylist() == []
     assert recorded_ns(batch, {1: 2}).to_pylist() == [5, 2_000_000, 0]
     assert recorded_ns(batch.slice(3), {1: 2}).to_pylist() == []
+
+
+def test_what_another_session_has_recorded_anew_is_fresh() -> None:
+    rows = {"recording_id": [1, 1], "session_id": [5, 6], "position": [0, 32]}
+    batch = pa.RecordBatch.from_pydict(rows)
+    assert is_fresh(batch, {(1, 5): 64}).to_pylist() == [False, True]
