@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError
@@ -69,12 +70,15 @@ def checksum_named(name: str | None) -> Checksum | None:
     """Return a checksum by its name; None for none.
 
     Raises:
-        ConfigurationError: No checksum has that name.
+        ConfigurationError: No checksum has that name, or what computes it is not installed.
     """
     if name is None or name == "none":
         return None
     found = CHECKSUMS.get(name)
     if found is None:
         message = f"no checksum is named {name!r}: crc32, crc32c or none"
+        raise ConfigurationError(message)
+    if found is crc32c and find_spec("crc32c") is None:
+        message = f"checksum {name} needs a package: pip install 'aeron-async[crc32c]'"
         raise ConfigurationError(message)
     return found
