@@ -12,7 +12,8 @@ RUNS ?= 100000
 PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
 # The tests of a file stay together: some share a port or what took long to make. Those of Spark do
 # too, whichever file they are in: see tests/scheduling.py.
-PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile
+# Half of the time a test waits for a process it has started: there is room for more than cores.
+PARALLEL ?= -n 4 --dist loadfile
 
 .PHONY: demo pipeline test quick check format fuzz bench clean help
 

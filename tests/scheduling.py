@@ -13,13 +13,17 @@ __all__ = ["FolderScheduling", "scheduler"]
 
 TOGETHER = "tests/spark/"
 """One Spark session serves this folder, and takes seconds and half a gigabyte to start."""
+APART = "tests/sim/"
+"""Worlds share nothing, and those of one file may take minutes."""
 
 
 @final
 class FolderScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist ships no types
-    """Keeps the tests of a file together, and those of one folder."""
+    """Keeps the tests of a file together, and those of one folder; those of another go anywhere."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(APART):
+            return nodeid
         return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
 
 
