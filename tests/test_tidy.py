@@ -13,13 +13,14 @@ PACKAGE = ROOT / "aeron_async"
 FILE_LIMIT = 400
 FUNCTION_LIMIT = 60
 
-# What each floor may import of the package; `errors` and `logs` are open to all. The longest
-# prefix decides.
+# What each floor may import of the package; `errors`, `logs` and `text` are open to all. The
+# longest prefix decides.
 FLOORS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "clock": (),
     "counters": ("kernel",),
     "logs": (),
+    "text": (),
     "protocol": ("protocol",),
     # Loops and what they walk over lie on one floor: the loops know how a frame looks, no more.
     "kernel.message": ("client.image",),
@@ -126,7 +127,7 @@ def test_every_floor_imports_only_from_floors_below(path: Path) -> None:
         top, _, inner = name.partition(".")
         if top != "aeron_async":
             continue
-        if inner in {"errors", "logs"}:
+        if inner in {"errors", "logs", "text"}:
             continue
         assert any(is_within(inner, allowed) for allowed in FLOORS[floor]), (
             f"{floor or 'the front door'} must not import {inner}"

@@ -1,0 +1,77 @@
+"""Foreign words made safe for terminals, logs and error texts.
+
+Invariant: the result is one line without control characters, invisible format characters or
+undecodable bytes, and never longer than its limit. Applied twice it stays as it is.
+
+The result is for eyes: a backslash is not doubled, so it cannot be turned back. Programs read the
+true text in JSON output and in attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["SHORT", "printable"]
+
+SHORT: Final = 120
+"""Limit for a word inside a sentence, such as a name or an address; in characters."""
+LIMIT: Final = 500
+"""In characters: longer than any channel that people write."""
+NOTE_LENGTH_MAX: Final = 32
+"""In characters: what the note about the cut may take of the limit."""
+BYTES_A_CHARACTER: Final = 4
+"""In UTF-8, at most."""
+UNDECODABLE: Final = range(0xDC80, 0xDD00)
+"""How Python's `surrogateescape` keeps a byte that is not UTF-8."""
+NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(value: object, limit: int = LIMIT) -> str:
+    r"""Return foreign words as one harmless line: `a\x1b[2J` shows its ESC and does nothing.
+
+    Escaped are control characters (C0, DEL, C1), line separators, format characters such as those
+    that turn the direction of writing, surrogates, and bytes that are not UTF-8. Markup stays as it
+    is: whoever renders it must not read it as markup.
+
+    Args:
+        value: A text or bytes in UTF-8; anything else as `str` shows it.
+        limit: In characters of the result, 64 at least. What is cut off is counted at its end.
+    """
+    assert limit >= 2 * NOTE_LENGTH_MAX
+    if isinstance(value, bytes | bytearray | memoryview):
+        length, unit = len(value), "bytes"
+        head = bytes(value[: (limit + 1) * BYTES_A_CHARACTER])
+        text = head.decode("utf-8", "surrogateescape")
+    else:
+        text = value if isinstance(value, str) else str(value)
+        length, unit = len(text), "characters"
+    if len(text) <= limit and text.isprintable():
+        return text
+    kept: list[str] = []
+    kept_length = cut_at = cut_place = 0
+    for index, character in enumerate(text[: limit + 1]):
+        escaped = character if character.isprintable() else _escaped(character)
+        if kept_length + len(escaped) <= limit - NOTE_LENGTH_MAX:
+            cut_at, cut_place = index + 1, len(kept) + 1
+        kept.append(escaped)
+        kept_length += len(escaped)
+        if kept_length > limit:
+            break
+    else:
+        return "".join(kept)
+    shown = text[:cut_at]
+    is_text = unit == "characters"
+    shown_length = len(shown if is_text else shown.encode("utf-8", "surrogateescape"))
+    return f"{''.join(kept[:cut_place])}... ({length - shown_length} more {unit})"
+
+
+def _escaped(character: str) -> str:
+    """Return how a character that cannot be shown is written."""
+    code = ord(character)
+    if character in NAMED:
+        return NAMED[character]
+    if code in UNDECODABLE:
+        return f"\\x{code - 0xDC00:02x}"
+    if code <= 0xFF:  # noqa: PLR2004 - what two digits can write
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - likewise
