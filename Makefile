@@ -8,6 +8,7 @@ FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 BENCH ?=
 RUNS ?= 100000
+PYTHONS ?= python3.13 python3.14
 # What the compiled kernel stands behind, once more on the one in Python.
 PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
 # The tests of a file stay together: some share a port or what took long to make. Those of Spark do
@@ -15,7 +16,7 @@ PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
 # Half of the time a test waits for a process it has started: there is room for more than cores.
 PARALLEL ?= -n 4 --dist loadfile
 
-.PHONY: demo pipeline test quick check format fuzz bench clean help
+.PHONY: demo pipeline test quick check format fuzz bench matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
@@ -24,6 +25,7 @@ help:
 	@echo "make quick   most tests, without coverage and simulated worlds"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
+	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
 
@@ -68,9 +70,18 @@ fuzz: $(FUZZ_STAMP)
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m benchmarks $(BENCH)
 
+# One environment for each Python; the compiled parts of all lie side by side in the tree.
+matrix: $(PYTHONS:%=matrix-%)
+
+matrix-%:
+	$* -m venv .matrix/$*
+	.matrix/$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.matrix/$*/bin/python --version
+	.matrix/$*/bin/python -m pytest $(PARALLEL) -q
+
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .matrix build dist *.egg-info .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -320,8 +320,10 @@ async def test_a_port_that_is_taken_is_told_in_few_lines(aeron: aa.Aeron, channe
     async with aa.Aeron.connect() as other:
         with pytest.raises(aa.RegistrationError, match="another socket holds this port") as caught:
             await other.add_subscription(channel, STREAM_ID)
-    lines = "".join(traceback.format_exception(caught.value)).splitlines()
-    assert len(lines) < 20
+    text = "".join(traceback.format_exception(caught.value))
+    # Some versions of Python underline more than others.
+    lines = [line for line in text.splitlines() if line.strip(" ^~")]
+    assert len(lines) < 18
     assert "direct cause" not in "".join(lines)
 
 

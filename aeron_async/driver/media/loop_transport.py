@@ -72,6 +72,7 @@ class LoopTransport(BoundedTransport):
         super().__init__(loop, protocol, extra)
         self._sock = sock
         self._is_attached = False
+        self._last_length = 0
         self.failure: Exception | None = None
 
     def sendto(self, data: Datagram, addr: Destination = None) -> None:
@@ -87,11 +88,13 @@ class LoopTransport(BoundedTransport):
         if self._is_blocked or not data or (addr is None) is not self._is_connected:
             self._refuse(data, addr)
         # uvloop would keep a view of a waiting datagram, not a copy: the log below it moves on.
+        self._last_length = len(data)
         self._inner.sendto(bytes(data), None if addr is None else system_address(addr))
 
     def get_write_buffer_size(self) -> int:
         """Return the length of the datagram that waits, or 0."""
-        return self._inner.get_write_buffer_size()
+        # Python 3.14 counts eight bytes for the address as well.
+        return self._last_length if self._inner.get_write_buffer_size() else 0
 
     def close(self) -> None:
         """Stop receiving, let a waiting datagram leave, then close; safe to call again."""
