@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 
 __all__ = ["chosen", "main", "parse"]
 
-PROGRAMS: Final = ("group_scale", "hostile", "idle", "recovery", "same_loop", "soak", "spark_scan")
+PROGRAMS: Final = (
+    "beside",
+    "group_scale",
+    "hostile",
+    "idle",
+    "recovery",
+    "same_loop",
+    "soak",
+    "spark_scan",
+)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
