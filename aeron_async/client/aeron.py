@@ -173,8 +173,19 @@ class Aeron:
         on_disconnected: OnDisconnected = "wait",
         on_error: PublicationErrorHandler | None = None,
         flow_control: FlowControlSupplier | None = None,
+        handshake_length: int | None = None,
     ) -> ExclusivePublication:
         """Add a publication with a session of its own; otherwise like `add_publication`.
+
+        Args:
+            channel: As for `add_publication`; likewise the others.
+            stream_id: Within the channel.
+            on_disconnected: What `offer` does without a subscriber.
+            on_error: Called with what a receiver refused.
+            flow_control: Makes its strategy.
+            handshake_length: For a channel that a stranger named: bytes that may be sent before a
+                receiver has answered, such as three times the length of the request; the
+                publication does not linger then, if none has. None sets no bound.
 
         Raises:
             ChannelUriError: The channel cannot be meant.
@@ -186,7 +197,9 @@ class Aeron:
         publication = ExclusivePublication(
             self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
         )
-        await self._add_publication(publication, uri, flow_control, is_exclusive=True)
+        await self._add_publication(
+            publication, uri, flow_control, is_exclusive=True, handshake_length=handshake_length
+        )
         return publication
 
     async def add_subscription(
@@ -344,6 +357,7 @@ class Aeron:
         flow_control: FlowControlSupplier | None,
         *,
         is_exclusive: bool,
+        handshake_length: int | None = None,
     ) -> None:
         ready = await self.driver.conductor.add_publication(
             self.client_id,
@@ -352,6 +366,7 @@ class Aeron:
             is_exclusive=is_exclusive,
             listener=publication,
             flow_control=flow_control,
+            handshake_length=handshake_length,
         )
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(publication)

@@ -161,6 +161,7 @@ class Conductor(Agent):
         is_exclusive: bool,
         listener: PublicationListener,
         flow_control: FlowControlSupplier | None = None,
+        handshake_length: int | None = None,
     ) -> PublicationReady:
         """Add a publication, or share the one that is there; see `Aeron.add_publication`.
 
@@ -188,6 +189,7 @@ class Conductor(Agent):
                 client_id=client_id,
                 listener=listener,
                 flow_control=flow_control,
+                handshake_length=handshake_length,
             )
 
         return await self._queue.submit(

@@ -14,6 +14,7 @@ from aeron_async.driver.core.publication_counters import PublicationCounters
 from aeron_async.driver.core.response_outbox import ResponseOutbox
 from aeron_async.driver.core.send_timestamps import SendTimestamps
 from aeron_async.driver.core.session_ids import chosen_session_id
+from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.log_creation import create_log, publication_log_spec, with_channel_settings
 from aeron_async.errors import ErrorCode, RegistrationError
 
@@ -85,7 +86,8 @@ class PublicationFactory:
         spec = publication_log_spec(resources, uri, params, **ids)
         response_outbox = None
         if endpoint.channel.is_response:
-            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_runs_to)
+            withheld = resources.system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
+            response_outbox = ResponseOutbox(endpoint.send_to, endpoint.send_runs_to, withheld)
         with ExitStack() as undo:
             log = create_log(with_channel_settings(spec, uri, endpoint, resources.context))
             undo.callback(log.close)

@@ -92,6 +92,7 @@ class Publications:
         client_id: int,
         listener: PublicationListener,
         flow_control: FlowControlSupplier | None = None,
+        handshake_length: int | None = None,
     ) -> PublicationReady:
         """Add a publication, or share the one that is there; see `Aeron.add_publication`.
 
@@ -111,6 +112,7 @@ class Publications:
             has_group_semantics=endpoint.channel.has_group_semantics,
             is_unicast=not endpoint.channel.has_group_semantics,
             flow_control=flow_control,
+            handshake_length=handshake_length,
         )
         try:
             self._responses.check(params)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.response_outbox import ResponseOutbox
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
@@ -182,7 +182,8 @@ def test_a_status_message_for_nobody_is_counted_if_any_stream_could_have_meant_i
 def test_the_responses_of_a_live_receiver_do_not_go_to_a_stranger_who_asks_for_their_setup(
     rig: Rig,
 ) -> None:
-    outbox = ResponseOutbox(lambda *_: True, lambda run, *_: len(run))
+    withheld = rig.publication_rig.counts.system[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
+    outbox = ResponseOutbox(lambda *_: True, lambda run, *_: len(run), withheld)
     rig.dispatcher.add(rig.publication, outbox)
     asking = attrs.evolve(SM, flags=StatusMessageFlags.SEND_SETUP, receiver_window=0)
 

@@ -7,6 +7,7 @@ import pytest
 from aeron_async.driver.core.congestion_control import CongestionControl
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from tests.driver.fakes import (
     HALF_TERM,
@@ -166,6 +167,20 @@ def test_a_source_silent_for_five_seconds_gets_no_status_messages() -> None:
     rig.image.poll(9_000 * MS)
     assert positions(rig) == [0]
     assert rig.log.metadata.active_transport_count == 1
+
+
+def test_the_session_that_answers_is_named_once_for_each_time_the_source_is_heard() -> None:
+    """Row B3: who forged the source address makes us say less than it said itself."""
+    rig = ImageRig()
+    rig.image.answer_with(7)
+    for ms in range(0, 4_000, 100):
+        rig.image.poll(ms * MS)
+    named = rig.outbox.take_frames(ResponseSetup)
+    assert [each.response_session_id for each in named] == [7]
+    for ms in range(4_000, 6_000, 100):
+        rig.feed(heartbeat(0), ms * MS)
+        rig.image.poll(ms * MS)
+    assert len(rig.outbox.take_frames(ResponseSetup)) == 10, "beside each status message"
 
 
 def test_a_status_message_that_cannot_leave_is_counted_and_waits_for_the_next_period() -> None:

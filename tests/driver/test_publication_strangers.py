@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
+from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.receiver_liveness import MAX_DEPARTED
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.error import ErrorFrame
@@ -34,6 +35,37 @@ def test_a_position_before_the_first_term_is_impossible(rig: PublicationRig) -> 
     assert not rig.is_connected()
     assert rig.counts[SystemCounterId.STATUS_MESSAGES_REJECTED] == 4
     assert rig.publication.sender_limit == 0
+
+
+def test_a_receiver_that_never_answers_is_sent_no_more_than_its_budget() -> None:
+    """Row B3: a stranger named the address, and the request was 102 bytes long."""
+    rig = PublicationRig(handshake_length=3 * 102)
+    for now_ns in range(0, 14 * SECOND, 50 * MS):
+        rig.publication.poll(now_ns)
+    assert len(rig.outbox.take_frames(Setup)) == 7
+    assert rig.counts[DriverCounterId.HANDSHAKE_SENDS_WITHHELD] > 100
+    rig.publication.release(14 * SECOND)
+    rig.publication.poll(14 * SECOND)
+    rig.publication.poll(14 * SECOND)
+    assert rig.publication.state is PublicationState.DONE, "it lingers for nobody"
+    assert rig.outbox.take() == []
+
+
+def test_the_budget_ends_with_the_first_answer() -> None:
+    rig = PublicationRig(handshake_length=2 * 40)
+    rig.publication.poll(0)
+    rig.connect(1)
+    rig.outbox.take()
+    for now_ns in range(SECOND, 3 * SECOND, 200 * MS):
+        rig.hear(0, now_ns)
+        rig.publication.on_status_message(eliciting_message(rig.log), now_ns)
+        rig.publication.poll(now_ns)
+    assert len(rig.outbox.take_frames(Setup)) == 10
+    assert rig.counts[DriverCounterId.HANDSHAKE_SENDS_WITHHELD] == 0
+    rig.publication.release(3 * SECOND)
+    rig.publication.poll(3 * SECOND)
+    rig.publication.poll(3 * SECOND)
+    assert rig.publication.state is PublicationState.LINGER
 
 
 def test_the_goodbye_of_a_stranger_is_counted_and_changes_nothing(rig: PublicationRig) -> None:

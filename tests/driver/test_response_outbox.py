@@ -8,6 +8,7 @@ import pytest
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.response_outbox import ResponseOutbox
+from aeron_async.driver.core.system_counters import DriverCounterId
 from tests.driver.fakes import (
     OTHER_SOURCE,
     SECOND,
@@ -23,7 +24,11 @@ class Rig(PublicationRig):
     def __init__(self) -> None:
         super().__init__(is_unicast=False)
         self.network = Outbox()
-        self.responses = ResponseOutbox(self.network.send_to, self.network.send_runs_to)
+        self.responses = ResponseOutbox(
+            self.network.send_to,
+            self.network.send_runs_to,
+            self.counts.system[DriverCounterId.HANDSHAKE_SENDS_WITHHELD],
+        )
         self.dispatcher = ControlPacketDispatcher(
             self.counts.system, lambda _: None, lambda *_: pytest.fail("all of it can be meant")
         )
@@ -52,9 +57,30 @@ def test_until_somebody_is_heard_the_last_to_ask_has_the_responses() -> None:
     rig.ask(OTHER_SOURCE, 0)
     rig.ask(SOURCE, 1)
     assert rig.responses.send(b"x")
+    assert rig.responses.send_runs(memoryview(b"abc"), array("i", (3, 2))) == 0
+    rig.answer(SOURCE, 2)
     assert rig.responses.send_runs(memoryview(b"abc"), array("i", (3, 2))) == 3
     assert rig.network.sent == [b"x", b"ab", b"c"]
     assert rig.network.addresses == [SOURCE, SOURCE]
+
+
+def test_until_it_has_answered_a_receiver_is_sent_three_times_what_it_sent() -> None:
+    """Row B3: whose address it is only the answer proves, so nothing is reflected to others."""
+    rig = Rig()
+    rig.ask(SOURCE, 0)
+    for _ in range(100):
+        assert rig.responses.send(bytes(40)), "what is withheld is not tried again at once"
+    assert len(rig.network.sent) == 2
+    assert rig.counts[DriverCounterId.HANDSHAKE_SENDS_WITHHELD] == 98
+    rig.ask(SOURCE, 1)
+    rig.ask(OTHER_SOURCE, 2)
+    for _ in range(100):
+        rig.responses.send(bytes(40))
+    assert rig.network.addresses == [SOURCE, SOURCE, OTHER_SOURCE, OTHER_SOURCE]
+    rig.answer(SOURCE, 3)
+    for _ in range(100):
+        rig.responses.send(bytes(40))
+    assert rig.network.addresses[4:] == [SOURCE] * 100, "the one that answers has the responses"
 
 
 def test_a_stranger_that_asks_does_not_take_the_responses_of_whoever_is_heard() -> None:

@@ -179,8 +179,10 @@ class ControlPacketDispatcher:
         # Differs: Aeron lets whoever asks last have all the responses. Here the one who has them
         # keeps them while it is heard.
         if outbox is not None and sm.is_setup_elicit and not publication.has_receivers:
-            outbox.address = source
+            outbox.on_asked(source, len(datagram))
         if publication.on_status_message(sm, now_ns):
+            if outbox is not None and not sm.is_setup_elicit:
+                outbox.on_answered(source)
             self.last_sm_ns = now_ns
             self._note_destination(sm, source, now_ns)
         self._on_activity(publication)

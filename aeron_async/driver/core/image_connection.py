@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
 
-__all__ = ["ImageConnection", "ImageConnections"]
+__all__ = ["NEVER_HEARD_NS", "ImageConnection", "ImageConnections"]
 
 NEVER_HEARD_NS: Final = -(2**63)
 
@@ -134,6 +134,10 @@ class ImageConnections:
     def live_count(self, now_ns: int) -> int:
         """Return how many sources there are to ask."""
         return sum(each.is_alive(now_ns) for each in self)
+
+    def has_spoken_since(self, time_ns: int) -> bool:
+        """Return whether any source was heard after a time."""
+        return any(each.last_activity_ns > time_ns for each in self._connections.values())
 
     def send_to_live(self, frame: bytes, now_ns: int) -> tuple[int, int]:
         """Send to every source heard recently; return how often it could leave, and not leave."""

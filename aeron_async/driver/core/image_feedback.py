@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
@@ -92,6 +93,7 @@ class ImageFeedback:
         self._rejection: bytes | None = None
         self._response_session_id: int | None = None
         self._is_response_due = False
+        self._response_sent_ns = NEVER_HEARD_NS
         self._is_pending = True
         self._deadline_ns = now_ns
         self.is_enabled = True
@@ -216,12 +218,20 @@ class ImageFeedback:
         self._deadline_ns = now_ns + self._timeout_ns
 
     def _send_response_setup(self, session_id: int, now_ns: int) -> None:
+        """Name the session that answers, unless the source was silent since it was named last.
+
+        Differs: Aeron names it beside every status message. A source address may be forged, and
+        its owner would hear more of us than the forger has sent.
+        """
+        if not self._connections.has_spoken_since(self._response_sent_ns):
+            return
         setup = ResponseSetup(
             session_id=self._log.session_id,
             stream_id=self._log.stream_id,
             response_session_id=session_id,
         )
         self._send_to_live(setup.encode(), now_ns)
+        self._response_sent_ns = now_ns
         self._is_response_due = False
 
     def _send_status_message(self, now_ns: int) -> None:

@@ -369,6 +369,8 @@ class NetworkPublication(SubscribablePublication):
         # Differs: C takes any goodbye it ever heard for the last, and leaves a receiver that came
         # after it a second at most to hear of the end; we wait for the goodbye of that one too.
         is_over = (self._has_unicast_eos or self._is_hastened) and not self.has_receivers
+        if self._sender.has_budget and not self._has_initial_connection:
+            is_over = True
         if self._is_hastened and self.log.metadata.is_publication_revoked:
             # A receiver that had read everything says no goodbye: enough that it could hear.
             is_over = is_over or self._life.has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
@@ -384,7 +386,7 @@ class NetworkPublication(SubscribablePublication):
         if now_ns >= self._sender.setup_deadline_ns:
             if self._is_setup_elicited:
                 self.flow_control.on_setup(sender_limit=self._sender.limit, now_ns=now_ns)
-            self._sender.send_setup(now_ns)
+            self._sender.send_setup(now_ns, is_answered=self._has_initial_connection)
             # Without a receiver the one who asked may not have heard: go on every interval.
             if self.has_receivers:
                 self._is_setup_elicited = False

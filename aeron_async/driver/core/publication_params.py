@@ -59,6 +59,7 @@ class PublicationParams:
             response answers; None where there is neither.
         is_response: Whether this is the response.
         flow_control: Makes the strategy, whatever channel and context say; None leaves it to them.
+        handshake_length: Bytes that may be sent before a receiver has answered; None for any.
     """
 
     mtu_length: int
@@ -78,6 +79,7 @@ class PublicationParams:
     response_correlation_id: int | None = None
     is_response: bool = False
     flow_control: FlowControlSupplier | None = None
+    handshake_length: int | None = None
 
     @property
     def is_response_requested(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
 from aeron_async.driver.core.frame_starts import FrameStarts
+from aeron_async.driver.core.handshake_budget import HandshakeBudget
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.resender import resend_range
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -21,7 +22,7 @@ from aeron_async.logbuffer.position import compute_position, partition_index, te
 from aeron_async.logbuffer.producer import producer_position
 from aeron_async.protocol.data import encode_heartbeat
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import SETUP_LENGTH, Setup
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import DataOutbox
@@ -87,6 +88,9 @@ class StreamSender:
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
+        length = params.handshake_length
+        self._handshake = None if length is None else HandshakeBudget(length)
+        self._withheld = system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
         self._timestamps = timestamps
         self._burst_limit = burst_limit
         self._bits = log.position_bits
@@ -104,6 +108,11 @@ class StreamSender:
     def heartbeat_deadline_ns(self) -> int:
         """Return when a heartbeat is due if no data leaves before."""
         return self._last_sent_ns + HEARTBEAT_INTERVAL_NS
+
+    @property
+    def has_budget(self) -> bool:
+        """Return whether little may leave before a receiver has answered."""
+        return self._handshake is not None
 
     @property
     def setup_deadline_ns(self) -> int:
@@ -131,8 +140,18 @@ class StreamSender:
         self._counters.sender_position.set(self.position)
         self.set_limit(self.position)
 
-    def send_setup(self, now_ns: int) -> None:
-        """Send a SETUP that says where the stream is now."""
+    def send_setup(self, now_ns: int, *, is_answered: bool) -> None:
+        """Send a SETUP that says where the stream is now.
+
+        Args:
+            now_ns: The time now.
+            is_answered: Whether a receiver has answered one; else only what its budget allows.
+        """
+        self._last_setup_ns = now_ns
+        budget = self._handshake
+        if budget is not None and not is_answered and not budget.try_take(SETUP_LENGTH):
+            self._withheld.increment()
+            return
         flags = SetupFlags.GROUP if self._params.has_group_semantics else SetupFlags(0)
         if self._params.is_response_requested:
             flags |= SetupFlags.SEND_RESPONSE
@@ -148,7 +167,6 @@ class StreamSender:
             ttl=self._params.ttl,
         )
         self.send(setup.encode())
-        self._last_setup_ns = now_ns
 
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when there is more to do."""
