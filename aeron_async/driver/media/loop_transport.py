@@ -73,6 +73,7 @@ class LoopTransport(BoundedTransport):
         self._sock = sock
         self._is_attached = False
         self._last_length = 0
+        self._is_waiting = False
         self.failure: Exception | None = None
 
     def sendto(self, data: Datagram, addr: Destination = None) -> None:
@@ -93,8 +94,7 @@ class LoopTransport(BoundedTransport):
 
     def get_write_buffer_size(self) -> int:
         """Return the length of the datagram that waits, or 0."""
-        # Python 3.14 counts eight bytes for the address as well.
-        return self._last_length if self._inner.get_write_buffer_size() else 0
+        return self._last_length if self._is_waiting else 0
 
     def close(self) -> None:
         """Stop receiving, let a waiting datagram leave, then close; safe to call again."""
@@ -137,11 +137,16 @@ class LoopTransport(BoundedTransport):
 
     def on_pause(self) -> None:
         """Note that a datagram waits in the loop."""
-        self._is_blocked = True
+        self._is_blocked = self._is_waiting = True
+        # asyncio counts eight bytes for an address since Python 3.13, and up to 3.13.5 it never
+        # takes them off again: with a limit of 0 it would not resume after the first pause.
+        uncounted = max(0, self._inner.get_write_buffer_size() - self._last_length)
+        self._inner.set_write_buffer_limits(high=uncounted, low=uncounted)
         self._tell(self._protocol.pause_writing)
 
     def on_resume(self) -> None:
         """Note that the waiting datagram is gone."""
+        self._is_waiting = False
         if not self._is_closing:
             self._is_blocked = False
             self._tell(self._protocol.resume_writing)
@@ -149,7 +154,7 @@ class LoopTransport(BoundedTransport):
     def on_lost(self, error: Exception | None) -> None:
         """Note that the loop has closed the socket."""
         self._is_closing = self._is_blocked = True
-        self._is_attached = False
+        self._is_attached = self._is_waiting = False
         self._tell_lost(error)
 
 
