@@ -11,7 +11,7 @@ cimport cython
 from cpython.buffer cimport (PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_CheckBuffer,
                              PyObject_GetBuffer)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy, memset
 
 cdef extern from *:
@@ -404,77 +404,112 @@ def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
 DEF RUN_SLOTS = 2048
 """Frame starts that a run may have: 64 KiB in units of 32 bytes."""
 DEF BLOCK_BITS = 12
+DEF LOOK_COUNT = 3
+DEF MORE = 21
+DEF MORE_OF = 20
 DEF CALL_COST = 5
 """What a call to the system costs, counted in datagrams of an average length."""
 
 
-cdef int64_t longest_run(uint8_t *is_end, int64_t slots, int64_t segment, int64_t max_count) noexcept nogil:
-    cdef int64_t count = 0
-    while count < max_count and (count + 1) * segment <= slots and is_end[(count + 1) * segment]:
-        count += 1
-    return count
-
-
-cdef int64_t best_segment(char *start, int64_t available, int64_t segment, int64_t mtu_length,
-                          int64_t max_count) noexcept nogil:
-    """Return a length that cuts frames of mixed sizes into longer runs, or `segment`."""
-    cdef uint8_t is_end[RUN_SLOTS + 1]
-    cdef int64_t slots = min(available >> 5, RUN_SLOTS)
-    cdef int64_t slot, count, each
-    cdef int64_t best = segment >> 5
-    cdef int64_t best_count
-    for slot in range(slots + 1):
-        is_end[slot] = 0
-    slot = 0
+cdef int64_t mark_ends(char *start, uint8_t *is_end, int64_t slot, int64_t slots) noexcept nogil:
+    """Mark where frames end, from a frame's start on; return where it stopped."""
+    cdef int64_t each
+    for each in range(slot + 1, slots + 1):
+        is_end[each] = 0
     while slot < slots:
+        each = load_acquire_32(<int32_t *>(start + (slot << 5)))
         if (<int32_t *>(start + (slot << 5)))[1] >> 16 == 0:
             break
-        each = load_acquire_32(<int32_t *>(start + (slot << 5)))
         if each <= 0 or slot + (align(each) >> 5) > slots:
             break
         slot += align(each) >> 5
         is_end[slot] = 1
-    best_count = max(1, longest_run(is_end, slots, best, max_count))
-    for each in range(mtu_length >> 6, min(mtu_length >> 5, slots + 1)):
+    return slot
+
+
+cdef int64_t find_full(uint8_t *is_end, int64_t slots, int64_t most, int16_t *full_ends) noexcept nogil:
+    """Write where datagrams end into which the next frame would not fit; return how many."""
+    cdef int64_t begin = 0
+    cdef int64_t end = 0
+    cdef int64_t count = 0
+    cdef int64_t each
+    for each in range(1, slots + 1):
         if not is_end[each]:
             continue
-        count = longest_run(is_end, slots, each, max_count)
-        # Bytes for each unit of cost: count * each / (CALL_COST + count), cross-multiplied.
-        if count * each * (CALL_COST + best_count) > best_count * best * (CALL_COST + count):
-            best = each
-            best_count = count
+        if each - begin > most:
+            if end == begin:
+                break
+            full_ends[count] = <int16_t>end
+            count += 1
+            begin = end
+        end = each
+    return count
+
+
+cdef int64_t longer_run(char *start, int64_t reach, int64_t segment, int64_t total, int64_t count,
+                        int64_t mtu_length, int64_t max_count, int64_t *found_count) noexcept nogil:
+    """Return a length that cuts frames of mixed sizes into a longer run; see `scanning`."""
+    cdef uint8_t is_end[RUN_SLOTS + 1]
+    cdef int16_t full_ends[RUN_SLOTS + 1]
+    cdef int64_t slots = min(reach >> 5, RUN_SLOTS)
+    cdef int64_t near = min(slots, LOOK_COUNT * mtu_length >> 5)
+    cdef int64_t shortest = mtu_length >> 6
+    cdef int64_t full_count = -1
+    cdef int64_t best = 0
+    cdef int64_t end, length, found, full, each
+    found_count[0] = 0
+    end = mark_ends(start, is_end, 0, near)
+    for length in range(max(1, shortest), (segment >> 5) + 1):
+        if LOOK_COUNT * length > near:
+            break
+        if not (is_end[length] and is_end[2 * length] and is_end[LOOK_COUNT * length]):
+            continue
+        if full_count < 0:
+            mark_ends(start, is_end, end, slots)
+            full_count = find_full(is_end, slots, mtu_length >> 5, full_ends)
+        found = full = each = 0
+        while each < max_count and (each + 1) * length <= slots and is_end[(each + 1) * length]:
+            each += 1
+            while full < full_count and full_ends[full] <= each * length:
+                full += 1
+            if MORE_OF * each <= MORE * full:
+                found = each
+        # Bytes for each unit of cost: total / (CALL_COST + count), cross-multiplied.
+        if (found * length << 5) * (CALL_COST + count) > total * (CALL_COST + found):
+            best = length
+            found_count[0] = found
+            total = found * length << 5
+            count = found
     return best << 5
 
 
 cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
-                      int64_t mtu_length, int64_t max_count, int64_t *cut,
+                      int64_t run_length, int64_t mtu_length, int64_t max_count, int64_t *cut,
                       int64_t *padding) noexcept nogil:
     """Return the length of a run; see `scanning.scan_run`."""
-    cdef int64_t total, following, count, available
-    cdef int64_t segment = scan(base, length, offset, min(limit, mtu_length), padding)
+    cdef int64_t total, following, count, behind, better
+    cdef int64_t segment = scan(base, length, offset, min(limit, run_length, mtu_length), padding)
     cut[0] = segment
     if segment == 0 or padding[0]:
         return segment
-    available = min(limit, length - offset)
+    limit = min(limit, length - offset)
     total = segment
     count = 1
     while count < max_count:
-        following = scan(base, length, offset + total, min(limit - total, segment), padding)
-        total += following
-        if following != segment or padding[0]:
+        following = scan(base, length, offset + total, min(limit - total, mtu_length), &behind)
+        if following <= 0 or following > segment or following > run_length - total:
             break
+        total += following
+        padding[0] = behind
         count += 1
-    if count <= 2 and available >> 2 >= mtu_length and not padding[0]:
-        following = best_segment(base + offset, available, segment, mtu_length, max_count)
-        if following != segment:
-            cut[0] = segment = total = following
-            count = 1
-            while count < max_count:
-                following = scan(base, length, offset + total, min(limit - total, segment), padding)
-                total += following
-                if following != segment or padding[0]:
-                    break
-                count += 1
+        if following != segment or behind:
+            break
+    if count <= 2 < max_count and limit >> 2 >= mtu_length and not padding[0]:
+        better = longer_run(base + offset, min(limit, run_length, max_count * mtu_length), segment,
+                            total, count, mtu_length, max_count, &following)
+        if better:
+            cut[0] = better
+            return better * following
     return total
 
 
@@ -495,7 +530,7 @@ def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_
             while (used < cost and count < ends.len // 8 and not padding
                     and is_slot(&view, offset + total)):
                 length = scan_run(<char *>view.buf, view.len, offset + total,
-                                  min(limit - total, run_length), mtu_length, max_count, &segment,
+                                  limit - total, run_length, mtu_length, max_count, &segment,
                                   &padding)
                 if length <= 0:
                     break

@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_BITS", "mark_starts", "scan_for_send", "scan_run", "scan_runs"]
 
 WORD: Final = 4
+SLOT: Final = 32
 SLOT_MASK: Final = 31
 FEW: Final = 2
 """Datagrams of equal length with which a run is so short that other cuts are worth a look."""
 CALL_COST: Final = 5
 """What a call to the system costs, counted in datagrams: about 5 against 1 microsecond."""
+LOOK_COUNT: Final = 3
+"""Datagrams of one length that there must be before more is looked at."""
+LOOK_LENGTH: Final = 65_536
+"""The furthest look ahead, in bytes."""
+MORE: Final = 21
+MORE_OF: Final = 20
+"""A run may have 21 datagrams for every 20 full ones: 5 % more."""
 BLOCK_BITS: Final = 12
 """Of each 4 KiB of a stream the first datagram is noted."""
 
@@ -89,7 +97,7 @@ def scan_runs(
         limit: Most bytes wanted: what is left of the window.
         mtu_length: Longest datagram.
         run_length: Longest run, in bytes.
-        max_count: Most datagrams in a run, at least 1.
+        max_count: Most datagrams in a run, at least 1; with 1 every one is full.
         cost: No further run once they cost that much; each costs `CALL_COST` and its datagrams.
 
     Returns:
@@ -101,7 +109,8 @@ def scan_runs(
             term,
             words,
             offset + total,
-            limit=min(limit - total, run_length),
+            limit=limit - total,
+            run_length=run_length,
             mtu_length=mtu_length,
             max_count=max_count,
         )
@@ -147,51 +156,70 @@ def scan_run(
     offset: int,
     *,
     limit: int,
+    run_length: int,
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int, int]:
     """Return bytes of whole frames to be sent, the length to cut them at, and padding behind.
 
     Every datagram but the last has the length to cut at, and so they can leave in one call; all are
-    cut between frames, and the last may be shorter. Where the first datagram as `scan_for_send`
-    would fill it is followed by hardly any of its length, shorter ones are looked for that give a
-    longer run. Padding as `scan_for_send` has it.
+    cut between frames, and the last may be shorter. Each datagram is as full as `scan_for_send`
+    makes it. Only where hardly any two such datagrams are equal, and where that makes at most 5 %
+    more datagrams, shorter ones are taken that give a longer run.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
         limit: Most bytes wanted: what is left of the window.
+        run_length: Longest run, in bytes.
         mtu_length: Longest datagram.
-        max_count: Most datagrams wanted, at least 1.
+        max_count: Most datagrams wanted, at least 1; with 1 every one is full.
     """
-    segment, padding = scan_for_send(term, words, offset, limit=min(limit, mtu_length))
+    segment, padding = scan_for_send(term, words, offset, limit=min(limit, run_length, mtu_length))
     if segment == 0 or padding:
         return segment, segment, padding
     limit = min(limit, len(term) - offset)
-    total, padding, count = _repeat(term, words, offset, segment, limit, max_count)
-    if count <= FEW and limit >= 4 * mtu_length and not padding:
-        better = _best_segment(words, offset, limit, segment, mtu_length, max_count)
-        if better != segment:
-            segment = better
-            total, padding, _ = _repeat(term, words, offset, segment, limit, max_count)
+    total, padding, count = _repeat(
+        term, words, offset, segment, limit, run_length, mtu_length, max_count
+    )
+    # Differs: Aeron fills every datagram, for each costs it as much as any other.
+    if count <= FEW < max_count and limit >= 4 * mtu_length and not padding:
+        reach = min(limit, run_length, max_count * mtu_length, LOOK_LENGTH)
+        better, better_count = _longer_run(
+            words, offset, reach, segment, total, count, mtu_length, max_count
+        )
+        if better_count:
+            return better * better_count, better, 0
     return total, segment, padding
 
 
 def _repeat(
-    term: memoryview, words: memoryview, offset: int, segment: int, limit: int, max_count: int
+    term: memoryview,
+    words: memoryview,
+    offset: int,
+    segment: int,
+    limit: int,
+    run_length: int,
+    mtu_length: int,
+    max_count: int,
 ) -> tuple[int, int, int]:
-    """Return how far datagrams of one length go, the padding behind, and how many they are."""
-    count = _uniform(words, offset, segment, min(max_count, limit // segment))
+    """Return how far full datagrams of one length go, the padding behind, and how many they are."""
+    count = _uniform(words, offset, segment, min(max_count, min(limit, run_length) // segment))
+    # What follows the last of them may be short enough to go with it: that one is looked at again.
+    count = max(1, count - 1)
     total, padding = count * segment, 0
     while count < max_count:
-        following, padding = scan_for_send(
-            term, words, offset + total, limit=min(limit - total, segment)
+        following, behind = scan_for_send(
+            term, words, offset + total, limit=min(limit - total, mtu_length)
         )
+        if not 0 < following <= min(segment, run_length - total):
+            break
         total += following
+        padding = behind
+        count += 1
         if following != segment or padding:
             break
-        count += 1
     return total, padding, count
 
 
@@ -219,13 +247,61 @@ def _uniform(words: memoryview, offset: int, segment: int, most: int) -> int:
     return 1
 
 
-def _best_segment(
-    words: memoryview, offset: int, limit: int, segment: int, mtu_length: int, max_count: int
-) -> int:
-    """Return a length that cuts frames of mixed sizes into longer runs, or `segment`."""
-    ends = {0}
-    position = 0
-    reach = min(limit, max_count * mtu_length, 65_536)
+def _longer_run(
+    words: memoryview,
+    offset: int,
+    reach: int,
+    segment: int,
+    total: int,
+    count: int,
+    mtu_length: int,
+    max_count: int,
+) -> tuple[int, int]:
+    """Return a length that cuts frames of mixed sizes into a longer run, and how many; or zeros.
+
+    Args:
+        words: The term as 32-bit words.
+        offset: Where to begin; start of a frame.
+        reach: How far to look, in bytes.
+        segment: Length of the first full datagram.
+        total: Bytes of the run of full datagrams.
+        count: How many they are.
+        mtu_length: Longest datagram.
+        max_count: Most datagrams wanted.
+    """
+    ends = [0]
+    _add_ends(words, offset, min(reach, LOOK_COUNT * mtu_length), ends)
+    known = set(ends)
+    shortest = max(SLOT, mtu_length // 64 * 32)
+    lengths = [
+        each
+        for each in ends
+        if shortest <= each <= segment and 2 * each in known and LOOK_COUNT * each in known
+    ]
+    if not lengths:
+        return 0, 0
+    _add_ends(words, offset, reach, ends)
+    known = set(ends)
+    full_ends = _full_ends(ends, mtu_length)
+    best = best_count = 0
+    for length in lengths:
+        found = full = each = 0
+        while each < max_count and (each + 1) * length in known:
+            each += 1
+            while full < len(full_ends) and full_ends[full] <= each * length:
+                full += 1
+            if MORE_OF * each <= MORE * full:
+                found = each
+        # Bytes for each unit of cost: total / (CALL_COST + count), cross-multiplied.
+        if found * length * (CALL_COST + count) > total * (CALL_COST + found):
+            best, best_count = length, found
+            total, count = found * length, found
+    return best, best_count
+
+
+def _add_ends(words: memoryview, offset: int, reach: int, ends: list[int]) -> None:
+    """Add where frames end, from the last end on, that are whole and no padding."""
+    position = ends[-1]
     while position < reach:
         index = (offset + position) >> 2
         frame_length = words[index]
@@ -234,19 +310,18 @@ def _best_segment(
         position += (frame_length + 31) & -32
         if position > reach:
             break
-        ends.add(position)
+        ends.append(position)
 
-    def run_of(length: int) -> int:
-        count = 0
-        while count < max_count and (count + 1) * length in ends:
-            count += 1
-        return count
 
-    shortest = mtu_length // 64 * 32
-    best, best_count = segment, max(1, run_of(segment))
-    for length in sorted(each for each in ends if shortest <= each < mtu_length):
-        count = run_of(length)
-        # Bytes for each unit of cost: count * length / (CALL_COST + count), cross-multiplied.
-        if count * length * (CALL_COST + best_count) > best_count * best * (CALL_COST + count):
-            best, best_count = length, count
-    return best
+def _full_ends(ends: list[int], mtu_length: int) -> list[int]:
+    """Return where datagrams end into which the next frame would not fit."""
+    full_ends: list[int] = []
+    begin = end = 0
+    for each in ends:
+        if each - begin > mtu_length:
+            if end == begin:
+                break
+            full_ends.append(end)
+            begin = end
+        end = each
+    return full_ends

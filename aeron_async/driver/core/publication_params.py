@@ -60,6 +60,7 @@ class PublicationParams:
         is_response: Whether this is the response.
         flow_control: Makes the strategy, whatever channel and context say; None leaves it to them.
         handshake_length: Bytes that may be sent before a receiver has answered; None for any.
+        is_batching: Whether several datagrams may leave in one call of the system.
     """
 
     mtu_length: int
@@ -80,6 +81,7 @@ class PublicationParams:
     is_response: bool = False
     flow_control: FlowControlSupplier | None = None
     handshake_length: int | None = None
+    is_batching: bool = True
 
     @property
     def is_response_requested(self) -> bool:
@@ -129,6 +131,7 @@ class PublicationParams:
             ttl=given(uri.ttl, 0),
             response_correlation_id=uri.response_correlation_id,
             is_response=uri.control_mode is ControlMode.RESPONSE,
+            is_batching=context.socket_batching and context.transport != "loop",
         )
 
 

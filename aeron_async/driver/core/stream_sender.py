@@ -92,6 +92,9 @@ class StreamSender:
         self._handshake = None if length is None else HandshakeBudget(length)
         self._withheld = system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
         self._timestamps = timestamps
+        # Datagrams that leave one by one are each as full as can be.
+        is_batching = params.is_batching and timestamps is None
+        self._run_count_max = RUN_COUNT_MAX if is_batching else 1
         self._burst_limit = burst_limit
         self._bits = log.position_bits
         self._mask = log.term_length - 1
@@ -192,7 +195,7 @@ class StreamSender:
                 limit=window,
                 mtu_length=mtu_length,
                 run_length=RUN_LENGTH_MAX,
-                max_count=RUN_COUNT_MAX,
+                max_count=self._run_count_max,
                 cost=cost_left,
             )
             if available == 0:
