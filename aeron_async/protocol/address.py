@@ -1,7 +1,8 @@
 """Socket addresses and interfaces as channel URIs write them; nothing here looks up a name.
 
 Every value keeps its text as written beside its parts, because the identity of a channel endpoint
-is made of the text: `localhost:40456` and `127.0.0.1:40456` are two endpoints.
+is made of the text: `localhost:40456` and `127.0.0.1:40456` are two endpoints. Only IPv6 literals,
+which have many spellings, are compared by value.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import attrs
 
 from aeron_async.errors import ConfigurationError
 
-__all__ = ["Address", "InterfaceSpec", "IpAddress", "multicast_control_address"]
+__all__ = [
+    "Address",
+    "InterfaceSpec",
+    "IpAddress",
+    "multicast_control_address",
+    "usual_spelling",
+]
 
 IpAddress = IPv4Address | IPv6Address
 
@@ -37,7 +44,8 @@ class Address:
     """Where to send or bind: a host and a port.
 
     Attributes:
-        host: An IPv4 literal, an IPv6 literal without brackets and scope, or a name to resolve.
+        host: An IPv4 literal, an IPv6 literal in its usual spelling without brackets and scope, or
+            a name to resolve.
         port: 0 to 65535; what 0 means depends on where the address stands.
         text: The address as it was written.
     """
@@ -68,6 +76,20 @@ class Address:
         """
         bracketed = f"[{host}]" if ":" in host else host
         return cls.parse(f"{bracketed}:{port}")
+
+    @property
+    def identity(self) -> str:
+        """The text, with an IPv6 literal in its usual spelling; its scope stays as written.
+
+        Differs: Aeron compares the endpoint of a unicast channel as text, so that two spellings of
+        one address are two endpoints, of which the second cannot be bound.
+        """
+        if ":" not in self.host:
+            return self.text
+        scope = self.scope
+        return (
+            f"[{self.host}]:{self.port}" if scope is None else f"[{self.host}%{scope}]:{self.port}"
+        )
 
     @property
     def ip(self) -> IpAddress | None:
@@ -164,6 +186,21 @@ def multicast_control_address(data: Address) -> Address:
     return Address.of(str(type(ip)(bytes(packed))), data.port)
 
 
+def usual_spelling(host: str) -> str:
+    """Return an IPv6 literal as systems write it, in lower case and short; any other host as it is.
+
+    An IPv4 address within one is written as such. A scope stays as it is.
+    """
+    if ":" not in host:
+        return host
+    literal, percent, scope = host.partition("%")
+    ip = _ipv6(literal)
+    if ip is None:
+        return host
+    mapped = ip.ipv4_mapped
+    return f"{ip if mapped is None else f'::ffff:{mapped}'}{percent}{scope}"
+
+
 def _split_host(text: str) -> tuple[str, str]:
     """Return the host, and what follows it: nothing, or a colon and more."""
     if text.startswith("["):
@@ -172,7 +209,7 @@ def _split_host(text: str) -> tuple[str, str]:
         if match is None or host is None:
             message = f"{text!r} must hold an IPv6 literal in brackets, such as [::1]:40456"
             raise ConfigurationError(message)
-        return match[1], match[3]
+        return usual_spelling(match[1]), match[3]
     host_text, colon, port = text.partition(":")
     if ":" in port:
         message = f"{text!r} has several colons; an IPv6 literal needs brackets: [::1]:40456"

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.destination_tracker import DestinationTracker
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, needs_unique_suffix
 from aeron_async.driver.media.channel_resolver import (
     resolve_publication,
@@ -24,6 +25,7 @@ from aeron_async.driver.media.socket_spec import (
 from aeron_async.driver.media.wildcard_ports import WildcardPorts
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
+from tests.driver.fakes import Counts
 
 if TYPE_CHECKING:
     import asyncio
@@ -119,6 +121,61 @@ async def test_every_mode_has_aerons_canonical_form(text: str, form: str) -> Non
     assert needs_unique_suffix(made.uri) is (form[-2:] == "-3" or "#" in form)
     # The identity is the same at both ends, so that a spy finds its publication.
     assert (await subscription(text)).canonical_form == form
+
+
+@pytest.mark.parametrize(
+    ("spellings", "form"),
+    [
+        (("[FF02::FD]", "[ff02:0::00fd]", "[ff02::fd]"), "UDP-[fd00::7]:0-[ff02::fd]:7"),
+        (("[0:0:0:0:0:0:0:1]", "[::0001]", "[::1]"), "UDP-[::]:0-[::1]:7"),
+        (("[FE80:0::1%eth0]", "[fe80::1%eth0]"), "UDP-[::]:0-[fe80::1%eth0]:7"),
+        (("[::FFFF:7f00:1]", "[::ffff:127.0.0.1]"), "UDP-[::]:0-[::ffff:127.0.0.1]:7"),
+    ],
+)
+async def test_spellings_of_one_ipv6_address_are_one_endpoint(
+    spellings: tuple[str, ...], form: str
+) -> None:
+    """Row C2: IPv6 literals were compared as text."""
+    for spelling in spellings:
+        made = await publication(f"endpoint={spelling}:7")
+        assert made.canonical_form == form
+        assert (await subscription(f"endpoint={spelling}:7")).canonical_form == form
+        assert made.remote_data == (await publication(f"endpoint={spellings[-1]}:7")).remote_data
+        assert str(made.uri.endpoint) == f"{spelling}:7"
+
+
+async def test_spellings_of_one_ipv6_control_address_are_one_endpoint_and_scopes_are_not() -> None:
+    """Row C2: likewise for control addresses and interfaces; a scope is part of the address."""
+    long, short = [
+        await publication(f"control=[{each}]:8|control-mode=manual") for each in ("0::0:1", "::1")
+    ]
+    assert long.canonical_form == short.canonical_form == "UDP-[::1]:8-[::]:0"
+    assert long.local_data == short.local_data
+    forms = {
+        (await publication(f"endpoint=[fe80::1%{scope}]:7")).canonical_form
+        for scope in ("eth0", "eth1")
+    }
+    assert len(forms) == 2
+    any_address = await publication("endpoint=[::1]:7|interface=[0:0::0]:9")
+    assert any_address.local_data == ("::", 9)
+
+
+async def test_what_a_name_resolver_spells_otherwise_is_the_same_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Row C2: a resolver of one's own may answer in any spelling."""
+    monkeypatch.setitem(NAMES, "v6", "FD00:0:0::5")
+    assert (await publication("endpoint=v6:7")).remote_data == ("fd00::5", 7)
+
+
+async def test_a_destination_written_long_is_found_by_its_status_messages() -> None:
+    """Row C2: the system gives addresses in their usual spelling."""
+    uri = ChannelUri.parse("aeron:udp?endpoint=[0:0:0:0:0:0:0:1]:7")
+    channel = await resolve_send_destination(NETWORK, uri)
+    counts = Counts()
+    tracker = DestinationTracker(is_manual=True, limit=4, count=counts.new(), refused=counts.new())
+    tracker.add(uri, channel.remote_data, 5, 0)
+    assert tracker.registration_id_of(77, ("::1", 7)) == 5
 
 
 async def test_two_channels_with_port_0_are_two_and_with_one_tag_are_one() -> None:

@@ -20,6 +20,8 @@ from aeron_async.protocol.address import Address, InterfaceSpec, multicast_contr
         ("[::1]:40456", "::1", 40456),
         ("[fe80::1%eth0]:40456", "fe80::1", 40456),
         ("[::ffff:10.0.0.1]:1", "::ffff:10.0.0.1", 1),
+        ("[::FFFF:a00:1]:1", "::ffff:10.0.0.1", 1),
+        ("[FF02:0::00FD]:1", "ff02::fd", 1),
     ],
 )
 def test_an_address_is_a_host_and_a_port_and_keeps_its_text(

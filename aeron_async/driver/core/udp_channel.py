@@ -250,8 +250,11 @@ def _channel(
     if is_multicast:
         written_local, written_remote, suffix = format_address(local), format_address(remote), ""
     else:
-        written_local = format_address(local) if explicit_control is None else str(uri.control)
-        written_remote = format_address(remote) if endpoint is None else str(uri.endpoint)
+        written_local, written_remote = format_address(local), format_address(remote)
+        if explicit_control is not None and uri.control is not None:
+            written_local = uri.control.identity
+        if uri.endpoint is not None:
+            written_remote = uri.endpoint.identity
     return UdpChannel(
         uri=uri,
         canonical_form=f"UDP-{written_local}-{written_remote}{suffix}",

@@ -12,6 +12,7 @@ from aeron_async.driver.core.udp_channel import Interface, UdpChannel, wildcard_
 from aeron_async.driver.media.interfaces import find_interface, find_named_interface
 from aeron_async.driver.media.socket_spec import is_group
 from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.protocol.address import usual_spelling
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
@@ -118,6 +119,7 @@ async def resolve_address(
     host, port = await network.resolve(
         written.host, written.port, is_re_resolution=is_re_resolution
     )
+    host = usual_spelling(host)
     # Differs: Aeron takes the scope away, and cannot reach an address that every link has.
     if written.scope is not None and ip_address(host).is_link_local:
         host = f"{host}%{written.scope}"
@@ -155,9 +157,10 @@ async def _interface(
 
 async def _interface_address(network: Network, host: str, port: int) -> Address:
     try:
-        return await network.resolve(host, port)
+        found, port = await network.resolve(host, port)
     except RegistrationError as error:
         if error.code is not ErrorCode.UNKNOWN_HOST:
             raise
         message = f"{error}; to name an interface, put it in braces: interface={{{host}}}"
         raise RegistrationError(message, code=error.code) from None
+    return usual_spelling(found), port
