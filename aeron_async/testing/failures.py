@@ -6,6 +6,7 @@ Invariant: whatever fails is told once: as a failure itself, or beside the first
 from __future__ import annotations
 
 import asyncio
+import gc
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -83,6 +84,9 @@ class Failures:
 
         Who waits for ever mostly waits for somebody who is dead.
         """
+        # A task that was forgotten reports its exception when it is freed. Python 3.13 keeps it in
+        # a cycle until the collector runs.
+        gc.collect()
         errors = self.take()
         if errors:
             before = "; ".join(map(self.describe, errors[:ERRORS_SHOWN]))
