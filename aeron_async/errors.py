@@ -31,7 +31,9 @@ The expected is a value, never an exception: see `OfferOutcome`. A malformed dat
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import final
+from typing import Final, final
+
+from aeron_async.text import printable
 
 __all__ = [
     "AeronError",
@@ -62,6 +64,10 @@ __all__ = [
 ]
 
 
+MESSAGE_LENGTH_MAX: Final = 4_000
+"""In characters."""
+
+
 @final
 class ErrorCode(IntEnum):
     """Error codes of the client protocol and of ERR frames.
@@ -86,7 +92,15 @@ class ErrorCode(IntEnum):
 
 
 class AeronError(Exception):
-    """Anything this package raises on purpose."""
+    """Anything this package raises on purpose; its message is safe for terminals and logs."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(
+            *(
+                printable(each, MESSAGE_LENGTH_MAX) if isinstance(each, str) else each
+                for each in arguments
+            )
+        )
 
 
 class ConfigurationError(AeronError, ValueError):

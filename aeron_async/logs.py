@@ -2,18 +2,26 @@
 
 An unconfigured structlog would print every line between the application's own output. So until it
 is configured, only warnings and errors go out, through `logging`, as asyncio's own do.
+
+Invariant: no text in a field moves a cursor, breaks a line or is longer than its limit: fields hold
+the words of peers, files and catalogs.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 __all__ = ["Logger", "get_logger"]
+
+FIELD_LENGTH_MAX: Final = 1_000
+"""In characters."""
 
 
 @final
@@ -42,6 +50,9 @@ class Logger:
         self._log(logging.ERROR, event, fields)
 
     def _log(self, level: int, event: str, fields: dict[str, object]) -> None:
+        for name, value in fields.items():
+            if isinstance(value, str):
+                fields[name] = printable(value, FIELD_LENGTH_MAX)
         # Who has not imported it has not configured it; importing it takes a tenth of a second.
         structlog: ModuleType | None = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():

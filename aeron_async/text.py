@@ -9,9 +9,10 @@ true text in JSON output and in attributes.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["SHORT", "printable"]
+__all__ = ["SHORT", "printable", "utc_time"]
 
 SHORT: Final = 120
 """Limit for a word inside a sentence, such as a name or an address; in characters."""
@@ -23,6 +24,8 @@ BYTES_A_CHARACTER: Final = 4
 """In UTF-8, at most."""
 UNDECODABLE: Final = range(0xDC80, 0xDD00)
 """How Python's `surrogateescape` keeps a byte that is not UTF-8."""
+UNITS: Final = {1: "s", 1_000: "ms", 1_000_000: "us", 1_000_000_000: "ns"}
+"""Of times, by how many of them are a second."""
 NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -63,6 +66,20 @@ def printable(value: object, limit: int = LIMIT) -> str:
     is_text = unit == "characters"
     shown_length = len(shown if is_text else shown.encode("utf-8", "surrogateescape"))
     return f"{''.join(kept[:cut_place])}... ({length - shown_length} more {unit})"
+
+
+def utc_time(count: int, *, per_second: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return a time in UTC, or a number with a note where no calendar has it.
+
+    Args:
+        count: How long after 1970.
+        per_second: How many of these are a second: 1,000 for milliseconds.
+        pattern: As `strftime` takes it.
+    """
+    try:
+        return datetime.fromtimestamp(count / per_second, UTC).strftime(pattern)
+    except (OverflowError, ValueError, OSError):
+        return f"{count}{UNITS[per_second]}-after-1970(not-in-years-1-to-9999)"
 
 
 def _escaped(character: str) -> str:

@@ -7,7 +7,6 @@ or the official one; a running one can be asked over its control channel as well
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,8 +16,9 @@ from aeron_async.archive.disk.segments import segment_bases, segment_name
 from aeron_async.archive.extending import extending_channel
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened
 from aeron_async.cli.options import Flag, RunOptions, Stream
-from aeron_async.cli.output import make_console, print_json, print_line
+from aeron_async.cli.output import make_console, print_json, print_line, safe_text
 from aeron_async.cli.runner import ExitCode, run
+from aeron_async.text import printable, utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "ls"]
 
 SEGMENTS_SHOWN: Final = 8
+MS_PER_SECOND: Final = 1_000
 COLUMNS: Final = ("id", "stream", "session", "start", "stop", "began", "channel")
 TEXT_COLUMNS: Final = frozenset({"began", "channel"})
 
@@ -140,7 +141,7 @@ def tell(descriptor: RecordingDescriptor, more: dict[str, object], *, is_json: b
             ", …" if len(names) > SEGMENTS_SHOWN else ""
         )
     for name, value in report.items():
-        print_line(f"{name.removesuffix('_ms').replace('_', ' '):<18} {value}")
+        print_line(f"{name.removesuffix('_ms').replace('_', ' '):<18} {printable(value)}")
 
 
 def matching(catalog: Catalog, channel: str, stream: int | None) -> Iterator[RecordingDescriptor]:
@@ -168,7 +169,10 @@ def show(
     is_terminal = sys.stdout.isatty()
     rows = [cells(each, is_terminal=is_terminal) for each in found]
     rows += [
-        ("-", str(each.stream_id), "-", "-", f"waits:{each.subscription_id}", "-", each.channel)
+        (
+            *("-", str(each.stream_id), "-", "-", f"waits:{each.subscription_id}", "-"),
+            printable(each.channel),
+        )
         for each in waiting
     ]
     if is_terminal:
@@ -190,7 +194,7 @@ def cells(descriptor: RecordingDescriptor, *, is_terminal: bool) -> tuple[str, .
         if is_terminal and not descriptor.is_active
         else position_text(descriptor),
         began if is_terminal else began.replace(" ", "T"),
-        descriptor.original_channel,
+        printable(descriptor.original_channel),
     )
 
 
@@ -208,7 +212,7 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
             overflow="ellipsis",
         )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(safe_text, row))
     make_console().print(table)
 
 
@@ -230,7 +234,7 @@ def position_text(descriptor: RecordingDescriptor) -> str:
 
 
 def when(epoch_ms: int) -> str:
-    """Return a time as people read it, in UTC; a dash where there is none."""
+    """Return a time in UTC as people read it; a dash where there is none."""
     if epoch_ms < 0:
         return "-"
-    return datetime.fromtimestamp(epoch_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return utc_time(epoch_ms, per_second=MS_PER_SECOND)

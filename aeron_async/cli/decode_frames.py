@@ -15,13 +15,14 @@ from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aeron_async.protocol.datagram import Frame
 
-__all__ = ["fields_of", "in_words", "kind_of", "printable"]
+__all__ = ["fields_of", "in_words", "kind_of", "true_text"]
 
 _KINDS: Final[Mapping[type, str]] = {
     Setup: "SETUP",
@@ -72,7 +73,7 @@ def fields_of(frame: Frame) -> dict[str, object]:
     for attribute in attrs.fields(type(record)):
         name, value = attribute.name, getattr(record, attribute.name)
         if isinstance(value, bytes):
-            value = printable(value)
+            value = true_text(value)
         if name == "flags":
             value = "|".join(_flag_names(value))
         is_silent = value in {None, ""} or (name == "reserved_value" and not value)
@@ -85,13 +86,13 @@ def in_words(fields: dict[str, object]) -> str:
     """Return fields as a line has them: what identifies the frame first, under short names."""
     first = {short: fields[name] for name, short in _SHORT_NAMES.items() if name in fields}
     others = {name: value for name, value in fields.items() if name not in _SHORT_NAMES}
-    return " ".join(f"{name}={value}" for name, value in (first | others).items())
+    shown = (first | others).items()
+    return " ".join(f"{name}={printable(value)}" for name, value in shown)
 
 
-def printable(data: bytes) -> str:
-    """Return bytes as text that no terminal takes for a command."""
-    text = data.decode("utf-8", "backslashreplace")
-    return text if text.isprintable() else repr(text)[1:-1]
+def true_text(data: bytes) -> str:
+    """Return bytes as text, with those escaped that are not UTF-8; not to be shown as it is."""
+    return data.decode("utf-8", "backslashreplace")
 
 
 def _flag_names(flags: int) -> Iterator[str]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from aeron_async.cli.decode_frames import in_words
 from aeron_async.cli.figures import format_count, plural
-from aeron_async.cli.output import has_colour, print_json, print_line
+from aeron_async.cli.output import has_colour, print_json, print_line, print_painted
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,9 +90,11 @@ class TextOutput:
         self, datagram: Datagram, since_ns: int, kind: str, fields: dict[str, object]
     ) -> None:
         """Write one frame; the time is seconds since the first datagram."""
-        print_line(
-            f"{since_ns / NS_PER_SECOND:11.6f}  {datagram.source} > {datagram.destination}  "
-            f"{self._paint(f'{kind:<13}', COLOURS.get(kind))}  {in_words(fields)}"
+        times = f"{since_ns / NS_PER_SECOND:11.6f}"
+        print_painted(
+            (f"{times}  {datagram.source} > {datagram.destination}  ", None),
+            (f"{kind:<13}", self._colour(COLOURS.get(kind))),
+            (f"  {in_words(fields)}", None),
         )
 
     def stream(self, stream: StreamTally) -> None:
@@ -100,7 +103,7 @@ class TextOutput:
         title = f"stream {stream.stream_id}, session {stream.session_id}"
         if stream.is_wildcard:
             title = "any stream: receivers that ask whoever sends for a SETUP"
-        print_line(f"\n{self._paint(title, BOLD)}")
+        self._head(title)
         if setup is not None:
             print_line(
                 f"  {plural(seen['SETUP'], 'SETUP')}: initial term {setup.initial_term_id}, terms "
@@ -118,11 +121,11 @@ class TextOutput:
             if seen[kind]:
                 print_line(f"  {plural(seen[kind], thing)}")
         for text, count in stream.errors.items():
-            print_line(f"  {plural(count, 'error frame')}: {text}")
+            print_line(f"  {plural(count, 'error frame')}: {printable(text)}")
 
     def capture(self, summary: dict[str, Any]) -> None:
         """Write what the whole capture holds."""
-        print_line(f"\n{self._paint('capture', BOLD)}")
+        self._head("capture")
         print_line(
             f"  {plural(summary['packets'], 'packet')}, of which "
             f"{format_count(summary['packets_without_udp'])} without UDP, "
@@ -163,8 +166,12 @@ class TextOutput:
             "goodbye"
         )
 
-    def _paint(self, text: str, colour: int | None) -> str:
-        return f"\x1b[{colour}m{text}\x1b[0m" if self._has_colour and colour else text
+    def _head(self, title: str) -> None:
+        print_line("")
+        print_painted((title, self._colour(BOLD)))
+
+    def _colour(self, colour: int | None) -> int | None:
+        return colour if self._has_colour else None
 
 
 def summary_of(stream: StreamTally) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from aeron_async.cli.decode_coverage import Coverage
-from aeron_async.cli.decode_frames import printable
+from aeron_async.cli.decode_frames import true_text
 from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.protocol.datagram import DataFrame, OpaqueFrame, check_setup
 from aeron_async.protocol.error import ErrorFrame
@@ -153,7 +153,7 @@ class StreamTally:
         elif isinstance(frame, Nak):
             self.nak_length += max(0, frame.length)
         elif isinstance(frame, ErrorFrame):
-            self.errors[f"{frame.error_code}: {printable(frame.message)}"] += 1
+            self.errors[f"{frame.error_code}: {true_text(frame.message)}"] += 1
 
 
 @final

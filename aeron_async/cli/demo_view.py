@@ -229,11 +229,14 @@ def print_summary(state: DemoState, console: Console) -> None:
     total = sum(summary.received for summary in state.summaries())
     resent = sum(summary.retransmits for summary in state.summaries())
     verdict = "each once and in order" if state.is_intact else "but not each once and in order"
+    console.print()
     console.print(
-        f"\n[bold]{format_count(total)} messages arrived, {verdict}[/]; "
-        f"{plural(resent, 'retransmit')} repaired what the network lost. Waiting is the part of "
-        "the time in which back pressure held the publisher. Latency is one way in the first two "
-        "phases, and there and back in the last."
+        Text(f"{format_count(total)} messages arrived, {verdict}", style="bold").append(
+            f"; {plural(resent, 'retransmit')} repaired what the network lost. Waiting is the part "
+            "of the time in which back pressure held the publisher. Latency is one way in the "
+            "first two phases, and there and back in the last.",
+            style="not bold",
+        )
     )
     # Lines to be copied: a terminal may wrap them, we must not.
     console.print(

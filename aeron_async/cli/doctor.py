@@ -10,7 +10,7 @@ from aeron_async.cli.doctor_findings import findings, worst
 from aeron_async.cli.doctor_look import look
 from aeron_async.cli.doctor_verdict import Verdict
 from aeron_async.cli.options import Flag, Positive, RunOptions
-from aeron_async.cli.output import make_console, print_json
+from aeron_async.cli.output import make_console, print_json, safe_text
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.driver.core.context import DriverContext
 
@@ -76,7 +76,10 @@ def print_findings(found: Sequence[Finding]) -> None:
     for each in found:
         style = STYLES[each.verdict]
         table.add_row(
-            Text(each.verdict, style), Text(each.what), Text(each.seen), Text(each.wanted)
+            Text(each.verdict, style),
+            safe_text(each.what),
+            safe_text(each.seen),
+            safe_text(each.wanted),
         )
     console.print(table)
     remedies = [each for each in found if each.remedy]
@@ -85,4 +88,4 @@ def print_findings(found: Sequence[Finding]) -> None:
         return
     console.print(Text("\nWhat to change", style="bold"))
     for each in remedies:
-        console.print(Text(f"  {each.what}: {each.remedy}", style=STYLES[each.verdict]))
+        console.print(safe_text(f"  {each.what}: {each.remedy}", style=STYLES[each.verdict]))

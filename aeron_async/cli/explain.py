@@ -14,7 +14,7 @@ from aeron_async.cli.explain_roles import (
 )
 from aeron_async.cli.explain_settings import AppliedSetting, applied_settings
 from aeron_async.cli.options import Flag  # noqa: TC001 - cyclopts reads the annotation when it runs
-from aeron_async.cli.output import make_console, print_json
+from aeron_async.cli.output import make_console, print_json, safe_text
 from aeron_async.cli.runner import ExitCode
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.protocol.channel_uri import ChannelUri
@@ -112,7 +112,9 @@ class Explanation:
         from rich.text import Text  # noqa: PLC0415 - likewise
 
         console = make_console()
-        console.print(Text(self.channel if is_first else f"\n{self.channel}", style="bold"))
+        if not is_first:
+            console.print()
+        console.print(safe_text(self.channel, style="bold"))
         for title, role in (
             ("As a publication", self.publication),
             ("As a subscription", self.subscription),
@@ -122,11 +124,11 @@ class Explanation:
             table.add_column(min_width=10, style="dim")
             table.add_column()
             for what, text in role.facts:
-                table.add_row(f"  {what}", Text(text))
+                table.add_row(f"  {what}", safe_text(text))
             if role.refusal is not None:
-                table.add_row("  refused", Text(role.refusal, style="red"))
+                table.add_row("  refused", safe_text(role.refusal, style="red"))
             if role.unsupported is not None:
-                table.add_row("  but not yet", Text(role.unsupported, style="yellow"))
+                table.add_row("  but not yet", safe_text(role.unsupported, style="yellow"))
             console.print(table)
         console.print(Text("\nSettings", style="bold cyan"))
         console.print(settings_table(self.settings, width=console.width))
@@ -134,7 +136,7 @@ class Explanation:
             console.print(Text("\nWorth a second look", style="bold cyan"))
             table = Table.grid(padding=(0, 1))
             for text in self.advice:
-                table.add_row("  -", Text(text, style="yellow"))
+                table.add_row("  -", safe_text(text, style="yellow"))
             console.print(table)
 
 
@@ -142,7 +144,6 @@ def settings_table(settings: Sequence[AppliedSetting], *, width: int) -> Table:
     """Return a table of settings, with what each means where there is room for that."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - only this draws
     from rich.table import Table  # noqa: PLC0415 - likewise
-    from rich.text import Text  # noqa: PLC0415 - likewise
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     titles = ("name", "for", "value", "said by")
@@ -156,6 +157,6 @@ def settings_table(settings: Sequence[AppliedSetting], *, width: int) -> Table:
         table.add_column("meaning", style="dim")
     for one, (name, roles, value, origin) in zip(settings, rows, strict=True):
         style = "" if origin == "default" else "bold"
-        cells = (name, roles, Text(value, style=style), Text(origin, style=style))
+        cells = (safe_text(name), roles, safe_text(value, style), safe_text(origin, style))
         table.add_row(*cells, *([one.meaning] if has_meaning else []))
     return table

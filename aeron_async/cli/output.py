@@ -1,5 +1,8 @@
 """Where a command writes: results to standard output, remarks to standard error.
 
+Invariant: foreign words reach a terminal or a pipe only as `printable` shows them, and never as
+markup; JSON keeps the true text, with everything but visible ASCII escaped.
+
 Colour and anything that moves appear on a terminal only, and not where `NO_COLOR` is set.
 """
 
@@ -10,10 +13,26 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final, TextIO
 
+from aeron_async.text import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-__all__ = ["complain", "has_colour", "make_console", "print_json", "print_line", "remark"]
+__all__ = [
+    "as_json",
+    "complain",
+    "has_colour",
+    "make_console",
+    "print_json",
+    "print_line",
+    "print_painted",
+    "remark",
+    "safe_text",
+]
+
+LINE_LENGTH_MAX: Final = 8_000
+"""In characters; a line of the result has several foreign words at most."""
 
 PIPE_WIDTH: Final = 100
 """Where no terminal says how wide it is, and `COLUMNS` says nothing either."""
@@ -21,17 +40,42 @@ PIPE_WIDTH: Final = 100
 
 def print_line(text: str) -> None:
     """Write one line of the result."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{printable(text, LINE_LENGTH_MAX)}\n")
+
+
+def print_painted(*parts: tuple[str, int | None]) -> None:
+    """Write one line of the result, each part in its colour, as terminals number them."""
+    sys.stdout.write(
+        "".join(
+            printable(text, LINE_LENGTH_MAX)
+            if colour is None
+            else f"\x1b[{colour}m{printable(text, LINE_LENGTH_MAX)}\x1b[0m"
+            for text, colour in parts
+        )
+        + "\n"
+    )
+
+
+def as_json(value: object) -> str:
+    """Return one line of JSON: the true text, and only visible ASCII in it."""
+    return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def print_json(value: object) -> None:
     """Write one line of the result, as JSON."""
-    print_line(json.dumps(value))
+    sys.stdout.write(f"{as_json(value)}\n")
+
+
+def safe_text(text: str, style: str = "") -> Text:
+    """Return what a table takes for foreign words."""
+    from rich.text import Text  # noqa: PLC0415 - commands that draw nothing do without it
+
+    return Text(printable(text, LINE_LENGTH_MAX), style=style)
 
 
 def remark(text: str) -> None:
     """Say something beside the result."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{printable(text, LINE_LENGTH_MAX)}\n")
     sys.stderr.flush()
 
 
@@ -53,4 +97,4 @@ def make_console() -> Console:
 
     is_told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     width = None if is_told else PIPE_WIDTH
-    return Console(file=sys.stdout, highlight=False, width=width)
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)

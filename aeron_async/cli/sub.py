@@ -6,7 +6,6 @@ reads our output slowly slows the publisher, and nothing piles up in between.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Final, Literal, final
 
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Stream
-from aeron_async.cli.output import remark
+from aeron_async.cli.output import as_json, remark
 from aeron_async.cli.runner import ExitCode, Watchdog, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronTimeoutError
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["sub"]
 
 BATCH_LIMIT: Final = 256
+LONGEST_ESCAPE: Final = len(r"\U0010ffff")
+MARGIN: Final = 64
+"""In characters, so that no message is cut."""
 
 Format = Literal["text", "hex", "json", "none"]
 Formatter = Callable[["Message"], bytes]
@@ -172,13 +175,9 @@ def raw_line(message: Message) -> bytes:
 
 
 def printable_line(message: Message) -> bytes:
-    """Return the message with everything escaped that is no visible text, and a newline."""
-    text = message.data.decode("utf-8", "backslashreplace")
-    if not text.isprintable():
-        text = "".join(
-            character if character.isprintable() else repr(character)[1:-1] for character in text
-        )
-    return text.encode() + b"\n"
+    """Return the whole message with everything escaped that is no visible text, and a newline."""
+    data = message.data
+    return printable(data, LONGEST_ESCAPE * (len(data) + 1) + MARGIN).encode() + b"\n"
 
 
 def json_line(
@@ -199,4 +198,4 @@ def json_line(
         line["text"] = message.data.decode()
     except UnicodeDecodeError:
         line["hex"] = message.data.hex()
-    return json.dumps(line).encode() + b"\n"
+    return as_json(line).encode() + b"\n"

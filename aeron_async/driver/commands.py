@@ -8,12 +8,13 @@ Source: Aeron `aeron.command`: AddPublication, PublicationReady, ImageReady and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
 from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
 from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,9 @@ __all__ = [
     "SubscriptionListener",
     "SubscriptionReady",
 ]
+
+MESSAGE_LENGTH_MAX: Final = 1_100
+"""In characters: the 1023 bytes that a frame holds, and a little for escapes."""
 
 
 class PublicationListener(Protocol):
@@ -100,13 +104,18 @@ class ImageHold(Protocol):
         ...
 
 
+def _shown(message: object) -> str:
+    return printable(message, MESSAGE_LENGTH_MAX)
+
+
 @attrs.frozen(kw_only=True)
 class PublicationErrorFrame:
     """What a receiver said when it rejected a stream, and who it is.
 
     Attributes:
         code: One of `ErrorCode`; 13, image rejected, is the only one sent today.
-        message: The receiver's reason, up to 1023 bytes of UTF-8.
+        message: The receiver's reason, up to 1023 bytes of UTF-8, with everything escaped that is
+            no visible text.
         session_id: Of the stream.
         stream_id: Of the stream.
         receiver_id: The receiver's name for itself, 64 bits.
@@ -120,7 +129,7 @@ class PublicationErrorFrame:
     """
 
     code: int
-    message: str
+    message: str = attrs.field(converter=_shown)
     session_id: int
     stream_id: int
     receiver_id: int

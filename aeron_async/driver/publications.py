@@ -232,7 +232,7 @@ class Publications:
             publication,
             PublicationErrorFrame(
                 code=error.error_code,
-                message=error.message.decode("utf-8", "replace"),
+                message=error.message,
                 session_id=error.session_id,
                 stream_id=error.stream_id,
                 receiver_id=error.receiver_id,

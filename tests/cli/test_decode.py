@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.cli.decode_coverage import Coverage, Ranges
-from aeron_async.cli.decode_frames import fields_of, kind_of, printable
+from aeron_async.cli.decode_frames import fields_of, in_words, kind_of, true_text
 from aeron_async.cli.main import main
 from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import DataFrame, OpaqueFrame
@@ -333,8 +333,8 @@ def test_unknown_flags_are_numbers() -> None:
 
 
 def test_what_a_peer_writes_cannot_move_the_cursor() -> None:
-    assert printable(b"fine") == "fine"
-    assert printable(b"\x1b[2J\xff") == "\\x1b[2J\\\\xff"
+    assert true_text(b"\x1b[2J\xff") == "\x1b[2J\\xff"
+    assert in_words({"message": "\x1b[2J"}) == "message=\\x1b[2J"
 
 
 def test_opaque_frames_have_a_kind() -> None:

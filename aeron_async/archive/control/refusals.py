@@ -11,6 +11,7 @@ from aeron_async.errors import (
     StorageError,
     UnknownRecordingError,
 )
+from aeron_async.text import printable
 
 __all__ = ["archive_error", "unknown_recording"]
 
@@ -20,10 +21,13 @@ KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.STORAGE_SPACE: StorageError,
 }
 """Codes that have an exception of their own."""
+TEXT_LENGTH_MAX: Final = 1_000
+"""In characters: an archive elsewhere says what it likes."""
 
 
 def archive_error(code: int, text: str) -> ArchiveError:
     """Return what an archive says was wrong; a code that is not known is a generic one."""
+    text = printable(text, TEXT_LENGTH_MAX)
     known = ArchiveErrorCode(code) if code in set(ArchiveErrorCode) else ArchiveErrorCode.GENERIC
     kind = KINDS.get(known)
     return ArchiveError(text, code=known) if kind is None else kind(text)

@@ -6,8 +6,9 @@ Colours are names of classes, which the page's style gives values, for light and
 from __future__ import annotations
 
 import math
-from html import escape
 from typing import TYPE_CHECKING, Final, final
+
+from aeron_async.spark.pipeline.report.words import escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

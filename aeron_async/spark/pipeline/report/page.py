@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.spark.pipeline.report.drawing import COLOURS
 from aeron_async.spark.pipeline.report.findings import read_findings
 from aeron_async.spark.pipeline.report.plots import PERCENTILES, gap_plot, latency_plot, rate_plot
 from aeron_async.spark.pipeline.report.style import STYLE
-from aeron_async.spark.pipeline.report.words import format_amount, format_ns
+from aeron_async.spark.pipeline.report.words import escape, format_amount, format_ns
+from aeron_async.text import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +62,7 @@ def render_report(lake: Lake, now_ms: int) -> str:
 
 def moment(epoch_ms: int) -> str:
     """Return a time as people write it."""
-    return datetime.fromtimestamp(epoch_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return utc_time(epoch_ms, per_second=1_000, pattern="%Y-%m-%d %H:%M:%S UTC")
 
 
 def cards(findings: Findings) -> str:
@@ -161,7 +160,7 @@ def time_of(epoch_ns: int | None) -> str:
     """Return a time of a day, to the microsecond."""
     if epoch_ns is None:
         return ""
-    return datetime.fromtimestamp(epoch_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return utc_time(epoch_ns, per_second=1_000_000_000, pattern="%Y-%m-%d %H:%M:%S.%f")
 
 
 def streams(findings: Findings) -> str:

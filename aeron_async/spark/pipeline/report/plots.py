@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.spark.pipeline.report.drawing import Axis, Plot, linear_ticks, log_ticks
 from aeron_async.spark.pipeline.report.words import format_amount, format_ns
+from aeron_async.text import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ def time_axis(low: float, high: float) -> Axis:
     pattern = "%d %b %H:%M" if high - low > DAY else "%H:%M:%S"
     places = [low + (high - low) * index / TIME_TICKS for index in range(TIME_TICKS + 1)]
     # The first and the last would be cut off.
-    ticks = [(each, datetime.fromtimestamp(each, UTC).strftime(pattern)) for each in places[1:-1]]
+    ticks = [(each, utc_time(int(each), per_second=1, pattern=pattern)) for each in places[1:-1]]
     return Axis(low, high, ticks)
 
 

@@ -1,13 +1,21 @@
-"""Numbers as a report shows them."""
+"""Numbers and foreign words as a report shows them."""
 
 from __future__ import annotations
 
+import html
 from typing import Final
 
-__all__ = ["format_amount", "format_ns"]
+from aeron_async.text import printable
+
+__all__ = ["escape", "format_amount", "format_ns"]
 
 AMOUNTS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "\N{GREEK SMALL LETTER MU}s"))
+
+
+def escape(text: str) -> str:
+    """Return foreign words for the page: no markup, and nothing that hides or turns letters."""
+    return html.escape(printable(text))
 
 
 def format_amount(value: float, unit: str) -> str:
