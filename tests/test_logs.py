@@ -7,6 +7,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from aeron_async.archive.control.refusals import archive_error
+from aeron_async.errors import MESSAGE_LENGTH_MAX, AeronError, ArchiveFileError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -47,3 +49,19 @@ def test_what_the_application_configured_gets_every_line() -> None:
             "log_level": "info",
         }
     ]
+
+
+def test_no_field_and_no_error_moves_a_cursor_or_breaks_a_line() -> None:
+    """Row B7: also where a module forgot to ask for it."""
+    hostile = "\x1b[2J\n\u202e" + "x" * 65_536
+    with capture_logs() as lines:
+        get_logger("aeron_async.test").warning("peer_said", reason=hostile, count=3)
+    (line,) = lines
+    assert line["reason"].startswith(r"\x1b[2J\n\u202exxx")
+    assert line["reason"].endswith("more characters)")
+    assert line["count"] == 3
+    text = str(AeronError(hostile))
+    assert text.startswith(r"\x1b[2J\n\u202exxx")
+    assert MESSAGE_LENGTH_MAX - 16 < len(text) <= MESSAGE_LENGTH_MAX
+    assert str(archive_error(11, hostile)).startswith(r"\x1b[2J\n")
+    assert str(ArchiveFileError("no \x1b", file="\x07", offset=3)) == r"\x07, offset 3: no \x1b"

@@ -18,6 +18,7 @@ from aeron_async.cli.archive_where import is_elsewhere, listed, opened
 from aeron_async.cli.options import Flag, RunOptions, Stream
 from aeron_async.cli.output import make_console, print_json, print_line, safe_text
 from aeron_async.cli.runner import ExitCode, run
+from aeron_async.errors import ChannelUriError
 from aeron_async.text import printable, utc_time
 
 if TYPE_CHECKING:
@@ -121,9 +122,12 @@ async def _describe(where: str, recording_id: int, *, is_json: bool) -> int:
 
 def tell(descriptor: RecordingDescriptor, more: dict[str, object], *, is_json: bool) -> None:
     """Write what is known of a recording."""
-    extending = None
+    extending, why_not = None, "once it has stopped"
     if not descriptor.is_active:
-        extending = str(extending_channel(descriptor, descriptor.original_channel))
+        try:
+            extending = str(extending_channel(descriptor, descriptor.original_channel))
+        except ChannelUriError as error:
+            why_not = f"impossible, for its channel is none: {error}"
     report = attrs.asdict(descriptor) | more | {"extend_channel": extending}
     if is_json:
         print_json(report)
@@ -132,7 +136,7 @@ def tell(descriptor: RecordingDescriptor, more: dict[str, object], *, is_json: b
         "start_timestamp_ms": when(descriptor.start_timestamp_ms),
         "stop_timestamp_ms": when(descriptor.stop_timestamp_ms),
         "stop_position": position_text(descriptor),
-        "extend_channel": extending or "once it has stopped",
+        "extend_channel": extending or why_not,
     }
     names = more.get("segments")
     if isinstance(names, list):

@@ -140,3 +140,18 @@ async def test_what_cannot_be_called_is_no_handler(aeron: aa.Aeron, channel: str
     wrong: Any = "print"
     with pytest.raises(aa.ConfigurationError, match="on_error='print'"):
         await aeron.add_publication(channel, STREAM_ID, on_error=wrong)
+
+
+async def test_the_words_of_a_receiver_are_text_and_no_commands(
+    aeron: aa.Aeron, channel: str
+) -> None:
+    """Row B7: what an ERR frame says moves no cursor where it is printed."""
+    heard: list[aa.PublicationErrorFrame] = []
+    subscription = await aeron.add_subscription(channel, STREAM_ID)
+    publication = await aeron.add_publication(channel, STREAM_ID, on_error=heard.append)
+    await rejected(aeron, publication, subscription, "no \x1b[2J\x07\u202e[/x]")
+    (error,) = heard
+    assert error.message == r"no \x1b[2J\x07\u202e[/x]"
+    assert publication.last_error == (
+        r"a receiver rejected the stream with code 13: no \x1b[2J\x07\u202e[/x]"
+    )

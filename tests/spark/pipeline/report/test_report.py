@@ -234,3 +234,26 @@ def test_a_line_without_points_is_none() -> None:
     plot = Plot("x", Axis(0, 1, []), Axis(0, 1, []))
     plot.line([], 0, "nothing")
     assert "path" not in plot.svg()
+
+
+def test_a_page_draws_what_strangers_wrote_and_years_that_no_calendar_has(tmp_path: Path) -> None:
+    """Rows B5, B6 and B7, on the page."""
+    lake = Lake(tmp_path / "lake")
+    far_s = 9_404_879_817_600
+    hostile = {
+        "channel": "aeron:udp?alias=[/x]\x1b[2J\u202e" + "<i>" * 20_000,
+        "source_identity": "\x07<b>host</b>",
+        "start_timestamp_ms": far_s * 1_000,
+        "stop_timestamp_ms": far_s * 1_000 + 1,
+    }
+    recordings = pa.Table.from_pylist([RECORDING | hostile], schema=gold.RECORDINGS)
+    write_rows(lake.gold("recordings"), 0, recordings)
+    write_rows(lake.gold("runs"), 0, gold.table_of([RUN], gold.RUNS))
+    write_rows(lake.gold("rates_second"), 0, rates((1001, far_s, 60), (1001, far_s + 4, 40)))
+    page = render_report(lake, NOW_MS)
+    assert re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", page) is None
+    assert "aeron:udp?alias=[/x]\\x1b[2J\\u202e&lt;i&gt;" in page
+    assert "more characters)" in page
+    assert "<i>" not in page
+    assert f"{far_s * 1_000}ms-after-1970(not-in-years-1-to-9999)" in page
+    assert len(pictures(page)) == 2
