@@ -49,7 +49,7 @@ async def main() -> None:
         async with (
             aa.Aeron.connect() as aeron,
             await LocalArchive.open(aeron, context) as archive,
-            ControlServer(aeron, archive, ControlSettings.of(context)),
+            ControlServer(archive, aeron, ControlSettings.of(context)),
         ):
             await use()
 

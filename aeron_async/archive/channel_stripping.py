@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.protocol.parameters import PARAMETERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["recording_key", "stripped_channel", "without_unknown"]
+__all__ = ["recording_key", "stripped_channel", "with_only", "without_unknown"]
 
 KEPT: Final = (
     # In the order in which the official archive prints them.
@@ -58,9 +58,14 @@ def recording_key(uri: ChannelUri, stream_id: int) -> str:
 
 def without_unknown(channel: str) -> str:
     """Return a channel without the parameters that no Aeron knows, as others may send them."""
+    return with_only(channel, PARAMETERS)
+
+
+def with_only(channel: str, keys: Container[str]) -> str:
+    """Return a channel, not parsed yet, without the parameters that are not among those keys."""
     head, _, query = channel.partition("?")
-    known = [each for each in query.split("|") if each.partition("=")[0] in PARAMETERS]
-    return f"{head}{'?' if known else ''}{'|'.join(known)}"
+    kept = [each for each in query.split("|") if each.partition("=")[0] in keys]
+    return f"{head}{'?' if kept else ''}{'|'.join(kept)}"
 
 
 def only(uri: ChannelUri, keys: Iterable[str]) -> str:

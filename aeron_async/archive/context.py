@@ -145,6 +145,24 @@ class ArchiveContext:
         "How long a replay, or a response, waits for who subscribes to it.",
         minimum=1,
     )
+    max_unconnected_sessions: int = count(
+        "aeron.archive.max.unconnected.sessions",
+        32,
+        "Most sessions at once whose clients have not answered yet. Ours.",
+        minimum=1,
+    )
+    max_unconnected_sessions_per_image: int = count(
+        "aeron.archive.max.unconnected.sessions.per.image",
+        4,
+        "Likewise, of those that one publication of requests opened. Ours.",
+        minimum=1,
+    )
+    unconnected_session_timeout_ns: int = duration(
+        "aeron.archive.unconnected.session.timeout",
+        SECOND,
+        "How long a new session waits for its client to take answers. Ours.",
+        minimum=1,
+    )
     control_channel: str | None = channel(
         "aeron.archive.control.channel", None, "Where requests come from other machines."
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Self, final
 
+from aeron_async.archive.argument_order import check_archive_and_aeron
 from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PersistentSubscription", "subscribe"]
 
+READ: Final = ("describe", "recording_position", "replay")
+"""What an archive must have to be subscribed to."""
 LOOK_INTERVAL_NS: Final = 50_000_000
 """Between two looks at how far the recording has got."""
 NEAR_SHIFT: Final = 2
@@ -134,6 +137,7 @@ class PersistentSubscription:
         *,
         from_position: int | None = None,
     ) -> None:
+        check_archive_and_aeron("subscribe", archive, aeron, needs=READ)
         uri = ChannelUri.parse(live_channel)
         if uri.session_id is not None:
             message = f"{live_channel} names a session: it is the recording's to say, leave it out"

@@ -273,7 +273,7 @@ async def _serve(context: ArchiveContext) -> int:
         async with (
             Aeron.connect() as aeron,
             LocalArchive.open(aeron, context) as archive,
-            ControlServer(aeron, archive, ControlSettings.of(context)),
+            ControlServer(archive, aeron, ControlSettings.of(context)),
         ):
             control = context.control_channel
             at = "" if control is None else f" on {control}, stream {context.control_stream_id}"

@@ -138,7 +138,7 @@ class ArchiveWorld:
                 await self.ledger.check(archive, may_fail=True)
                 self.is_open.set()
                 async with (
-                    ControlServer(aeron, archive, ControlSettings(control_channel=CONTROL)),
+                    ControlServer(archive, aeron, ControlSettings(control_channel=CONTROL)),
                     asyncio.TaskGroup() as group,
                 ):
                     group.create_task(self.record_shop(archive))

@@ -48,7 +48,7 @@ async def test_an_archive_elsewhere_is_awaited_or_entered(tmp_path: Path) -> Non
     async with (
         Aeron.connect() as aeron,
         LocalArchive.open(aeron, context) as archive,
-        ControlServer(aeron, archive, settings),
+        ControlServer(archive, aeron, settings),
     ):
         awaited = await RemoteArchive.connect(aeron, control_channel=CONTROL)
         assert awaited.archive_id == 5

@@ -35,7 +35,7 @@ async def served(
     async with open_archive(archive_id=77, **more) as (aeron, archive):
         settings = ControlSettings(local_control_channel=LOCAL)
         async with (
-            ControlServer(aeron, archive, settings),
+            ControlServer(archive, aeron, settings),
             RemoteArchive.connect(aeron, control_channel=LOCAL) as remote,
         ):
             yield aeron, archive, remote

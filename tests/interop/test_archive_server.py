@@ -35,7 +35,7 @@ async def control_channel(
     )
     async with our_client() as aeron:
         archive = await LocalArchive.open(aeron, context)
-        async with archive, ControlServer(aeron, archive, ControlSettings.of(context)) as server:
+        async with archive, ControlServer(archive, aeron, ControlSettings.of(context)) as server:
             yield channel
             assert server.dropped_requests == 0
 

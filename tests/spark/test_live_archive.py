@@ -35,7 +35,7 @@ async def test_an_archive_at_work_says_up_to_where_it_has_recorded(
     async with (
         Aeron.connect(context=driver) as aeron,
         await LocalArchive.open(aeron, context) as archive,
-        ControlServer(aeron, archive, ControlSettings.of(context)),
+        ControlServer(archive, aeron, ControlSettings.of(context)),
     ):
         await archive.start_recording("aeron:ipc", STREAM_ID)
         async with await aeron.add_exclusive_publication("aeron:ipc", STREAM_ID) as publication:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from aeron_async.archive.channel_stripping import without_unknown
 from aeron_async.archive.control.authentication import AskAgain, Verdict
 from aeron_async.archive.control.listings import LISTINGS, listing
 from aeron_async.archive.control.messages import (
@@ -42,7 +41,7 @@ from aeron_async.errors import (
     OfferTimeoutError,
 )
 from aeron_async.logs import get_logger
-from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
+from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from aeron_async.archive.control.requests import AuthConnectRequest, Request
@@ -68,16 +67,32 @@ class ControlSession:
         session_id: By which the client names itself.
         connect: Its first request.
         image: That the requests come from: others may not speak for it.
+        channel: To answer on.
+        handshake_length: Bytes that may be sent there before the client has answered.
+
+    Attributes:
+        is_connected: Whether the client takes answers, where it said it is.
+        is_accepted: Whether it has been let in.
     """
 
     def __init__(
-        self, server: ControlServer, *, session_id: int, connect: AuthConnectRequest, image: Image
+        self,
+        server: ControlServer,
+        *,
+        session_id: int,
+        connect: AuthConnectRequest,
+        image: Image,
+        channel: ChannelUri,
+        handshake_length: int,
     ) -> None:
         self.session_id = session_id
         self.image = image
         self._server = server
         self._settings = server.settings
         self._connect = connect
+        self._channel = channel
+        self._handshake_length = handshake_length
+        self.is_connected = self.is_accepted = False
         self._requests: asyncio.Queue[Request] = asyncio.Queue(self._settings.max_pending_requests)
         most = self._settings.max_pending_responses
         # Messages, and whether each is a piece of a listing.
@@ -85,7 +100,6 @@ class ControlSession:
         # A listing is as fast as the client, and would leave no room for other answers.
         self._room_for_pieces = asyncio.Semaphore(max(1, most // 2))
         self._challenge_response: asyncio.Future[ChallengeResponse] | None = None
-        self._is_accepted = False
         self._is_active = asyncio.Event()
         self._listing: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -106,7 +120,7 @@ class ControlSession:
             waiting = self._challenge_response
             if waiting is not None and not waiting.done():
                 waiting.set_result(request)
-        elif self._is_accepted:
+        elif self.is_accepted:
             self._is_active.set()
             if isinstance(request, KeepAliveRequest):
                 return
@@ -124,7 +138,7 @@ class ControlSession:
 
     def end(self, reason: str) -> None:
         """Let the session end."""
-        LOG.info("archive_control_session_ended", session_id=self.session_id, reason=reason)
+        self._server.on_ended(self, reason)
         if self._task is not None:
             self._task.cancel()
 
@@ -135,11 +149,14 @@ class ControlSession:
         publication: ExclusivePublication | None = None
         try:
             publication = await self._server.aeron.add_exclusive_publication(
-                self._response_channel(),
+                self._channel,
                 self._connect.response_stream_id,
                 on_disconnected="raise",
+                handshake_length=self._handshake_length,
             )
-            await publication.wait_connected(timeout=self._timeout)
+            timeout_ns = self._settings.unconnected_session_timeout_ns
+            await publication.wait_connected(timeout=timeout_ns / NS_PER_SECOND)
+            self.is_connected = True
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send_all(publication))
                 await self._let_in()
@@ -147,24 +164,11 @@ class ControlSession:
                 await self._serve(group)
         except* (SessionEndedError, AeronError) as errors:
             reason = "; ".join(str(each) for each in leaves(errors))
-            LOG.info("archive_control_session_ended", session_id=self.session_id, reason=reason)
+            self._server.on_ended(self, reason)
         finally:
             self._server.forget(self)
             if publication is not None:
                 publication.revoke()
-
-    def _response_channel(self) -> ChannelUri:
-        """Return where to answer: the client's channel, with terms of a size that suits answers."""
-        # A client whose channel is refused could not even be told.
-        uri = ChannelUri.parse(without_unknown(self._connect.response_channel))
-        settings = self._settings
-        is_response = uri.control_mode is ControlMode.RESPONSE
-        return uri.replace(
-            term_length=uri.term_length or settings.control_term_length,
-            mtu_length=uri.mtu_length or settings.control_mtu_length,
-            is_sparse=settings.is_control_term_sparse if uri.is_sparse is None else uri.is_sparse,
-            response_correlation_id=self.image.correlation_id if is_response else None,
-        )
 
     async def _let_in(self) -> None:
         """Judge the client, and repeat that it is in until it asks for something.
@@ -189,7 +193,11 @@ class ControlSession:
         if verdict is Verdict.REJECT:
             code = ArchiveErrorCode.AUTHENTICATION_REJECTED
             await self._refuse(correlation_id, code, "authentication rejected")
-        self._is_accepted = True
+        if not self._server.try_accept(self):
+            most = self._settings.max_sessions
+            text = f"archive is full: sessions={most} are open, as many as max_sessions allows"
+            await self._refuse(correlation_id, ArchiveErrorCode.GENERIC, text)
+        self.is_accepted = True
         while not self._is_active.is_set():
             self._answer(correlation_id, self.session_id)
             await self._pause(self._is_active.wait())

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
+from aeron_async.archive.argument_order import check_archive_and_aeron
 from aeron_async.archive.control.control_session import ControlSession, replaced_channel
 from aeron_async.archive.control.messages import CODEC
 from aeron_async.archive.control.recording_events import RecordingEvents
@@ -22,10 +23,14 @@ from aeron_async.archive.control.requests import (
     ReplayRequest,
     Request,
 )
+from aeron_async.archive.control.response_channel import response_channel
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.control.signal_router import SignalRouter
+from aeron_async.archive.control.waiting_room import WaitingRoom
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ArchiveError, ChannelUriError, ProtocolError
 from aeron_async.logs import get_logger
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -39,6 +44,12 @@ __all__ = ["ControlServer"]
 
 LOG: Final = get_logger(__name__)
 NO_TOKEN: Final = -1
+SERVED: Final = ("archive_id", "recording_sessions", "signals")
+"""What an archive must have to be served."""
+SENT_PER_BYTE: Final = 3
+"""Bytes that a client is sent for each byte of its request before it has answered; as in QUIC."""
+MOST_CAUSES: Final = 64
+"""Causes of log lines that are remembered."""
 
 
 @final
@@ -46,26 +57,34 @@ class ControlServer:
     """Serves an archive for as long as it is open: `async with ControlServer(...)`.
 
     Args:
-        aeron: Whose subscriptions and publications it uses; started.
         archive: An `Archive` that is a `ServedArchive` too; it stays open.
+        aeron: Whose subscriptions and publications it uses; started.
         settings: Where and how.
 
     Attributes:
         dropped_requests: Requests that were malformed, or of nobody's session, or from elsewhere.
-        refused_sessions: Clients that were one too many.
+        refused_sessions: Clients that were one too many, and those that came while too many
+            others had not answered.
+        waiting_room: The clients that have not been let in yet.
         events: Tells everybody what becomes of recordings, where that is wanted.
+
+    Raises:
+        ConfigurationError: The archive or the client is something else, or they are exchanged.
     """
 
-    def __init__(self, aeron: Aeron, archive: Any, settings: ControlSettings | None = None) -> None:
+    def __init__(self, archive: Any, aeron: Aeron, settings: ControlSettings | None = None) -> None:
+        check_archive_and_aeron("ControlServer", archive, aeron, needs=SERVED)
         self.aeron = aeron
         self.archive = archive
         self.settings = ControlSettings() if settings is None else settings
         self.router = SignalRouter()
         self.tokens = ReplayTokens(aeron.clock, timeout_ns=self.settings.connect_timeout_ns)
+        self.waiting_room = WaitingRoom(self.settings, aeron.clock, self._open)
         self.dropped_requests = 0
         self.refused_sessions = 0
         self.events: RecordingEvents | None = None
         self._events_publication: ExclusivePublication | None = None
+        self._logged_ns: dict[str, int] = {}
         self._sessions: dict[int, ControlSession] = {}
         self._next_session_id = secrets.randbits(31)
         self._subscriptions: list[Subscription] = []
@@ -112,6 +131,7 @@ class ControlServer:
     async def aclose(self) -> None:
         """End all sessions, and hear nothing more; closing twice is closing once."""
         # At once: who is cancelled meanwhile has left nothing open.
+        self.waiting_room.close()
         for subscription in self._subscriptions:
             subscription.close()
         if self._events_publication is not None:
@@ -124,8 +144,33 @@ class ControlServer:
     def forget(self, session: ControlSession) -> None:
         """Know nothing more of a session that has ended."""
         self._sessions.pop(session.session_id, None)
+        self.waiting_room.leave(session, is_failed=not session.is_connected)
         self.router.forget(session)
         self.tokens.forget(session)
+
+    def try_accept(self, session: ControlSession) -> bool:
+        """Let a client in; False where there are as many as there may be."""
+        accepted_count = sum(each.is_accepted for each in self._sessions.values())
+        if accepted_count >= self.settings.max_sessions:
+            self.refused_sessions += 1
+            return False
+        self.waiting_room.leave(session, is_failed=False)
+        return True
+
+    def on_ended(self, session: ControlSession, reason: str) -> None:
+        """Log why a session ends; of those that nobody answered, one a second."""
+        if session.is_connected or self._may_log("unconnected"):
+            LOG.info("archive_control_session_ended", session_id=session.session_id, reason=reason)
+
+    def _may_log(self, cause: str) -> bool:
+        """Return whether a second has passed since the cause was logged last."""
+        now_ns, logged_ns = self.aeron.clock.now_ns(), self._logged_ns
+        if now_ns < logged_ns.get(cause, now_ns - NS_PER_SECOND) + NS_PER_SECOND:
+            return False
+        if len(logged_ns) >= MOST_CAUSES:
+            logged_ns.clear()
+        logged_ns[cause] = now_ns
+        return True
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -162,14 +207,15 @@ class ControlServer:
             self._drop(image, f"{len(data)} bytes, more than max_request_length of {limit}")
             return
         try:
-            self._take(CODEC.decode(data), image)
+            request = CODEC.decode(data)
+            if isinstance(request, AuthConnectRequest):
+                self._on_connect(request, image, len(data))
+            else:
+                self._take(request, image)
         except (ProtocolError, ChannelUriError) as error:
             self._drop(image, str(error))
 
     def _take(self, request: object, image: Image) -> None:
-        if isinstance(request, AuthConnectRequest):
-            self._open(request, image)
-            return
         if isinstance(request, ReplayRequest | BoundedReplayRequest) and (
             request.replay_token != NO_TOKEN
         ):
@@ -193,22 +239,39 @@ class ControlServer:
         else:
             session.put(request)
 
-    def _open(self, request: AuthConnectRequest, image: Image) -> None:
-        if len(self._sessions) >= self.settings.max_sessions:
+    def _on_connect(self, request: AuthConnectRequest, image: Image, length: int) -> None:
+        response_channel(request.response_channel, image, self.settings)
+        if not self.waiting_room.try_enter(request, image, length):
             self.refused_sessions += 1
-            self._drop(image, f"there are {self.settings.max_sessions} sessions: max_sessions")
-            return
+            self._drop(image, "too many of its sessions, or of all, wait for an answer already")
+
+    def _open(self, request: AuthConnectRequest, image: Image, length: int) -> ControlSession:
         session_id = self._next_session_id
         self._next_session_id += 1
-        session = ControlSession(self, session_id=session_id, connect=request, image=image)
+        session = ControlSession(
+            self,
+            session_id=session_id,
+            connect=request,
+            image=image,
+            channel=response_channel(request.response_channel, image, self.settings),
+            handshake_length=SENT_PER_BYTE * length,
+        )
         self._sessions[session_id] = session
         self._keep(session.start())
+        return session
 
     def _drop(self, image: Image, reason: str) -> None:
         self.dropped_requests += 1
-        LOG.warning("archive_request_dropped", source=image.source_identity, reason=reason)
+        if self._may_log(image.source_identity):
+            LOG.warning(
+                "archive_request_dropped",
+                source=image.source_identity,
+                reason=printable(reason),
+                dropped_requests=self.dropped_requests,
+            )
 
     def _on_unavailable_image(self, image: Image) -> None:
+        self.waiting_room.forget(image)
         for session in list(self._sessions.values()):
             if session.image is image:
                 session.end("request publication image unavailable")

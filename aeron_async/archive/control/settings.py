@@ -57,13 +57,16 @@ class ControlSettings:
         recording_events_channel: Where everybody hears what becomes of recordings; None tells
             nobody.
         recording_events_stream_id: Within that channel.
-        control_term_length: Of answers, unless the client's channel says so, in bytes.
-        control_mtu_length: Likewise, in bytes.
+        control_term_length: Of answers, whatever the client's channel says, in bytes.
+        control_mtu_length: Of answers, unless the client's channel says so, in bytes.
         is_control_term_sparse: Whether the terms of answers take memory only as they are used.
         connect_timeout_ns: How long a client may be silent, or take no answer.
         liveness_interval_ns: Between two looks whether a client is there.
         resend_interval_ns: Between two tellings that a session is open, until the first request.
-        max_sessions: Clients at once.
+        max_sessions: Clients at once; the next one is told that the archive is full.
+        max_unconnected_sessions: Sessions whose clients have not been let in yet, at once.
+        max_unconnected_sessions_per_image: Likewise, of those whose requests come by one image.
+        unconnected_session_timeout_ns: How long a session waits for its client to take answers.
         max_pending_requests: Of one client, that are not carried out yet.
         max_pending_responses: Of one client, that were not sent yet.
         max_request_length: In bytes.
@@ -85,6 +88,11 @@ class ControlSettings:
     liveness_interval_ns: int = attrs.field(default=NS_PER_SECOND, validator=_check_positive)
     resend_interval_ns: int = attrs.field(default=NS_PER_SECOND // 5, validator=_check_positive)
     max_sessions: int = attrs.field(default=256, validator=_check_positive)
+    max_unconnected_sessions: int = attrs.field(default=32, validator=_check_positive)
+    max_unconnected_sessions_per_image: int = attrs.field(default=4, validator=_check_positive)
+    unconnected_session_timeout_ns: int = attrs.field(
+        default=NS_PER_SECOND, validator=_check_positive
+    )
     max_pending_requests: int = attrs.field(default=1_024, validator=_check_positive)
     max_pending_responses: int = attrs.field(default=4_096, validator=_check_positive)
     max_request_length: int = attrs.field(default=65_536, validator=_check_positive)
@@ -101,5 +109,8 @@ class ControlSettings:
             recording_events_channel=context.recording_events_channel,
             recording_events_stream_id=context.recording_events_stream_id,
             connect_timeout_ns=context.connect_timeout_ns,
+            max_unconnected_sessions=context.max_unconnected_sessions,
+            max_unconnected_sessions_per_image=context.max_unconnected_sessions_per_image,
+            unconnected_session_timeout_ns=context.unconnected_session_timeout_ns,
             **others,
         )

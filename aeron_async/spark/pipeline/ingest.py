@@ -76,7 +76,7 @@ async def ingest(
     async with (
         Aeron.connect() as aeron,
         await LocalArchive.open(aeron, context) as archive,
-        ControlServer(aeron, archive, ControlSettings.of(context)),
+        ControlServer(archive, aeron, ControlSettings.of(context)),
     ):
         for each in streams:
             await archive.start_recording(

@@ -52,7 +52,7 @@ def settings(channel: str) -> ControlSettings:
 async def server(
     aeron: aa.Aeron, archive: FakeArchive, settings: ControlSettings
 ) -> AsyncIterator[ControlServer]:
-    async with ControlServer(aeron, archive, settings) as server:
+    async with ControlServer(archive, aeron, settings) as server:
         yield server
 
 
@@ -81,7 +81,7 @@ async def client(aeron: aa.Aeron, channel: str, tmp_path: Path) -> AsyncIterator
     archive = await LocalArchive.open(aeron, context)
     async with (
         archive,
-        ControlServer(aeron, archive, ControlSettings.of(context)),
+        ControlServer(archive, aeron, ControlSettings.of(context)),
         RemoteArchive.connect(aeron, control_channel=channel) as client,
     ):
         yield client

@@ -63,7 +63,7 @@ async def test_who_is_cancelled_while_closing_leaves_no_task(
         return [each for each in asyncio.all_tasks() if each.get_name().startswith(names)]
 
     async with asyncio.timeout(20), open_archive() as (aeron, archive):
-        server = ControlServer(aeron, archive, ControlSettings(local_control_channel=LOCAL))
+        server = ControlServer(archive, aeron, ControlSettings(local_control_channel=LOCAL))
         await server.start()
         remote = await RemoteArchive.connect(aeron, control_channel=LOCAL)
         replays = [remote.replay(0), remote.replay(0)]

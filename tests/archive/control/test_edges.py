@@ -316,7 +316,7 @@ async def test_nobody_is_let_in_where_no_channel_is_open(
     aeron: aa.Aeron, archive: FakeArchive, server: ControlServer
 ) -> None:
     settings = attrs.evolve(server.settings, control_channel=None, local_control_channel=None)
-    async with type(server)(aeron, archive, settings) as closed:
+    async with type(server)(archive, aeron, settings) as closed:
         assert closed._subscriptions == []
 
 

@@ -257,7 +257,7 @@ async def test_everybody_hears_how_far_recordings_are_who_wants_to(
     archive = await LocalArchive.open(aeron, context)
     async with (
         archive,
-        ControlServer(aeron, archive, ControlSettings.of(context)) as server,
+        ControlServer(archive, aeron, ControlSettings.of(context)) as server,
         RemoteArchive.connect(aeron, control_channel=channel) as client,
     ):
         await events.wait_connected(timeout=TIMEOUT_S)

@@ -31,7 +31,7 @@ async def test_a_long_listing_leaves_room_for_other_answers(
     few = attrs.evolve(settings, max_pending_responses=MOST)
     async with (
         asyncio.timeout(20),
-        ControlServer(aeron, archive, few),
+        ControlServer(archive, aeron, few),
         RemoteArchive.connect(aeron, control_channel=channel) as remote,
     ):
         listing = asyncio.ensure_future(

@@ -39,12 +39,12 @@ async def test_a_server_that_cannot_start_hears_nothing_and_leaves_no_task(
         control_channel=channel, local_control_channel="aeron:udp?endpoint=192.0.2.1:1"
     )
     before = asyncio.all_tasks()
-    server = ControlServer(aeron, archive, settings)
+    server = ControlServer(archive, aeron, settings)
     with pytest.raises(RegistrationError):
         async with server:
             pass
     assert asyncio.all_tasks() == before
-    async with ControlServer(aeron, archive, ControlSettings(control_channel=channel)) as server:
+    async with ControlServer(archive, aeron, ControlSettings(control_channel=channel)) as server:
         assert server.session_count == 0
 
 

@@ -120,7 +120,7 @@ async def test_who_has_the_right_credentials_is_let_in(
     aeron: aa.Aeron, archive: FakeArchive, guarded: ControlSettings, channel: str
 ) -> None:
     async with (
-        ControlServer(aeron, archive, guarded),
+        ControlServer(archive, aeron, guarded),
         RemoteArchive.connect(aeron, control_channel=channel, credentials=b"friend") as remote,
     ):
         assert remote.archive_id == 77
@@ -129,7 +129,7 @@ async def test_who_has_the_right_credentials_is_let_in(
 async def test_who_has_not_is_told_so(
     aeron: aa.Aeron, archive: FakeArchive, guarded: ControlSettings, channel: str
 ) -> None:
-    async with ControlServer(aeron, archive, guarded) as server:
+    async with ControlServer(archive, aeron, guarded) as server:
         with pytest.raises(ArchiveError, match="authentication rejected") as caught:
             await RemoteArchive.connect(aeron, control_channel=channel).start()
         assert caught.value.code is ArchiveErrorCode.AUTHENTICATION_REJECTED
@@ -141,7 +141,7 @@ async def test_a_challenge_is_answered_by_the_client(
 ) -> None:
     visitor = Visitor(b"friend")
     async with (
-        ControlServer(aeron, archive, guarded),
+        ControlServer(archive, aeron, guarded),
         RemoteArchive.connect(aeron, control_channel=channel, credentials=visitor) as remote,
     ):
         assert remote.archive_id == 77
@@ -151,7 +151,7 @@ async def test_a_challenge_is_answered_by_the_client(
 async def test_a_wrong_answer_to_a_challenge_is_refused(
     aeron: aa.Aeron, archive: FakeArchive, guarded: ControlSettings, channel: str
 ) -> None:
-    async with ControlServer(aeron, archive, guarded):
+    async with ControlServer(archive, aeron, guarded):
         remote = RemoteArchive.connect(
             aeron, control_channel=channel, credentials=Visitor(b"an enemy")
         )
@@ -163,7 +163,7 @@ async def test_a_challenge_that_nobody_answers_ends_the_session(
     aeron: aa.Aeron, archive: FakeArchive, guarded: ControlSettings
 ) -> None:
     settings = attrs.evolve(guarded, connect_timeout_ns=50_000_000)
-    async with ControlServer(aeron, archive, settings) as server:
+    async with ControlServer(archive, aeron, settings) as server:
         publication = await aeron.add_exclusive_publication("aeron:ipc", 10)
         subscription = await aeron.add_subscription(RESPONSES, 20)
         by_hand = ByHand(aeron, publication, subscription)
@@ -263,7 +263,7 @@ async def test_a_client_that_asks_for_too_much_at_once_is_dropped(
 ) -> None:
     few = attrs.evolve(settings, max_pending_requests=3)
     async with (
-        ControlServer(aeron, archive, few) as server,
+        ControlServer(archive, aeron, few) as server,
         RemoteArchive.connect(aeron, control_channel=channel) as remote,
     ):
         archive.answers["start_position"] = asyncio.Event().wait
@@ -281,7 +281,7 @@ async def test_a_client_that_hears_too_little_is_dropped(
 ) -> None:
     few = attrs.evolve(settings, max_pending_responses=1)
     async with (
-        ControlServer(aeron, archive, few) as server,
+        ControlServer(archive, aeron, few) as server,
         RemoteArchive.connect(aeron, control_channel=channel) as remote,
     ):
         (session,) = server._sessions.values()
@@ -291,15 +291,16 @@ async def test_a_client_that_hears_too_little_is_dropped(
         assert remote.archive_id == 77
 
 
-async def test_one_client_too_many_is_not_heard(
+async def test_one_client_too_many_is_told_that_the_archive_is_full(
     aeron: aa.Aeron, archive: FakeArchive, settings: ControlSettings, channel: str
 ) -> None:
+    """Row B4: not a timeout that advises a longer timeout."""
     async with (
-        ControlServer(aeron, archive, attrs.evolve(settings, max_sessions=1)) as server,
+        ControlServer(archive, aeron, attrs.evolve(settings, max_sessions=1)) as server,
         RemoteArchive.connect(aeron, control_channel=channel),
     ):
-        second = RemoteArchive.connect(aeron, control_channel=channel, timeout=0.1)
-        with pytest.raises(AeronTimeoutError, match="did not answer a AuthConnectRequest"):
+        second = RemoteArchive.connect(aeron, control_channel=channel)
+        with pytest.raises(ArchiveError, match="archive is full: sessions=1 are open"):
             await second.start()
         assert server.refused_sessions == 1
 

@@ -107,7 +107,7 @@ async def open_archive(connection: WorkerConnection, directory: Path, channel: s
         segment_length=1 << 20,
     )
     archive = await LocalArchive.open(connection.aeron, context)
-    server = ControlServer(connection.aeron, archive, ControlSettings.of(context))
+    server = ControlServer(archive, connection.aeron, ControlSettings.of(context))
     await server.__aenter__()
     connection.kept |= {"archive": archive, "server": server}
 

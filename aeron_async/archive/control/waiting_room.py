@@ -1,0 +1,179 @@
+"""The clients that have asked to be let in, and have not shown that they are where they say.
+
+Invariant: at most so many sessions of one source, and so many in all, are open to clients that have
+not answered; each costs memory and datagrams, and the request may have come from anywhere. Requests
+beyond that wait, which costs their bytes only; those beyond that are refused.
+
+A source none of whose clients has failed to answer goes before those that have failed, and takes
+their place. So a flood from a few sources keeps nobody out.
+
+Differs: Aeron opens a session for each request, and waits 5 s for each client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from aeron_async.clock import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.archive.control.control_session import ControlSession
+    from aeron_async.archive.control.requests import AuthConnectRequest
+    from aeron_async.archive.control.settings import ControlSettings
+    from aeron_async.client.image import Image
+    from aeron_async.clock import Clock
+
+__all__ = ["WaitingRoom"]
+
+YOUNG_SHIFT: Final = 1
+"""A session makes way for another source's after half of its time."""
+LOOKS: Final = 10
+"""How often waiting requests are looked at in the time that a session has."""
+
+
+@attrs.frozen(eq=False)
+class Newcomer:
+    """A request to be let in that waits for its turn.
+
+    Attributes:
+        request: As it came.
+        image: By which it came.
+        length: Of the request, in bytes.
+        deadline_ns: After this the client does not wait any more.
+    """
+
+    request: AuthConnectRequest
+    image: Image
+    length: int
+    deadline_ns: int
+
+
+class WaitingRoom:
+    """The sessions that wait for their clients, and the requests that wait for a session.
+
+    Args:
+        settings: The bounds.
+        clock: Reads the time.
+        open_session: Opens a session for a request, with its image and its length in bytes.
+    """
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        clock: Clock,
+        open_session: Callable[[AuthConnectRequest, Image, int], ControlSession],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._open_session = open_session
+        self._opened_ns: dict[ControlSession, int] = {}
+        self._newcomers: deque[Newcomer] = deque()
+        self._failures: Counter[Image] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def session_count(self) -> int:
+        """Return how many sessions wait for their clients."""
+        return len(self._opened_ns)
+
+    @property
+    def newcomer_count(self) -> int:
+        """Return how many requests wait for a session."""
+        return len(self._newcomers)
+
+    def try_enter(self, request: AuthConnectRequest, image: Image, length: int) -> bool:
+        """Open a session, now or when there is room; False where too many wait already."""
+        limit = self._settings.max_unconnected_sessions_per_image
+        if not self._newcomers and self._make_room(image):
+            self._open(request, image, length)
+            return True
+        waiting_count = sum(each.image is image for each in self._newcomers)
+        if waiting_count >= limit or len(self._newcomers) >= self._settings.max_sessions:
+            return False
+        deadline_ns = self._clock.now_ns() + self._settings.connect_timeout_ns
+        self._newcomers.append(Newcomer(request, image, length, deadline_ns))
+        self._let_in()
+        return True
+
+    def leave(self, session: ControlSession, *, is_failed: bool) -> None:
+        """Let a session go that was let in, or has ended; leaving twice is leaving once.
+
+        Args:
+            session: Of a client.
+            is_failed: Whether the client never answered.
+        """
+        if self._opened_ns.pop(session, None) is None:
+            return
+        if is_failed:
+            self._failures[session.image] += 1
+        else:
+            self._failures.pop(session.image, None)
+        self._let_in()
+
+    def forget(self, image: Image) -> None:
+        """Forget a source that is gone, and what it asked for."""
+        self._failures.pop(image, None)
+        self._newcomers = deque(each for each in self._newcomers if each.image is not image)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._newcomers.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _open(self, request: AuthConnectRequest, image: Image, length: int) -> None:
+        session = self._open_session(request, image, length)
+        self._opened_ns[session] = self._clock.now_ns()
+
+    def _let_in(self) -> None:
+        """Open sessions for the requests that wait, as far as there is room."""
+        now_ns = self._clock.now_ns()
+        waiting = sorted(self._newcomers, key=lambda each: self._failures[each.image] > 0)
+        for each in waiting:
+            if each.deadline_ns <= now_ns:
+                self._newcomers.remove(each)
+            elif self._make_room(each.image):
+                self._newcomers.remove(each)
+                self._open(each.request, each.image, each.length)
+        if self._newcomers and self._timer is None:
+            delay_ns = self._settings.unconnected_session_timeout_ns // LOOKS
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ns / NS_PER_SECOND, self._look_again)
+
+    def _look_again(self) -> None:
+        self._timer = None
+        self._let_in()
+
+    def _make_room(self, image: Image) -> bool:
+        """Return whether a session of a source may be opened; end one of another's for it."""
+        settings = self._settings
+        own_count = sum(each.image is image for each in self._opened_ns)
+        if own_count >= settings.max_unconnected_sessions_per_image:
+            return False
+        if len(self._opened_ns) < settings.max_unconnected_sessions:
+            return True
+        if own_count or self._failures[image]:
+            return False
+        victim = self._victim()
+        if victim is None:
+            return False
+        del self._opened_ns[victim]
+        self._failures[victim.image] += 1
+        victim.end("made way for another client: its own has not answered")
+        return True
+
+    def _victim(self) -> ControlSession | None:
+        """Return which session makes way: of a source that has failed, or one that is not young."""
+        failed = [each for each in self._opened_ns if self._failures[each.image]]
+        if failed:
+            return failed[0]
+        oldest = next(iter(self._opened_ns))
+        age_ns = self._clock.now_ns() - self._opened_ns[oldest]
+        is_young = age_ns < self._settings.unconnected_session_timeout_ns >> YOUNG_SHIFT
+        return None if is_young else oldest

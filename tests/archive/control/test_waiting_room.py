@@ -1,0 +1,147 @@
+"""Who may wait to be let in, and who makes way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aeron_async.archive.control.messages import PROTOCOL_VERSION
+from aeron_async.archive.control.requests import AuthConnectRequest
+from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.archive.control.waiting_room import WaitingRoom
+from aeron_async.testing.virtual_clock import VirtualLoop
+
+SECOND = 1_000_000_000
+REQUEST = AuthConnectRequest(
+    correlation_id=1, response_stream_id=20, version=PROTOCOL_VERSION, response_channel="aeron:ipc"
+)
+
+
+class FakeSession:
+    def __init__(self, image: Any) -> None:
+        self.image = image
+        self.ended: list[str] = []
+
+    def end(self, reason: str) -> None:
+        self.ended.append(reason)
+
+
+class Room:
+    """A waiting room whose sessions and sources are plain values."""
+
+    def __init__(self, **settings: int) -> None:
+        self.sessions: list[FakeSession] = []
+        self.room = WaitingRoom(ControlSettings(**settings), self, self.open_session)  # type: ignore[arg-type]
+
+    def now_ns(self) -> int:
+        return round(asyncio.get_running_loop().time() * SECOND)
+
+    def open_session(self, request: AuthConnectRequest, image: Any, length: int) -> Any:
+        assert (request, length) == (REQUEST, 100)
+        self.sessions.append(FakeSession(image))
+        return self.sessions[-1]
+
+    def enter(self, image: str) -> bool:
+        return self.room.try_enter(REQUEST, image, 100)  # type: ignore[arg-type]
+
+    def leave(self, number: int, *, is_failed: bool) -> None:
+        self.room.leave(self.sessions[number], is_failed=is_failed)  # type: ignore[arg-type]
+
+    def opened(self) -> str:
+        """Return the sources of all sessions that there were, in order."""
+        return "".join(each.image for each in self.sessions)
+
+    def ended(self) -> list[int]:
+        """Return the numbers of those that made way."""
+        return [number for number, each in enumerate(self.sessions) if each.ended]
+
+
+def in_virtual_time(story: Any) -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(story())
+
+
+def test_a_source_has_so_many_sessions_and_as_many_waiting_requests() -> None:
+    async def story() -> None:
+        room = Room(max_unconnected_sessions_per_image=2)
+        assert [room.enter("a") for _ in range(6)] == [True] * 4 + [False] * 2
+        assert room.opened() == "aa"
+        assert (room.room.session_count, room.room.newcomer_count) == (2, 2)
+        room.leave(0, is_failed=True)
+        assert room.opened() == "aaa"
+        room.leave(0, is_failed=True)
+        assert room.opened() == "aaa", "leaving twice is leaving once"
+        assert room.enter("b"), "others have room"
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_a_source_that_has_failed_makes_way_for_one_that_has_not() -> None:
+    async def story() -> None:
+        room = Room(max_unconnected_sessions=2)
+        for source in "ab":
+            assert room.enter(source)
+        room.leave(0, is_failed=True)
+        assert room.enter("a")
+        assert room.enter("c")
+        assert (room.opened(), room.ended()) == ("abac", [2])
+        assert room.enter("a"), "it waits for its turn"
+        assert room.opened() == "abac"
+        assert room.enter("d"), "nobody has failed but those that wait"
+        assert room.opened() == "abac"
+        room.leave(1, is_failed=False)
+        assert room.opened() == "abacd", "before the one that has failed"
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_sessions_that_are_half_through_their_time_make_way() -> None:
+    async def story() -> None:
+        room = Room(max_unconnected_sessions=2)
+        for source in "abc":
+            assert room.enter(source)
+        await asyncio.sleep(0.45)
+        assert room.opened() == "ab"
+        await asyncio.sleep(0.1)
+        assert (room.opened(), room.ended()) == ("abc", [0])
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_a_request_waits_no_longer_than_its_client() -> None:
+    async def story() -> None:
+        room = Room(max_unconnected_sessions_per_image=1, connect_timeout_ns=SECOND)
+        assert room.enter("a")
+        assert room.enter("a")
+        await asyncio.sleep(1.2)
+        assert room.room.newcomer_count == 0
+        room.leave(0, is_failed=True)
+        assert room.opened() == "a"
+
+    in_virtual_time(story)
+
+
+def test_a_source_that_is_gone_waits_for_nothing() -> None:
+    async def story() -> None:
+        room = Room(max_unconnected_sessions_per_image=1)
+        for _ in range(2):
+            assert room.enter("a")
+        room.room.forget("a")  # type: ignore[arg-type]
+        room.leave(0, is_failed=False)
+        assert room.opened() == "a"
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+@pytest.mark.parametrize("setting", ["max_unconnected_sessions", "unconnected_session_timeout_ns"])
+def test_the_archive_sets_the_bounds(setting: str) -> None:
+    from aeron_async.archive import ArchiveContext  # noqa: PLC0415 - for this test only
+
+    context = ArchiveContext(**{setting: 7})  # type: ignore[arg-type]
+    assert getattr(ControlSettings.of(context), setting) == 7

@@ -1,0 +1,48 @@
+"""The archive comes first, then its client; whatever else is given is refused at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.archive import ArchiveContext, ControlServer, LocalArchive, subscribe
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aeron_async import Aeron
+
+CALLS: list[Callable[[Any, Any], object]] = [
+    ControlServer,
+    lambda archive, aeron: subscribe(archive, aeron, 0, "aeron:ipc", 1),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=["ControlServer", "subscribe"])
+async def test_arguments_in_another_order_are_named(
+    call: Callable[[Any, Any], object], tmp_path: Path
+) -> None:
+    """Row A13: not an AttributeError about a clock."""
+    async with aa.MediaDriver.launch() as driver, aa.Aeron.connect(driver) as aeron:
+        context = ArchiveContext(directory=str(tmp_path), low_storage_threshold=0)
+        async with LocalArchive.open(aeron, context) as archive:
+            call(archive, aeron)
+            with pytest.raises(
+                ConfigurationError, match="an Aeron and a LocalArchive: the archive comes first"
+            ):
+                call(aeron, archive)
+            with pytest.raises(ConfigurationError, match="must be the client, an Aeron"):
+                call(archive, archive)
+        unopened = LocalArchive.open(aeron, context)
+        with pytest.raises(ConfigurationError, match="must be an archive that is open"):
+            call(unopened, aeron)
+
+
+def test_the_type_of_what_was_given_is_named() -> None:
+    aeron: Aeron | None = None
+    with pytest.raises(ConfigurationError, match="given an int and a NoneType"):
+        ControlServer(3, aeron)  # type: ignore[arg-type]
