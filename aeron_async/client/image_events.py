@@ -30,10 +30,13 @@ class ImageEventKind(Enum):
 
     AVAILABLE = auto()
     UNAVAILABLE = auto()
+    UNANSWERED = auto()
+    """Of a subscription for responses: its image has ended or fallen silent, and for two seconds
+    its server has named no session to follow it. `Subscription.last_error` says so, too."""
 
 
 class ImageEvent(NamedTuple):
-    """An image that has come or gone."""
+    """An image that has come or gone, or fallen silent."""
 
     kind: ImageEventKind
     image: Image

@@ -20,6 +20,7 @@ from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEve
 from aeron_async.client.signal import Signal
 from aeron_async.errors import AeronTimeoutError, ClosedError, WrongLoopError
 from aeron_async.kernel import NOTHING, Reading
+from aeron_async.protocol.channel_uri import ControlMode
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,6 +42,7 @@ class SubscriptionBase(Reading, ABC):
         channel: As it was asked for.
         stream_id: Within the channel.
         local_address: What the socket is bound to, as `host:port`.
+        last_error: Of a subscription for responses, why nothing answers; None while a session does.
     """
 
     def __init__(
@@ -66,6 +68,9 @@ class SubscriptionBase(Reading, ABC):
         self._closed_because: Exception | None = None
         self._progress = Signal()
         self._events: WeakSet[ImageEvents] = WeakSet()
+        self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
+        self._last_image: Image | None = None
+        self.last_error: str | None = None
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...
@@ -233,6 +238,13 @@ class SubscriptionBase(Reading, ABC):
             self._retire(image)
             self._progress.ring()
 
+    def on_unanswered(self, reason: str | None) -> None:
+        """Remember why nothing answers, and tell of it; None where something does again."""
+        self.last_error = reason
+        image = next(reversed(self._images.values()), self._last_image)
+        if reason is not None and image is not None:
+            self._put_event(ImageEventKind.UNANSWERED, image)
+
     def on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
         self._mark_closed(error)
@@ -242,6 +254,7 @@ class SubscriptionBase(Reading, ABC):
         if self._unannounced.pop(image.image_id, None) is None:
             return
         self._images[image.image_id] = image
+        self._last_image = self.last_error = None
         self._put_event(ImageEventKind.AVAILABLE, image)
         self._call(self._on_available_image, image)
         if image.is_closed:
@@ -254,6 +267,8 @@ class SubscriptionBase(Reading, ABC):
         if self._batch.image is image:
             self._batch.keep()
         image.mark_closed()
+        if self._is_for_responses and not self._is_closed:
+            self._last_image = image
         self._put_event(ImageEventKind.UNAVAILABLE, image)
         asyncio.get_running_loop().call_soon(self._call, self._on_unavailable_image, image)
 
@@ -276,7 +291,7 @@ class SubscriptionBase(Reading, ABC):
         self._closed_because = because
         # Messages know their image, and it its subscription: a circle that nobody else breaks.
         self._batch = NOTHING
-        self._taken = None
+        self._taken = self._last_image = None
         for image in self._unannounced.values():
             image.mark_closed()
         for image in self._images.values():

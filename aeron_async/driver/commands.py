@@ -72,6 +72,10 @@ class SubscriptionListener(Protocol):
         """The image is over; its log is about to go."""
         ...
 
+    def on_unanswered(self, reason: str | None) -> None:
+        """No session answers the requests that name this subscription; None: one does again."""
+        ...
+
 
 class ClientListener(Protocol):
     """Who hears of a client as a whole."""

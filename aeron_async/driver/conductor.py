@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.command_queue import CommandQueue
 from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.session_ids import SessionIds
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
@@ -86,7 +87,8 @@ class Conductor(Agent):
             context, resources.clock, resources.system_counters, self._on_publication_done
         )
         self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
-        self._subscriptions = Subscriptions(resources, self.receiver, self.sender)
+        self._subscriptions = Subscriptions(resources, self.receiver, self.sender, self.wake)
+        self._subscriptions.responses.is_asked = self._is_asked
         self._links = PublicationLinks(resources, self.sender)
         session_ids = SessionIds(
             resources.random_int32(),
@@ -284,7 +286,7 @@ class Conductor(Agent):
     async def do_work(self, now_ns: int) -> int:
         """Carry out what clients asked for."""
         await self._queue.carry_out()
-        return self._names.poll(now_ns)
+        return min(self._names.poll(now_ns), self._subscriptions.responses.poll(now_ns))
 
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent what it was given."""
@@ -325,6 +327,15 @@ class Conductor(Agent):
             self._ipc_publications.on_publication_done(publication)
         else:
             self._publications.on_publication_done(publication)
+
+    def _is_asked(self, registration_id: int) -> bool:
+        """Return whether a publication asks for the responses of a subscription."""
+        return any(
+            each.params.response_correlation_id == registration_id
+            and each.params.is_response_requested
+            and each.state is PublicationState.ACTIVE
+            for each in self._publications
+        )
 
     def _check_drained(self) -> None:
         drained = self._drained

@@ -103,6 +103,7 @@ class Images:
             reason = f"congestion control of {links[0].uri} failed: {error!r}"
             self._refuse((reason, ()), setup, source)
             return
+        image.is_following = links[0].is_following
         key = image.session_id, image.stream_id
         for older, its_endpoint in self._images.items():
             if its_endpoint is endpoint and (older.session_id, older.stream_id) == key:
@@ -186,6 +187,11 @@ class Images:
         self._resources.system_counters[SystemCounterId.IMAGES_REJECTED].increment()
         image.reject(reason)
         self._receiver.on_activity(image)
+
+    def supersede(self, image: PublicationImage) -> None:
+        """Let an image drain, since another response stream takes its place."""
+        image.supersede(self._resources.clock.now_ns())
+        self._receiver.on_activity_if_known(image)
 
     def find(self, image_id: int) -> PublicationImage | None:
         """Return the image with that id, if there is one."""

@@ -258,7 +258,7 @@ class Publications:
     ) -> None:
         subscription_id = publication.params.response_correlation_id
         if publication.params.is_response_requested and subscription_id is not None:
-            self._subscriptions.on_response_setup(subscription_id, response_session_id)
+            self._subscriptions.responses.on_response_setup(subscription_id, response_session_id)
 
     # How they are found.
 

@@ -218,6 +218,13 @@ class ReceiveEndpoints:
 
     # Asking for SETUPs.
 
+    def take_interest(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None
+    ) -> None:
+        """Want one session of a stream from now on, or all of them, and ask for them."""
+        endpoint.dispatcher.add_subscription(stream_id, session_id)
+        self.on_interest(endpoint, stream_id, session_id)
+
     def on_interest(
         self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None
     ) -> None:

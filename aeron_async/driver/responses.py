@@ -37,7 +37,8 @@ class Responses:
     def __init__(self, subscriptions: Subscriptions, receiver: Receiver) -> None:
         self._subscriptions = subscriptions
         self._receiver = receiver
-        self._answered: dict[NetworkPublication, PublicationImage] = {}
+        # Of each response publication the image that it answers, and whether its source is told.
+        self._answered: dict[NetworkPublication, tuple[PublicationImage, bool]] = {}
 
     def check(self, params: PublicationParams) -> None:
         """Refuse a publication that answers nothing, or whose answers nobody would hear.
@@ -63,22 +64,37 @@ class Responses:
         params = publication.params
         if params.is_response and params.response_correlation_id != PROTOTYPE_CORRELATION_ID:
             image = self._image(params.response_correlation_id)
-            self._answered[publication] = image
-            self._tell(image, publication.session_id)
+            self._tell(publication, image, is_told=True)
 
     def on_publication_changed(self, publication: NetworkPublication) -> None:
-        """Let the source be told no more, once its receiver is there."""
-        if self._answered and publication.has_receivers:
-            self.on_publication_done(publication)
+        """Let the source be told no more once its receiver is there, and again if that is lost.
+
+        Differs: Aeron never tells the source again. Here a receiver that falls silent without a
+        goodbye is told until it is back, so that a session that was bound by mistake heals.
+        """
+        if not self._answered or publication not in self._answered:
+            return
+        image, is_told = self._answered[publication]
+        is_missing = not (publication.has_receivers or publication.has_unicast_eos)
+        if is_told is not is_missing:
+            self._tell(publication, image, is_told=is_missing)
 
     def on_publication_done(self, publication: NetworkPublication) -> None:
         """Let the source be told no more."""
-        image = self._answered.pop(publication, None)
-        if image is not None:
-            self._tell(image, None)
+        if publication in self._answered:
+            self._tell(publication, self._answered[publication][0], is_told=False)
+            del self._answered[publication]
 
-    def _tell(self, image: PublicationImage, session_id: int | None) -> None:
-        image.answer_with(session_id)
+    def _tell(
+        self, publication: NetworkPublication, image: PublicationImage, *, is_told: bool
+    ) -> None:
+        self._answered[publication] = image, is_told
+        told = (
+            each.session_id
+            for each, answered in reversed(self._answered.items())
+            if answered == (image, True)
+        )
+        image.answer_with(next(told, None))
         self._receiver.on_activity_if_known(image)
 
     def _image(self, correlation_id: int | None) -> PublicationImage:

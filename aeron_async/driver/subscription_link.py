@@ -27,6 +27,9 @@ class SubscriptionLink:
         session_id: The one session wanted, or None for all.
         is_response: Whether the session is still to be learned, and none is wanted till then.
         next_elicit_ns: When a repeated RSP_SETUP may next make it ask for the SETUP of its session.
+        bound_ns: When it learned the session that it wants now.
+        unanswered_ns: When that session was first found silent, or gone; None where it is heard.
+        is_told: Whether its client knows that nothing answers.
     """
 
     registration_id: int
@@ -39,6 +42,17 @@ class SubscriptionLink:
     session_id: int | None = None
     is_response: bool = False
     next_elicit_ns: int = 0
+    bound_ns: int = 0
+    unanswered_ns: int | None = None
+    is_told: bool = False
+
+    @property
+    def is_following(self) -> bool:
+        """Return whether it is for responses, and takes the session that its server names."""
+        endpoint = self.endpoint
+        return (
+            endpoint is not None and endpoint.channel.is_response and self.params.session_id is None
+        )
 
     @property
     def channel(self) -> str:

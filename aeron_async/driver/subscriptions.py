@@ -8,22 +8,23 @@ Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.commands import SubscriptionReady
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
 from aeron_async.driver.core.subscription_params import SubscriptionParams
-from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.driver.images import Images
 from aeron_async.driver.local_streams import LocalInterest, LocalStreams
 from aeron_async.driver.readers import Readers
 from aeron_async.driver.receive_endpoints import ReceiveEndpoints
+from aeron_async.driver.response_subscriptions import ResponseSubscriptions
 from aeron_async.driver.subscription_link import SubscriptionLink
 from aeron_async.errors import AeronError, ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ControlMode, Media
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.commands import SubscriptionListener
     from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Subscriptions"]
 
-ELICIT_INTERVAL_NS: Final = NS_PER_SECOND // 10
-"""How often one subscription asks for the SETUP of its responses, however often it is told to."""
-
 
 class Subscriptions:
     """Every subscription of one driver, with the endpoints they receive at.
@@ -46,15 +44,23 @@ class Subscriptions:
         resources: What the driver's parts share.
         receiver: Polls the images.
         sender: Polls the publications of this driver that they read.
+        wake: Called when the conductor has to look at them sooner than planned.
 
     Attributes:
         readers: Lets them join, and tells their clients.
         local: What they read of this driver.
         images: What they have joined of the network.
         endpoints: Where they receive.
+        responses: Lets those for responses follow the session that answers.
     """
 
-    def __init__(self, resources: DriverResources, receiver: Receiver, sender: Sender) -> None:
+    def __init__(
+        self,
+        resources: DriverResources,
+        receiver: Receiver,
+        sender: Sender,
+        wake: Callable[[], None],
+    ) -> None:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
@@ -62,6 +68,9 @@ class Subscriptions:
         self.local = LocalStreams(resources, self.readers, sender)
         self.images = Images(resources, receiver, self.readers, self._links, self._close_if_unused)
         self.endpoints = ReceiveEndpoints(resources, receiver, self.images)
+        self.responses = ResponseSubscriptions(
+            resources, self._links, self.images, self.endpoints, wake
+        )
 
     async def add(
         self,
@@ -106,7 +115,7 @@ class Subscriptions:
             raise
         self._links[link.registration_id] = link
         if not link.is_response:
-            self._take_interest(link, endpoint)
+            self.endpoints.take_interest(endpoint, link.stream_id, link.session_id)
         try:
             self.images.join_existing(link)
         except RegistrationError:
@@ -174,15 +183,8 @@ class Subscriptions:
         if endpoint is None:
             return
         self.images.leave(link)
-        is_still_wanted = any(
-            other.endpoint is endpoint
-            and other.stream_id == link.stream_id
-            and other.session_id == link.session_id
-            and not other.is_response
-            for other in self._links.values()
-        )
-        if not is_still_wanted and not link.is_response:
-            endpoint.dispatcher.remove_subscription(link.stream_id, link.session_id)
+        if not link.is_response:
+            self.responses.lose_interest(link, endpoint, link.session_id)
         self._close_if_unused(endpoint)
 
     async def add_destination(
@@ -262,31 +264,6 @@ class Subscriptions:
             registration_id=destination if isinstance(destination, int) else 0,
         )
 
-    def on_response_setup(self, registration_id: int, session_id: int) -> None:
-        """Let a subscription for responses take the session that they have.
-
-        What repeats it has the SETUP asked for again, and is sent every 200 ms by honest peers.
-
-        Source: Aeron `aeron_driver_conductor_on_response_setup`.
-        """
-        link = self._links.get(registration_id)
-        endpoint = None if link is None else link.endpoint
-        if link is None or endpoint is None or not endpoint.channel.is_response:
-            return
-        if link.is_response:
-            link.is_response = False
-            link.session_id = session_id
-            self._take_interest(link, endpoint)
-        elif link.session_id is not None:
-            now_ns = self._resources.clock.now_ns()
-            if now_ns < link.next_elicit_ns:
-                # Differs: Aeron answers each one, however many there are.
-                counters = self._resources.system_counters
-                counters[DriverCounterId.ELICITED_SETUPS_SUPPRESSED].increment()
-                return
-            link.next_elicit_ns = now_ns + ELICIT_INTERVAL_NS
-            self.endpoints.on_interest(endpoint, link.stream_id, link.session_id)
-
     def is_for_responses(self, registration_id: int | None) -> bool:
         """Return whether there is such a subscription, and its session is to be learned."""
         link = None if registration_id is None else self._links.get(registration_id)
@@ -309,10 +286,6 @@ class Subscriptions:
         self._links.clear()
         self.images.close()
         self.endpoints.close_all()
-
-    def _take_interest(self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint) -> None:
-        endpoint.dispatcher.add_subscription(link.stream_id, link.session_id)
-        self.endpoints.on_interest(endpoint, link.stream_id, link.session_id)
 
     def _link(self, registration_id: int) -> SubscriptionLink:
         link = self._links.get(registration_id)

@@ -24,6 +24,7 @@ IMAGE = {
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.REVOKED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,

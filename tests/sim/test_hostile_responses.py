@@ -62,7 +62,9 @@ def test_a_stranger_that_asks_for_the_setup_of_responses_gets_none_of_them() -> 
     simulate(story)
 
 
-def test_a_flood_of_response_setups_is_answered_ten_times_a_second_and_binds_once() -> None:
+def test_a_flood_of_response_setups_is_answered_ten_times_a_second_and_binds_twice_a_second() -> (
+    None
+):
     async def story(world: World) -> None:
         server, client = world.host("server"), world.host("client")
         wire = Wire(world)
@@ -85,7 +87,10 @@ def test_a_flood_of_response_setups_is_answered_ten_times_a_second_and_binds_onc
                 peer.say(setup.encode(), publisher)
                 await world.sleep(0.001)
             asked = [each.frame for each in wire.of(StatusMessage) if each.frame.session_id]
-            assert {(each.session_id, each.stream_id) for each in asked} == {(5_000, RESPONSES)}
+            # One that has not come half a second later makes room for another.
+            assert [each.session_id for each in asked[:5]] == [5_000] * 5
+            assert {each.stream_id for each in asked} == {RESPONSES}
+            assert len({each.session_id for each in asked}) <= 3
             took_s = wire.of(ResponseSetup)[-1].at_s - start_s
             assert 10 * took_s - 2 <= len(asked) <= 10 * took_s + 2
             suppressed = [

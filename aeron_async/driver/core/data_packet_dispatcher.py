@@ -16,6 +16,7 @@ import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
 from aeron_async.driver.core.held_failure import raise_failures
+from aeron_async.driver.core.image_succession import begins_again
 from aeron_async.driver.core.pending_setups import PendingSetups
 from aeron_async.driver.core.session_states import SessionState, SessionStates
 from aeron_async.driver.core.setup_elicitor import eliciting_status_message
@@ -318,7 +319,7 @@ class DataPacketDispatcher:
         if interest is None:
             return
         image = interest.images.get(session_id)
-        if image is not None:
+        if image is not None and not self._gives_way(image, datagram, source, now_ns):
             if not image.on_setup(
                 (initial_term_id, term_length, mtu_length),
                 destination=destination,
@@ -337,6 +338,17 @@ class DataPacketDispatcher:
             self._listener.on_create_image(setup, source, destination)
         else:
             self._states.set_state(stream_id, session_id, SessionState.NO_INTEREST)
+
+    def _gives_way(
+        self, image: PublicationImage, datagram: memoryview, source: Address, now_ns: int
+    ) -> bool:
+        """Return whether a SETUP begins a response stream again, and retire its old image then."""
+        if not (image.is_following and begins_again(image, Setup.decode(datagram), source, now_ns)):
+            return False
+        del self._streams[image.stream_id].images[image.session_id]
+        image.supersede(now_ns)
+        self._listener.on_image_activity(image)
+        return True
 
     def _on_rttm(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination

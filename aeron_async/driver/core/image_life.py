@@ -158,6 +158,12 @@ class ImageLife:
                 remedy=RUN_OVER_REMEDY,
             )
 
+    def supersede(self, now_ns: int, position: int) -> None:
+        """Drain with no more goodbye: another stream takes the place of this one."""
+        self._goodbye_ns = 0
+        if self.state is ImageState.ACTIVE:
+            self._set_state(ImageEvent.SUPERSEDED, now_ns, position)
+
     def fail(self, now_ns: int, position: int) -> None:
         """Come one step nearer to the end."""
         self._set_state(ImageEvent.FAILED, now_ns, position)

@@ -44,6 +44,8 @@ class ImageEvent(Enum):
     """Nothing was heard for the image liveness timeout."""
     ABANDONED = auto()
     """The last subscription let go of it."""
+    SUPERSEDED = auto()
+    """A new response stream of the same server takes its place."""
     DRAINED = auto()
     """The readers have taken all that arrived, and the goodbye phase is over."""
     LINGERED = auto()
@@ -57,6 +59,7 @@ TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
     (ImageState.ACTIVE, ImageEvent.REVOKED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
     (ImageState.ACTIVE, ImageEvent.FAILED): ImageState.DRAINING,

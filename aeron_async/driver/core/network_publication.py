@@ -71,6 +71,7 @@ class NetworkPublication(SubscribablePublication):
 
     Attributes:
         is_end_of_stream: Whether receivers are told that nothing more comes.
+        has_unicast_eos: Whether its one receiver has said goodbye.
         reports: The short way of plain status messages, if there is one.
     """
 
@@ -130,7 +131,7 @@ class NetworkPublication(SubscribablePublication):
             position=self._sender.position,
         )
         self._set_up_answers(context, system_counters)
-        self._has_initial_connection = self._has_unicast_eos = False
+        self._has_initial_connection = self.has_unicast_eos = False
         self._is_setup_elicited = self._is_hastened = False
 
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
@@ -213,7 +214,7 @@ class NetworkPublication(SubscribablePublication):
             if not self._receivers.on_goodbye(sm.receiver_id):
                 return False
             if self.params.is_unicast:
-                self._has_unicast_eos = True
+                self.has_unicast_eos = True
         else:
             self._receivers.on_status_message(sm.receiver_id, now_ns)
         self._has_initial_connection = True
@@ -284,10 +285,11 @@ class NetworkPublication(SubscribablePublication):
             return NEVER_NS
         if self.failure is not None:
             raise self.failure
-        sender = self._sender
-        deadline_ns = NEVER_NS
+        sender, deadline_ns = self._sender, NEVER_NS
+        if self.params.is_response_requested:
+            deadline_ns = self._receivers.note_position(sender.position, now_ns)
         if not self._has_initial_connection or self._is_setup_elicited:
-            deadline_ns = self._check_setup(now_ns)
+            deadline_ns = min(deadline_ns, self._check_setup(now_ns))
         before = sender.position
         deadline_ns = min(deadline_ns, sender.send_data(now_ns))
         is_idle = sender.position == before
@@ -368,9 +370,8 @@ class NetworkPublication(SubscribablePublication):
             self._life.linger(PublicationEvent.DRAINED, self.sender_position, now_ns)
         # Differs: C takes any goodbye it ever heard for the last, and leaves a receiver that came
         # after it a second at most to hear of the end; we wait for the goodbye of that one too.
-        is_over = (self._has_unicast_eos or self._is_hastened) and not self.has_receivers
-        if self._sender.has_budget and not self._has_initial_connection:
-            is_over = True
+        is_over = (self.has_unicast_eos or self._is_hastened) and not self.has_receivers
+        is_over = is_over or (self._sender.has_budget and not self._has_initial_connection)
         if self._is_hastened and self.log.metadata.is_publication_revoked:
             # A receiver that had read everything says no goodbye: enough that it could hear.
             is_over = is_over or self._life.has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
@@ -386,7 +387,8 @@ class NetworkPublication(SubscribablePublication):
         if now_ns >= self._sender.setup_deadline_ns:
             if self._is_setup_elicited:
                 self.flow_control.on_setup(sender_limit=self._sender.limit, now_ns=now_ns)
-            self._sender.send_setup(now_ns, is_answered=self._has_initial_connection)
+            position = self._receivers.start_position(self.sender_position, self.log.term_length)
+            self._sender.send_setup(now_ns, position, is_answered=self._has_initial_connection)
             # Without a receiver the one who asked may not have heard: go on every interval.
             if self.has_receivers:
                 self._is_setup_elicited = False

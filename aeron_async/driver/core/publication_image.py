@@ -72,6 +72,7 @@ class PublicationImage:
         rtt_replies: Says which round-trip measurements of its sources are answered.
         connections: Its sources, by the way they are heard.
         is_response_requested: Whether its source wants to be answered on a stream of its own.
+        is_following: Whether it is a response, whose readers follow the session that answers.
         failure: What the next poll raises.
     """
 
@@ -96,11 +97,9 @@ class PublicationImage:
         listener: SubscribableListener,
         now_ns: int,
     ) -> None:
-        self.registration_id = registration_id
-        self.log = log
+        self.registration_id, self.log, self.source = registration_id, log, source
         self.session_id, self.stream_id = log.session_id, log.stream_id
-        self.source = source
-        self.is_response_requested = False
+        self.is_response_requested = self.is_following = False
         self.counters = counters
         self.rebuild_position = join_position
         self.subscribers = SubscriberPositions()
@@ -193,11 +192,7 @@ class PublicationImage:
         return True
 
     def reject(self, reason: str) -> None:
-        """Take nothing more of the stream, and tell its sources why, until they are silent.
-
-        Args:
-            reason: Up to 1023 bytes of UTF-8.
-        """
+        """Take nothing more, and tell its sources why, until they are silent; up to 1023 bytes."""
         self._intake.is_rejected = True
         self._feedback.reject(reason)
 
@@ -230,10 +225,9 @@ class PublicationImage:
     @property
     def is_accepting_subscriptions(self) -> bool:
         """Return whether a reader that comes now would still get something."""
-        if not self.subscribers.has_working:
-            return False
-        return self.state is ImageState.ACTIVE or (
-            self.state is ImageState.DRAINING and not self._is_drained()
+        return self.subscribers.has_working and (
+            self.state is ImageState.ACTIVE
+            or (self.state is ImageState.DRAINING and not self._is_drained())
         )
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
@@ -318,6 +312,11 @@ class PublicationImage:
         """Say no more: a newer image of the same session speaks for this end."""
         if self.state is not ImageState.ACTIVE:
             self._feedback.is_enabled = False
+
+    def supersede(self, now_ns: int) -> None:
+        """Drain, and say no more: another response stream takes the place of this one."""
+        self._feedback.is_enabled = False
+        self._life.supersede(now_ns, self.rebuild_position)
 
     def _rebuild(self, now_ns: int) -> None:
         if not self.subscribers.has_working or self._intake.is_revoked:

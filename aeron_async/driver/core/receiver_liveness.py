@@ -44,6 +44,8 @@ class ReceiverLiveness:
             limit=context.max_error_frames_per_second,
             limit_per_asker=context.max_error_frames_per_second,
         )
+        self._overdue_ns = context.status_message_timeout_ns * 3 // 2
+        self._unheard_position: int | None = None
         self._last_heard_ns: dict[int, int] = {}
         self._departed: dict[int, None] = {}
 
@@ -113,6 +115,37 @@ class ReceiverLiveness:
             if now_ns <= self._last_heard_ns[receiver_id] + self._timeout_ns:
                 break
             del self._last_heard_ns[receiver_id]
+
+    def note_position(self, sender_position: int, now_ns: int) -> int:
+        """Note from where on no receiver can have heard the stream; return when that may change.
+
+        Every receiver reports in time. Once the last report is overdue, what is sent from then on
+        reaches none of those that were there.
+
+        Args:
+            sender_position: Up to where data was sent, in bytes.
+            now_ns: The time now.
+        """
+        for heard_ns in reversed(self._last_heard_ns.values()):
+            if now_ns < heard_ns + self._overdue_ns:
+                self._unheard_position = None
+                return heard_ns + self._overdue_ns
+            break
+        if self._unheard_position is None:
+            self._unheard_position = sender_position
+        return NEVER_NS
+
+    def start_position(self, sender_position: int, term_length: int) -> int:
+        """Return where a receiver that comes now starts, in bytes.
+
+        Half a term is kept for resends, and what spies alone have read may go far beyond that.
+
+        Differs: Aeron starts it where the sender is. A request that was sent while the server was
+        restarted would be lost, although its publication was connected all the time.
+        """
+        unheard = self._unheard_position
+        is_kept = unheard is not None and sender_position - unheard <= term_length // 2
+        return unheard if unheard is not None and is_kept else sender_position
 
     def _forget(self, receiver_id: int) -> None:
         del self._last_heard_ns[receiver_id]

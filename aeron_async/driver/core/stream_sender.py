@@ -143,11 +143,12 @@ class StreamSender:
         self._counters.sender_position.set(self.position)
         self.set_limit(self.position)
 
-    def send_setup(self, now_ns: int, *, is_answered: bool) -> None:
-        """Send a SETUP that says where the stream is now.
+    def send_setup(self, now_ns: int, position: int, *, is_answered: bool) -> None:
+        """Send a SETUP that says where a receiver that comes now starts.
 
         Args:
             now_ns: The time now.
+            position: Of that start, in bytes.
             is_answered: Whether a receiver has answered one; else only what its budget allows.
         """
         self._last_setup_ns = now_ns
@@ -160,11 +161,11 @@ class StreamSender:
             flags |= SetupFlags.SEND_RESPONSE
         setup = Setup(
             flags=flags,
-            term_offset=self.position & self._mask,
+            term_offset=position & self._mask,
             session_id=self._log.session_id,
             stream_id=self._log.stream_id,
             initial_term_id=self._log.initial_term_id,
-            active_term_id=self._term_id(),
+            active_term_id=self._term_id(position),
             term_length=self._log.term_length,
             mtu_length=self._log.mtu_length,
             ttl=self._params.ttl,
@@ -262,7 +263,7 @@ class StreamSender:
         heartbeat = encode_heartbeat(
             session_id=self._log.session_id,
             stream_id=self._log.stream_id,
-            term_id=self._term_id(),
+            term_id=self._term_id(self.position),
             term_offset=self.position & self._mask,
             flags=flags,
         )
@@ -327,5 +328,5 @@ class StreamSender:
         self._counters.back_pressure_events.increment()
         self._flow_control_limits.increment()
 
-    def _term_id(self) -> int:
-        return term_id_at(self.position, initial_term_id=self._log.initial_term_id, bits=self._bits)
+    def _term_id(self, position: int) -> int:
+        return term_id_at(position, initial_term_id=self._log.initial_term_id, bits=self._bits)
