@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aeron_async.client.publication import Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
+    from aeron_async.client.why import why
     from aeron_async.clock import Clock, SystemClock
     from aeron_async.driver.commands import PublicationErrorFrame
     from aeron_async.driver.core.congestion_control import CongestionControl
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         WrongLoopError,
     )
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.waits import WaitReason, Why
 
 __all__ = [
     "Aeron",
@@ -91,10 +93,13 @@ __all__ = [
     "RegistrationError",
     "Subscription",
     "SystemClock",
+    "WaitReason",
+    "Why",
     "WrongLoopError",
     "congestion_control",
     "flow_control",
     "name_resolver",
+    "why",
 ]
 
 MODULES: Final = {
@@ -121,6 +126,9 @@ MODULES: Final = {
     "PublicationErrorFrame": "driver.commands",
     "Subscription": "client.subscription",
     "SystemClock": "clock",
+    "WaitReason": "waits",
+    "Why": "waits",
+    "why": "client.why",
 }
 SUBMODULES: Final = frozenset({"congestion_control", "flow_control", "name_resolver"})
 

@@ -31,9 +31,12 @@ The expected is a value, never an exception: see `OfferOutcome`. A malformed dat
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from aeron_async.waits import Why
 
 __all__ = [
     "AeronError",
@@ -152,7 +155,15 @@ class MaxPositionExceededError(PublicationError):
 
 
 class AeronTimeoutError(AeronError, TimeoutError):
-    """A timeout given by the caller has passed."""
+    """A timeout given by the caller has passed.
+
+    Attributes:
+        why: Why a publication or subscription made its caller wait, where it was one.
+    """
+
+    def __init__(self, message: str, *, why: Why | None = None) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class OfferTimeoutError(AeronTimeoutError):
@@ -175,8 +186,9 @@ class OfferTimeoutError(AeronTimeoutError):
         waited_ns: int,
         is_connected: bool,
         slowest_receiver: str | None = None,
+        why: Why | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, why=why)
         self.position = position
         self.position_limit = position_limit
         self.waited_ns = waited_ns

@@ -21,6 +21,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "counters": ("kernel",),
     "logs": (),
     "text": (),
+    "waits": (),
     "protocol": ("protocol",),
     # Loops and what they walk over lie on one floor: the loops know how a frame looks, no more.
     "kernel.message": ("client.image",),
@@ -54,6 +55,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "flow_control",
         "congestion_control",
         "name_resolver",
+        "waits",
     ),
 }
 # What only one floor may touch of the world outside.
@@ -127,7 +129,7 @@ def test_every_floor_imports_only_from_floors_below(path: Path) -> None:
         top, _, inner = name.partition(".")
         if top != "aeron_async":
             continue
-        if inner in {"errors", "logs", "text"}:
+        if inner in {"errors", "logs", "text", "waits"}:
             continue
         assert any(is_within(inner, allowed) for allowed in FLOORS[floor]), (
             f"{floor or 'the front door'} must not import {inner}"

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.archive.channel_stripping import recording_key
 from aeron_async.archive.values import SourceLocation
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, Media
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.archive.signal_hub import SignalHub
     from aeron_async.archive.values import RecordingSignalEvent
+    from aeron_async.waits import Why
 
 __all__ = ["BeginHints"]
 
-HINT_AFTER_S: Final = 5.0
 MOST_REMEMBERED: Final = 256
 REASON: Final = "LOCAL records what the archive's own driver publishes (a spy), and nobody else"
 WITHOUT_SPY: Final = "if another process publishes, leave aeron-spy: out of the channel"
@@ -40,10 +44,12 @@ class BeginHints:
 
     Args:
         signals: That tell of recordings.
+        hint_ns: How long a recording may take to begin before that is logged; 0 is for ever.
         is_elsewhere: Whether the archive is; who publishes over IPC reaches one that is here.
     """
 
-    def __init__(self, signals: SignalHub, *, is_elsewhere: bool) -> None:
+    def __init__(self, signals: SignalHub, *, hint_ns: int, is_elsewhere: bool) -> None:
+        self._hint_s = hint_ns / NS_PER_SECOND
         self._is_elsewhere = is_elsewhere
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._keys: dict[int, str] = {}
@@ -57,8 +63,19 @@ class BeginHints:
         channel: str | ChannelUri,
         stream_id: int,
         source_location: SourceLocation,
+        *,
+        explain: Callable[[], Why] | None = None,
     ) -> int:
-        """Begin to wait for the first recording of a subscription, and return its id."""
+        """Begin to wait for the first recording of a subscription, and return its id.
+
+        Args:
+            subscription_id: Of the subscription that records.
+            channel: As it was asked for.
+            stream_id: Within the channel.
+            source_location: As it was asked for.
+            explain: Says why that subscription waits, where it is of this process; without it only
+                likely slips are logged.
+        """
         uri = ChannelUri.parse(channel) if isinstance(channel, str) else channel
         is_only_there = uri.is_spy or uri.media is Media.IPC
         if source_location is SourceLocation.LOCAL:
@@ -68,10 +85,12 @@ class BeginHints:
         reason, remedy = REASON, REMEDIES[uri.media]
         if source_location is SourceLocation.REMOTE:
             reason, remedy = ONLY_THERE, WITHOUT_SPY if uri.is_spy else remedy
-        if is_easily_wrong and subscription_id not in self._begun:
+        is_worth_a_line = is_easily_wrong or explain is not None
+        if is_worth_a_line and self._hint_s and subscription_id not in self._begun:
+            slip = (reason, remedy) if is_easily_wrong else None
             self._keys[subscription_id] = recording_key(uri, stream_id)
             self._timers[subscription_id] = asyncio.get_running_loop().call_later(
-                HINT_AFTER_S, self._on_timer, subscription_id, uri, stream_id, reason, remedy
+                self._hint_s, self._on_timer, subscription_id, uri, stream_id, slip, explain
             )
         return subscription_id
 
@@ -100,14 +119,24 @@ class BeginHints:
         self.forget(event.subscription_id)
 
     def _on_timer(
-        self, subscription_id: int, uri: ChannelUri, stream_id: int, reason: str, remedy: str
+        self,
+        subscription_id: int,
+        uri: ChannelUri,
+        stream_id: int,
+        slip: tuple[str, str] | None,
+        explain: Callable[[], Why] | None,
     ) -> None:
         self.forget(subscription_id)
+        why = None if explain is None else explain()
+        reason, remedy = slip or ("", "" if why is None else why.remedy)
+        if why is not None:
+            sight = str(why).removesuffix(f"; {why.remedy}")
+            reason = f"{sight}; {reason}" if reason else sight
         log.warning(
             "recording_waits",
-            channel=str(uri),
+            channel=printable(uri),
             stream_id=stream_id,
-            seconds=HINT_AFTER_S,
+            seconds=self._hint_s,
             reason=reason,
             remedy=remedy,
         )

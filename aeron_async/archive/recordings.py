@@ -65,7 +65,8 @@ class Recordings:
         self._is_closed = False
         self._ends = RecordingEnds(resources, self.on_changed)
         self._entries = RecordingEntries(resources, self._ends, self.sessions)
-        self._hints = BeginHints(resources.signals, is_elsewhere=False)
+        hint_ns = resources.aeron.driver.context.waiting_hint_ns
+        self._hints = BeginHints(resources.signals, hint_ns=hint_ns, is_elsewhere=False)
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
         """Return up to where a recording has been written, whether it goes on or not."""
@@ -128,7 +129,14 @@ class Recordings:
         except BaseException:
             self._requests.pop(key, None)
             raise
-        return self._hints.expect(request.subscription_id, channel, stream_id, source_location)
+        subscription = request.subscription
+        return self._hints.expect(
+            request.subscription_id,
+            channel,
+            stream_id,
+            source_location,
+            explain=None if subscription is None else subscription.explain,
+        )
 
     async def _subscribe(
         self, request: RecordingRequest, source_location: SourceLocation, uri: ChannelUri

@@ -157,11 +157,7 @@ class Pinger:
             AeronTimeoutError: No answer came for too long.
         """
         latencies: array[int] = array("q")
-        error = AeronTimeoutError(
-            f"no pong from {self._subscription.channel} stream {self._subscription.stream_id} for "
-            f"{self._timeout} s: is it still there?"
-        )
-        async with Watchdog(self._timeout, error) as watchdog:
+        async with Watchdog(self._timeout, self._silence) as watchdog:
             if rate is None:
                 for _ in range(count):
                     await self._send(time.monotonic_ns())
@@ -172,6 +168,13 @@ class Pinger:
                     self._send_at(rate, count), self._receive_all(count, latencies, watchdog)
                 )
         return latencies
+
+    def _silence(self) -> AeronTimeoutError:
+        waiting = self._publication if not self._publication.is_connected else self._subscription
+        found = waiting.explain()
+        back = f"{self._subscription.channel} stream {self._subscription.stream_id}"
+        message = f"no pong from {back} for {self._timeout} s: is it still there? {found}"
+        return AeronTimeoutError(message, why=found)
 
     async def _send(self, due_ns: int) -> None:
         TIMESTAMP.pack_into(self._message, 0, due_ns)

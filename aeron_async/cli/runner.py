@@ -25,11 +25,12 @@ REMEDIES: Final[Mapping[str, str]] = {
         "let the subscriber keep up, or raise AERON_ASYNC_CLOSE_LINGER_TIMEOUT"
     ),
     "event_loop_lagged": "let this machine do less at once",
-    "recording_waits": (
-        "if another process publishes over aeron:udp, record that channel, without aeron-spy: and "
-        "--local, or a client of this archive asks for SourceLocation.REMOTE"
-    ),
 }
+LOCAL_REMEDY: Final = (
+    "if another process publishes over aeron:udp, record that channel, without aeron-spy: and "
+    "--local, or a client of this archive asks for SourceLocation.REMOTE"
+)
+"""What to do about a recording that waits for a publication of its own driver."""
 """What a command's user can do, by the event of the log."""
 WORDED: Final = frozenset({"remedy", "error", "reason"})
 """Fields of the log that name settings."""
@@ -97,6 +98,7 @@ def configure_logs(*, is_verbose: bool) -> None:
     has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
+            _say_waits_plainly,
             _name_remedies_of_the_command_line,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
@@ -107,6 +109,31 @@ def configure_logs(*, is_verbose: bool) -> None:
         ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _say_waits_plainly(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Remark on what waits for long in a plain line, and not as an event.
+
+    Raises:
+        DropEvent: It was one.
+    """
+    import structlog  # noqa: PLC0415 - most commands log nothing
+
+    from aeron_async.cli.output import remark  # noqa: PLC0415 - likewise
+    from aeron_async.cli.wording import worded  # noqa: PLC0415 - likewise
+
+    if event["event"] == "wait_lasted_long":
+        what, why = event["operation"], event["why"]
+    elif event["event"] == "recording_waits":
+        is_local = "SourceLocation" in event["remedy"]
+        remedy = LOCAL_REMEDY if is_local else event["remedy"]
+        what, why = "recording", f"{event['reason']}; {remedy}"
+    else:
+        return event
+    remark(f"{what} has waited for {event['seconds']:g} s: {worded(why)}")
+    raise structlog.DropEvent
 
 
 def _name_remedies_of_the_command_line(
@@ -166,10 +193,10 @@ class Watchdog:
 
     Args:
         timeout: Seconds between two marks at most; None is without limit.
-        error: Raised when they pass.
+        error: Raised when they pass; or what makes it then.
     """
 
-    def __init__(self, timeout: float | None, error: Exception) -> None:
+    def __init__(self, timeout: float | None, error: Exception | Callable[[], Exception]) -> None:
         self._timeout = timeout
         self._error = error
         self._loop = asyncio.get_running_loop()
@@ -197,7 +224,8 @@ class Watchdog:
         try:
             await self._scope.__aexit__(exc_type, exc, traceback)
         except TimeoutError:
-            raise self._error from None
+            error = self._error
+            raise (error if isinstance(error, Exception) else error()) from None
 
     def _on_timer(self) -> None:
         if self._timeout is None:

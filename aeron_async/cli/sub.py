@@ -76,7 +76,6 @@ def sub(
 async def _sub(
     channel: str, stream: int, printer: Printer, *, count: int | None, timeout: float | None
 ) -> int:
-    silence = AeronTimeoutError(f"no message on {channel} stream {stream} for {timeout} s")
     async with Aeron.connect() as aeron:
         subscription = await aeron.add_subscription(
             channel,
@@ -86,6 +85,12 @@ async def _sub(
         )
         printer.say(f"listening on {subscription.local_address}, stream {stream}")
         calls = BlockingCalls()
+
+        def silence() -> AeronTimeoutError:
+            found = subscription.explain()
+            message = f"no message on {channel} stream {stream} for {timeout} s: {found}"
+            return AeronTimeoutError(message, why=found)
+
         try:
             async with Watchdog(timeout, silence) as watchdog:
                 async for batch in subscription.batches(BATCH_LIMIT):

@@ -15,6 +15,7 @@ from aeron_async.client.closed_meanwhile import closed_meanwhile
 from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
+from aeron_async.client.wait_watch import WaitWatch
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
 from aeron_async.kernel import HomeLoop
@@ -42,7 +43,10 @@ class Aeron:
 
     Attributes:
         driver: The media driver it uses.
+        waits: What watches the waits of its publications and subscriptions, once it is started.
     """
+
+    waits: WaitWatch
 
     def __init__(self, driver: MediaDriver, *, is_driver_owned: bool) -> None:
         self.driver = driver
@@ -129,6 +133,8 @@ class Aeron:
             message = "a client starts once: connect another"
             raise ClosedError(message)
         self._home = HomeLoop(asyncio.get_running_loop())
+        hint_ns = self.driver.context.waiting_hint_ns
+        self.waits = WaitWatch(self._home.loop, self.clock, hint_ns)
         if self._is_driver_owned:
             await self.driver.start()
         self._client_id = self.driver.conductor.add_client(self)
@@ -270,6 +276,8 @@ class Aeron:
                 publication.close()
             for subscription in list(self._subscriptions):
                 subscription.close()
+            if self._home is not None:
+                self.waits.close()
             if self._client_id is not None and not self.driver.is_closed:
                 self.driver.conductor.remove_client(self._client_id)
         if self._is_driver_owned:
@@ -349,6 +357,7 @@ class Aeron:
             subscription.on_driver_closed(error)
         self._publications.clear()
         self._subscriptions.clear()
+        self.waits.close()
 
     async def _add_publication(
         self,

@@ -1,55 +1,34 @@
-"""What an offer says that found no room in time: who holds it up, and what to change."""
+"""What waits that were given a timeout raise: why they waited is part of the text."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.errors import OfferTimeoutError
+from aeron_async.errors import AeronTimeoutError, OfferTimeoutError
+from aeron_async.waits import PublicationSeen
 
-__all__ = ["offer_timeout"]
+if TYPE_CHECKING:
+    from aeron_async.waits import Why
+
+__all__ = ["offer_timeout", "wait_timeout"]
 
 
-def offer_timeout(
-    stream: str,
-    *,
-    position: int,
-    position_limit: int,
-    waited_ns: int,
-    is_connected: bool,
-    is_ipc: bool,
-    slowest_receiver: str | None,
-    search: str,
-) -> OfferTimeoutError:
-    """Return the error of an offer.
-
-    Args:
-        stream: Channel and stream.
-        position: Where the message would have started, in bytes.
-        position_limit: Below which one may start, in bytes.
-        waited_ns: How long it has waited.
-        is_connected: Whether a subscriber is there.
-        is_ipc: Whether the subscribers are those of this driver.
-        slowest_receiver: Who holds it up, where that is known.
-        search: Where to look for a subscriber.
-    """
-    where = f"position {position}, limit {position_limit}, waited {waited_ns / NS_PER_SECOND:.3f} s"
-    if not is_connected:
-        message = f"no subscriber connected on {stream}: {where}; {search}"
-    elif is_ipc:
-        message = (
-            f"back pressure on {stream}: {where}; let the slowest subscription keep up, raise the "
-            "timeout, or raise term-length"
-        )
-    else:
-        slowest = slowest_receiver or "unknown"
-        message = (
-            f"back pressure on {stream}: {where}, slowest receiver {slowest}; "
-            "let the subscriber keep up, raise the timeout, or raise rcv-wnd and term-length"
-        )
+def offer_timeout(why: Why, waited_ns: int) -> OfferTimeoutError:
+    """Return the error of an offer that found no room in time."""
+    seen = why.seen
+    assert isinstance(seen, PublicationSeen), "a publication was asked"
     return OfferTimeoutError(
-        message,
-        position=position,
-        position_limit=position_limit,
+        f"offer waited {waited_ns / NS_PER_SECOND:.3f} s: {why}",
+        position=seen.position,
+        position_limit=seen.position_limit,
         waited_ns=waited_ns,
-        is_connected=is_connected,
-        slowest_receiver=slowest_receiver,
+        is_connected=seen.is_connected,
+        slowest_receiver=seen.slowest_receiver,
+        why=why,
     )
+
+
+def wait_timeout(why: Why, operation: str, timeout: float | None) -> AeronTimeoutError:
+    """Return the error of another operation whose timeout, in seconds, has passed."""
+    return AeronTimeoutError(f"{operation} waited {timeout} s: {why}", why=why)

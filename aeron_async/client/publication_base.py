@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn, Self
 
+import attrs
+
 from aeron_async.client.arguments import (
     check_callable,
     check_on_disconnected,
@@ -16,29 +18,32 @@ from aeron_async.client.arguments import (
 from aeron_async.client.offer_timeout import offer_timeout
 from aeron_async.client.signal import Signal
 from aeron_async.client.turn import Turn
+from aeron_async.client.wait_watch import Wait
 from aeron_async.client.waiting_line import WaitingLine
+from aeron_async.client.watched_wait import watched_wait
+from aeron_async.client.why_publication import explain_publication
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
-    AeronTimeoutError,
     ClosedError,
     NotConnectedError,
-    OfferTimeoutError,
     PublicationError,
     WrongLoopError,
 )
 from aeron_async.kernel import Offering
 from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.protocol.channel_uri import Media
+from aeron_async.waits import PublicationSeen
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.arguments import OnDisconnected
+    from aeron_async.client.waiting_line import Place
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
     from aeron_async.logbuffer.appender import Appender
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.waits import Why
 
 __all__ = ["PublicationBase", "PublicationErrorHandler"]
 
@@ -71,7 +76,6 @@ class PublicationBase(Offering, ABC):
         on_error: PublicationErrorHandler | None = None,
     ) -> None:
         self.channel = str(uri)
-        self._is_ipc = uri.media is Media.IPC
         self.stream_id = stream_id
         self._aeron = aeron
         self._on_disconnected = check_on_disconnected(on_disconnected)
@@ -79,6 +83,8 @@ class PublicationBase(Offering, ABC):
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
+        self.waits = aeron.waits
+        self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
         self._loop_turn = Turn(aeron.home.loop, aeron.clock)
         self._turn_budget = self._loop_turn.stride
@@ -93,7 +99,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             ClosedError: It has failed since.
         """
-        self._check_open()
+        self.check_open()
         self._ready = ready
         self._appender = self._make_appender()
         self._is_started = True
@@ -119,7 +125,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             ClosedError: The publication is closed.
         """
-        self._check_open()
+        self.check_open()
         return self._appender.position
 
     @property
@@ -129,7 +135,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             ClosedError: The publication is closed.
         """
-        self._check_open()
+        self.check_open()
         return self._limit.get()
 
     @property
@@ -157,10 +163,12 @@ class PublicationBase(Offering, ABC):
             AeronTimeoutError: The timeout passed.
             ClosedError: The publication was closed, before or meanwhile.
         """
-        await self._wait_until(
+        await watched_wait(
+            self,
+            self._changed,
             lambda: self.is_connected and self.available_window > 0,
+            "wait_connected",
             timeout,
-            f"no subscriber of {{}} connected within {{}} s: {self._search()}",
         )
 
     async def drain(self, timeout: float | None = None) -> None:
@@ -175,10 +183,12 @@ class PublicationBase(Offering, ABC):
             AeronTimeoutError: The timeout passed.
             ClosedError: The publication was closed, before or meanwhile.
         """
-        await self._wait_until(
+        await watched_wait(
+            self,
+            self._changed,
             lambda: self._ready.sender_position.get() >= self.position,
+            "drain",
             timeout,
-            "publication on {} was not drained within {} s: do its subscribers keep up?",
         )
 
     async def add_destination(self, channel: str | ChannelUri) -> int:
@@ -192,7 +202,7 @@ class PublicationBase(Offering, ABC):
             RegistrationError: The publication's channel takes none, or the name does not resolve.
             ClosedError: The publication was closed, before or meanwhile.
         """
-        self._check_open()
+        self.check_open()
         return await self._aeron.add_publication_destination(
             self._ready.registration_id, destination_uri(channel, is_sent_to=True)
         )
@@ -207,7 +217,7 @@ class PublicationBase(Offering, ABC):
             RegistrationError: It is none of the publication's destinations.
             ClosedError: The publication was closed, before or meanwhile.
         """
-        self._check_open()
+        self.check_open()
         await self._aeron.remove_publication_destination(
             self._ready.registration_id,
             destination
@@ -299,7 +309,9 @@ class PublicationBase(Offering, ABC):
         if not self._line:
             # What the attempt that has just failed saw: only another state of things is news.
             self._news = self._look_around()
-        place = self._line.join()
+        place = self._line.join(started_ns)
+        if not self._offer_wait.is_watched:
+            self.waits.begin(self._offer_wait)
         # While anybody waits there is no budget, and so `offer` need look at the line only without.
         self._turn_budget = 0
         try:
@@ -308,13 +320,14 @@ class PublicationBase(Offering, ABC):
             async with asyncio.timeout(check_timeout(timeout)):
                 return await self._attempt_in_line(attempt, result, place)
         except TimeoutError:
-            raise self._offer_timeout(self._aeron.clock.now_ns() - started_ns) from None
+            waited_ns = self._aeron.clock.now_ns() - started_ns
+            raise offer_timeout(self.explain(), waited_ns) from None
         finally:
             self._line.leave(place)
             if not self._line:
                 self._turn_budget = self._loop_turn.stride
 
-    async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: object) -> int:
+    async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: Place) -> int:
         while result < 0:
             if result == AppendResult.NOT_CONNECTED and self._on_disconnected == "raise":
                 message = f"no subscriber of {self.channel} stream {self.stream_id}"
@@ -323,35 +336,19 @@ class PublicationBase(Offering, ABC):
             result = attempt()
         return result
 
-    async def _wait_until(
-        self, condition: Callable[[], bool], timeout: float | None, complaint: str
-    ) -> None:
-        try:
-            async with asyncio.timeout(check_timeout(timeout)):
-                self._check_open()
-                while not condition():
-                    await self._changed.wait()
-                    self._check_open()
-        except TimeoutError:
-            message = complaint.format(f"{self.channel} stream {self.stream_id}", timeout)
-            raise AeronTimeoutError(message) from None
-
-    def _offer_timeout(self, waited_ns: int) -> OfferTimeoutError:
-        return offer_timeout(
-            f"{self.channel} stream {self.stream_id}",
-            position=self.position,
-            position_limit=self.position_limit,
-            waited_ns=waited_ns,
-            is_connected=self.is_connected,
-            is_ipc=self._is_ipc,
-            slowest_receiver=self._ready.slowest_receiver(),
-            search=self._search(),
-        )
-
-    def _search(self) -> str:
-        if self._is_ipc:
-            return "is one there, of the same MediaDriver? IPC stays within one; others need UDP"
-        return "is one there, and does its channel match?"
+    def explain(self) -> Why:
+        """Return why the publication waits; see `aeron_async.why`."""
+        seen = PublicationSeen()
+        if self._is_started and not self._is_closed:
+            seen = attrs.evolve(
+                self._ready.seen(),
+                is_connected=self.is_connected,
+                position=self.position,
+                position_limit=self.position_limit,
+                last_error=self.last_error,
+            )
+        stream = f"{self.channel} stream {self.stream_id}"
+        return explain_publication(stream, seen, is_closed=self._is_closed)
 
     def _mark_closed(self, because: Exception | None) -> None:
         self._is_closed = True
@@ -362,7 +359,8 @@ class PublicationBase(Offering, ABC):
         self._line.ring_all()
         self._changed.ring()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `ClosedError` where it is closed."""
         if self._is_closed:
             self._raise_closed()
 

@@ -94,7 +94,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             ClosedError: The subscription is closed.
             WrongLoopError: It belongs to another event loop.
         """
-        self._check_open()
+        self.check_open()
         self.begin_poll()
         self._rotate()
         count = 0
@@ -158,7 +158,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         """
         await checkpoint_if_cancelled()
         try:
-            self._check_open()
+            self.check_open()
             return await self.__anext__()
         except StopAsyncIteration:
             raise EndOfStream from None
@@ -294,11 +294,12 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                         return
                 # Reading nothing may still have passed the padding before the end of a stream.
                 if not self._is_over(only):
-                    await self._progress.wait()
+                    await self._wait_for_progress()
         finally:
             self._is_waiting = False
+            self._waits_since_ns = None
         if self._closed_because is not None:
-            self._check_open()
+            self.check_open()
         raise StopAsyncIteration
 
     def _make_image(self, ready: ImageReady) -> Image:

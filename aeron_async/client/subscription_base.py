@@ -14,13 +14,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 from weakref import WeakSet
 
-from aeron_async.client.arguments import check_reason, check_timeout, destination_uri
+import attrs
+
+from aeron_async.client.arguments import check_reason, destination_uri
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
-from aeron_async.errors import AeronTimeoutError, ClosedError, WrongLoopError
+from aeron_async.client.wait_watch import Wait
+from aeron_async.client.watched_wait import watched_wait
+from aeron_async.client.why_subscription import explain_subscription
+from aeron_async.errors import ClosedError, WrongLoopError
 from aeron_async.kernel import NOTHING, Reading
 from aeron_async.protocol.channel_uri import ControlMode
+from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
     from aeron_async.driver.commands import ImageReady, SubscriptionReady
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.waits import Why
 
 __all__ = ["ImageHandler", "SubscriptionBase"]
 
@@ -43,7 +50,11 @@ class SubscriptionBase(Reading, ABC):
         stream_id: Within the channel.
         local_address: What the socket is bound to, as `host:port`.
         last_error: Of a subscription for responses, why nothing answers; None while a session does.
+        logs_waits: Whether a wait without any source is logged when it lasts for long; a server
+            that has no client for hours may not want that.
     """
+
+    logs_waits = True
 
     def __init__(
         self,
@@ -71,6 +82,9 @@ class SubscriptionBase(Reading, ABC):
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
         self._last_image: Image | None = None
         self.last_error: str | None = None
+        self.waits = aeron.waits
+        self._waits_since_ns: int | None = None
+        self._image_wait = Wait(self, "anext", lambda: self._waits_since_ns)
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...
@@ -123,17 +137,28 @@ class SubscriptionBase(Reading, ABC):
             AeronTimeoutError: The timeout passed.
             ClosedError: The subscription was closed, before or meanwhile.
         """
-        try:
-            async with asyncio.timeout(check_timeout(timeout)):
-                while not self._images:
-                    self._check_open()
-                    await self._progress.wait()
-        except TimeoutError:
-            message = (
-                f"no publication on {self.channel} stream {self.stream_id} within {timeout} s: is "
-                "one there, and does its channel name this endpoint?"
-            )
-            raise AeronTimeoutError(message) from None
+        await watched_wait(
+            self, self._progress, lambda: bool(self._images), "wait_connected", timeout
+        )
+
+    async def _wait_for_progress(self) -> None:
+        """Wait for more to read; without any source, for one, and that is watched."""
+        if not self._images and self.logs_waits:
+            if self._waits_since_ns is None:
+                self._waits_since_ns = self.waits.now_ns()
+            if not self._image_wait.is_watched:
+                self.waits.begin(self._image_wait)
+        else:
+            self._waits_since_ns = None
+        await self._progress.wait()
+
+    def explain(self) -> Why:
+        """Return why the subscription waits; see `aeron_async.why`."""
+        is_open = self._is_started and not self._is_closed
+        seen = self._ready.seen() if is_open else SubscriptionSeen()
+        seen = attrs.evolve(seen, last_error=self.last_error)
+        stream = f"{self.channel} stream {self.stream_id}"
+        return explain_subscription(stream, seen, is_closed=self._is_closed)
 
     def image_events(self) -> ImageEvents:
         """Return an iterator over images that come and go, those there already included."""
@@ -157,7 +182,7 @@ class SubscriptionBase(Reading, ABC):
             RegistrationError: The subscription's channel takes none, or the socket cannot be had.
             ClosedError: The subscription was closed, before or meanwhile.
         """
-        self._check_open()
+        self.check_open()
         return await self._aeron.add_subscription_destination(
             self._ready.registration_id, destination_uri(channel, is_sent_to=False)
         )
@@ -172,7 +197,7 @@ class SubscriptionBase(Reading, ABC):
             RegistrationError: It is none of the subscription's destinations.
             ClosedError: The subscription was closed, before or meanwhile.
         """
-        self._check_open()
+        self.check_open()
         await self._aeron.remove_subscription_destination(
             self._ready.registration_id,
             destination
@@ -182,7 +207,7 @@ class SubscriptionBase(Reading, ABC):
 
     async def reject_image(self, image: Image, reason: str) -> None:
         """Let an image take nothing more; see `Image.reject`."""
-        self._check_open()
+        self.check_open()
         await self._aeron.reject_image(image.image_id, check_reason(reason))
 
     @property
@@ -303,7 +328,8 @@ class SubscriptionBase(Reading, ABC):
             events.close()
         self._progress.ring()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise `ClosedError` where it is closed."""
         if self._is_closed:
             message = f"the subscription on {self.channel} stream {self.stream_id} is closed"
             raise ClosedError(message) from self._closed_because

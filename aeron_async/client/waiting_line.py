@@ -17,6 +17,16 @@ __all__ = ["WaitingLine"]
 
 
 @final
+class Place:
+    """One place in a line, and since when it is taken; in nanoseconds."""
+
+    __slots__ = ("since_ns",)
+
+    def __init__(self, since_ns: int) -> None:
+        self.since_ns = since_ns
+
+
+@final
 class WaitingLine:
     """A line of tasks of one loop; each joins, waits as often as it must, and leaves."""
 
@@ -24,18 +34,24 @@ class WaitingLine:
 
     def __init__(self) -> None:
         # Not a dict: that one looks for its first entry behind all that have gone before it.
-        self._waiters: OrderedDict[object, asyncio.Future[None] | None] = OrderedDict()
+        self._waiters: OrderedDict[Place, asyncio.Future[None] | None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiters)
 
-    def join(self) -> object:
+    def since_ns(self) -> int | None:
+        """Return since when the first in line waits; None where no task does."""
+        for place in self._waiters:
+            return place.since_ns
+        return None
+
+    def join(self, now_ns: int = 0) -> Place:
         """Stand at the end, and return the place; it must be left again."""
-        place = object()
+        place = Place(now_ns)
         self._waiters[place] = None
         return place
 
-    async def wait(self, place: object) -> None:
+    async def wait(self, place: Place) -> None:
         """Wait to be woken, once."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[place] = waiter
@@ -44,7 +60,7 @@ class WaitingLine:
         finally:
             self._waiters[place] = None
 
-    def leave(self, place: object) -> None:
+    def leave(self, place: Place) -> None:
         """Give a place up; the next one tries if it was the first."""
         is_first = next(iter(self._waiters)) is place
         del self._waiters[place]

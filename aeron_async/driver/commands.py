@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.waits import PublicationSeen, SubscriptionSeen
 
 __all__ = [
     "ClientListener",
@@ -159,6 +160,7 @@ class PublicationReady:
         is_exclusive: Whether no other request shares it.
         doorbell: To be rung when something was appended.
         slowest_receiver: Says which receiver sets the pace, where it is known.
+        seen: Says what the driver knows of it; for explanations of why it waits.
     """
 
     registration_id: int
@@ -174,6 +176,7 @@ class PublicationReady:
     is_exclusive: bool
     doorbell: Doorbell
     slowest_receiver: Callable[[], str | None]
+    seen: Callable[[], PublicationSeen]
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -185,6 +188,7 @@ class SubscriptionReady:
         uri: The channel as asked for.
         channel_status: Of the endpoint: 1 when active; None without one, as for IPC.
         local_address: What the endpoint is bound to, as `host:port`; empty without one.
+        seen: Says what the driver knows of it; for explanations of why it waits.
     """
 
     registration_id: int
@@ -192,6 +196,7 @@ class SubscriptionReady:
     stream_id: int
     channel_status: Counter | None
     local_address: str
+    seen: Callable[[], SubscriptionSeen]
 
 
 @attrs.frozen(kw_only=True, eq=False)

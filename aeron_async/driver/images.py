@@ -12,6 +12,7 @@ from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.image_budget import ImageBudget, window_refusal
 from aeron_async.driver.image_factory import ImageFactory
 from aeron_async.driver.log_limiter import LogLimiter
+from aeron_async.driver.refusals import Refusals
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 
@@ -42,6 +43,9 @@ class Images:
         readers: Lets subscriptions join, and tells their clients.
         links: The subscriptions there are, oldest first.
         on_endpoint_released: Called when an image has let go of its endpoint.
+
+    Attributes:
+        refusals: The streams that were refused lately.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Images:
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._log_limiter = LogLimiter()
+        self.refusals = Refusals()
         self._budget = ImageBudget(resources.context)
         self._factory = ImageFactory(resources, readers)
 
@@ -110,6 +115,7 @@ class Images:
                 older.disable_status_messages()
         self._images[image] = endpoint
         self._budget.take(setup.term_length)
+        self.refusals.forget(*reversed(key))
         endpoint.dispatcher.add_image(image)
         for link in links:
             try:
@@ -120,6 +126,7 @@ class Images:
 
     def _refuse(self, refusal: Refusal, setup: Setup, source: Address) -> None:
         self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
+        self.refusals.note(refusal, setup, source, self._resources.clock.now_ns())
         if self._log_limiter.allows(source, self._resources.clock.now_ns()):
             sentence, values = refusal
             log.warning(

@@ -291,4 +291,5 @@ class IpcPublications:
             is_exclusive=publication.params.is_exclusive,
             doorbell=publication.doorbell,
             slowest_receiver=lambda: None,
+            seen=partial(self._subscriptions.sightings.of_ipc_publication, publication, uri),
         )

@@ -93,6 +93,15 @@ class LocalStreams:
         # By subscription; those that receive from the network only have no entry.
         self._interests: dict[int, list[LocalInterest]] = {}
 
+    @property
+    def publications(self) -> tuple[SubscribablePublication, ...]:
+        """Return the publications of this driver; for explanations."""
+        return tuple(self._publications)
+
+    def is_response_pending(self, link: SubscriptionLink) -> bool:
+        """Return whether a subscription waits for a server to name its session."""
+        return any(each.is_response for each in self._interests.get(link.registration_id, ()))
+
     # What publications do.
 
     def add_publication(

@@ -298,4 +298,7 @@ class Publications:
             is_exclusive=publication.params.is_exclusive,
             doorbell=publication.doorbell,
             slowest_receiver=publication.flow_control.slowest_receiver,
+            seen=partial(
+                self._subscriptions.sightings.of_network_publication, publication, endpoint
+            ),
         )

@@ -8,6 +8,7 @@ Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.commands import SubscriptionReady
@@ -18,6 +19,7 @@ from aeron_async.driver.local_streams import LocalInterest, LocalStreams
 from aeron_async.driver.readers import Readers
 from aeron_async.driver.receive_endpoints import ReceiveEndpoints
 from aeron_async.driver.response_subscriptions import ResponseSubscriptions
+from aeron_async.driver.sightings import Sightings
 from aeron_async.driver.subscription_link import SubscriptionLink
 from aeron_async.errors import AeronError, ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ControlMode, Media
@@ -52,6 +54,7 @@ class Subscriptions:
         images: What they have joined of the network.
         endpoints: Where they receive.
         responses: Lets those for responses follow the session that answers.
+        sightings: Says what can be seen of those that wait.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Subscriptions:
         self.responses = ResponseSubscriptions(
             resources, self._links, self.images, self.endpoints, wake
         )
+        self.sightings = Sightings(resources, self)
 
     async def add(
         self,
@@ -121,13 +125,7 @@ class Subscriptions:
         except RegistrationError:
             self.remove(link.registration_id)
             raise
-        return SubscriptionReady(
-            registration_id=link.registration_id,
-            uri=uri,
-            stream_id=stream_id,
-            channel_status=endpoint.status,
-            local_address=endpoint.local_address,
-        )
+        return self._ready(link, endpoint)
 
     def _new_link(
         self,
@@ -165,13 +163,24 @@ class Subscriptions:
         except RegistrationError:
             self.remove(link.registration_id)
             raise
+        return self._ready(link, None)
+
+    def _ready(
+        self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint | None
+    ) -> SubscriptionReady:
         return SubscriptionReady(
             registration_id=link.registration_id,
             uri=link.uri,
             stream_id=link.stream_id,
-            channel_status=None,
-            local_address="",
+            channel_status=None if endpoint is None else endpoint.status,
+            local_address="" if endpoint is None else endpoint.local_address,
+            seen=partial(self.sightings.of_subscription, link),
         )
+
+    @property
+    def links(self) -> tuple[SubscriptionLink, ...]:
+        """Return every subscription; for explanations."""
+        return tuple(self._links.values())
 
     def remove(self, registration_id: int) -> None:
         """Let a subscription go; images without readers say goodbye to their sources."""

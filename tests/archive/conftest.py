@@ -10,6 +10,7 @@ import pytest
 from aeron_async import Aeron, DriverContext
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.local_archive import LocalArchive
+from aeron_async.clock import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -26,14 +27,18 @@ def open_archive(tmp_path: Path) -> OpenArchive:
     """Return what opens a client and an archive; opened again it finds what it had recorded."""
 
     @asynccontextmanager
-    async def opened(**settings: Any) -> AsyncIterator[tuple[Aeron, LocalArchive]]:
+    async def opened(
+        *, waiting_hint_ns: int = 2 * NS_PER_SECOND, **settings: Any
+    ) -> AsyncIterator[tuple[Aeron, LocalArchive]]:
         settings = {
             "directory": str(tmp_path / "archive"),
             "segment_length": SEGMENT_LENGTH,
             "low_storage_threshold": 0,
             **settings,
         }
-        driver = DriverContext(ipc_term_buffer_length=SEGMENT_LENGTH)
+        driver = DriverContext(
+            ipc_term_buffer_length=SEGMENT_LENGTH, waiting_hint_ns=waiting_hint_ns
+        )
         async with (
             Aeron.connect(context=driver) as aeron,
             await LocalArchive.open(aeron, ArchiveContext(**settings)) as archive,

@@ -13,6 +13,9 @@ from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.values import RecordingSignal, RecordingSignalEvent, SourceLocation
 from aeron_async.client.signal import Signal
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import OfferTimeoutError
+from aeron_async.waits import SubscriptionSeen, WaitReason, Why
 from tests.archive.test_served import served
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ def hinted(timers: Timers) -> list[Any]:
 
 
 def test_a_stream_that_nobody_brings_is_remarked_on_once(timers: Timers) -> None:
-    hints = BeginHints(SignalHub(), is_elsewhere=True)
+    hints = BeginHints(SignalHub(), hint_ns=5 * NS_PER_SECOND, is_elsewhere=True)
     assert hints.expect(7, UDP, 5, SourceLocation.LOCAL) == 7
     (line,) = hinted(timers)
     assert (line["channel"], line["stream_id"], line["seconds"]) == (UDP, 5, 5.0)
@@ -97,7 +100,9 @@ def test_only_likely_slips_are_remarked_on(
     *,
     is_elsewhere: bool,
 ) -> None:
-    BeginHints(SignalHub(), is_elsewhere=is_elsewhere).expect(7, channel, 5, location)
+    BeginHints(SignalHub(), hint_ns=5 * NS_PER_SECOND, is_elsewhere=is_elsewhere).expect(
+        7, channel, 5, location
+    )
     found = hinted(timers)
     assert [remedy in each["remedy"] for each in found] == [True] * (remedy is not None)
 
@@ -105,7 +110,7 @@ def test_only_likely_slips_are_remarked_on(
 @pytest.mark.parametrize("how", ["began before", "began", "forgotten", "stream", "closed"])
 def test_nothing_is_said_of_what_has_begun_or_is_not_wanted(how: str, timers: Timers) -> None:
     signals = SignalHub()
-    hints = BeginHints(signals, is_elsewhere=True)
+    hints = BeginHints(signals, hint_ns=5 * NS_PER_SECOND, is_elsewhere=True)
     if how == "began before":
         signals.tell(BEGAN)
     hints.expect(7, UDP, 5, SourceLocation.LOCAL)
@@ -125,7 +130,6 @@ def test_nothing_is_said_of_what_has_begun_or_is_not_wanted(how: str, timers: Ti
 async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, unused_udp_port: int
 ) -> None:
-    monkeypatch.setattr(begin_hints, "HINT_AFTER_S", 0.01)
     said = Signal()
     lines: list[Any] = []
 
@@ -134,14 +138,67 @@ async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
         said.ring()
 
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
-    async with served(open_archive) as (_, _, remote):
+    async with served(open_archive, waiting_hint_ns=10_000_000) as (_, _, remote):
         monkeypatch.setattr(begin_hints, "log", SimpleNamespace(warning=warning))
         subscription_id = await remote.start_recording(channel, 5)
         while len(lines) < 2:
             await said.wait()
         await remote.stop_recording_subscription(subscription_id)
-        monkeypatch.setattr(begin_hints, "HINT_AFTER_S", 60.0)
-        await remote.start_recording(channel, 5)
-        await remote.stop_recording(channel, 5)
-    # The archive's own log has it, and that of who asked.
+    # The archive's own log has it, and that of who asked; the former knows more.
     assert [event for event, _ in lines] == ["recording_waits"] * 2
+    reasons = [fields["reason"] for _, fields in lines]
+    assert sum("no publication of this driver has this channel" in each for each in reasons) == 1
+
+
+async def test_a_recording_over_udp_of_what_this_driver_publishes_names_ssc(
+    open_archive: OpenArchive, unused_udp_port: int
+) -> None:
+    """Row A2: the spy that records does not connect the publication, and two lines say what does.
+
+    The recording has begun: what waits is the offer.
+    """
+    channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    with capture_logs() as lines:
+        async with open_archive(waiting_hint_ns=50_000_000) as (aeron, archive):
+            await archive.start_recording(channel, 5)
+            publication = await aeron.add_publication(channel, 5)
+            with pytest.raises(OfferTimeoutError, match="add ssc=true") as caught:
+                await publication.offer(b"x", timeout=0.2)
+            await archive.stop_recording(channel, 5)
+            await archive.start_recording(f"{channel}|alias=ssc", 6)
+            simulated = await aeron.add_publication(f"{channel}|ssc=true", 6)
+            await simulated.offer(b"x", timeout=5)
+    assert caught.value.why is not None
+    assert caught.value.why.reason is WaitReason.SPIES_DO_NOT_CONNECT
+    (line,) = [each for each in lines if each["event"] == "wait_lasted_long"]
+    assert (line["operation"], line["cause"]) == ("offer", "spies_do_not_connect")
+    assert "ssc=true" in line["why"]
+
+
+def test_a_recording_in_this_process_says_what_was_seen(timers: Timers) -> None:
+    def explain() -> Why:
+        return Why(
+            reason=WaitReason.NOTHING_HEARD,
+            subject="no publication on it",
+            sight="nothing was heard",
+            remedy="publish",
+            seen=SubscriptionSeen(),
+        )
+
+    hints = BeginHints(SignalHub(), hint_ns=NS_PER_SECOND, is_elsewhere=False)
+    hints.expect(7, UDP, 5, SourceLocation.REMOTE, explain=explain)
+    hints.expect(8, UDP, 5, SourceLocation.LOCAL, explain=explain)
+    theirs, ours = hinted(timers)
+    assert (theirs["reason"], theirs["remedy"], theirs["seconds"]) == (
+        "no publication on it: nothing was heard",
+        "publish",
+        1.0,
+    )
+    assert ours["reason"].startswith("no publication on it: nothing was heard; LOCAL records")
+    assert "SourceLocation.REMOTE" in ours["remedy"]
+
+
+def test_no_hint_is_given_where_hints_are_off(timers: Timers) -> None:
+    hints = BeginHints(SignalHub(), hint_ns=0, is_elsewhere=True)
+    hints.expect(7, UDP, 5, SourceLocation.LOCAL)
+    assert hinted(timers) == []

@@ -67,7 +67,7 @@ def test_an_output_that_nobody_reads_stops_the_publisher(
     arguments = ["--stream", "7", "--size", "1000", "--timeout", "0.3"]
     assert main(["pub", f"{channel}|term-length=64k", *arguments]) == 1
     err = capsys.readouterr().err
-    told = ("error: back pressure on", "\npublished ", "\nclosing: up to 0.1 s", "drained")
+    told = ("error: offer waited 0.3", "\npublished ", "\nclosing: up to 0.1 s", "drained")
     places = [err.find(part) for part in told]
     assert places == sorted(places)
     assert places[0] >= 0

@@ -134,3 +134,22 @@ async def test_a_watchdog_lets_other_errors_pass() -> None:
     with pytest.raises(KeyError):
         async with Watchdog(5, AeronTimeoutError("silence")):
             raise KeyError
+
+
+async def test_a_watchdog_may_make_its_error_when_it_is_due() -> None:
+    with pytest.raises(AeronTimeoutError, match="silence"):
+        async with Watchdog(0.01, lambda: AeronTimeoutError("silence")):
+            await asyncio.Event().wait()
+
+
+def test_a_long_wait_is_remarked_on_in_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async def write_log() -> int:
+        log = structlog.get_logger()
+        log.warning("wait_lasted_long", operation="offer", seconds=2.0, why="a: b; raise max_x")
+        log.warning("recording_waits", seconds=2.0, reason="c", remedy="give SourceLocation.REMOTE")
+        return 0
+
+    assert run(write_log(), RunOptions()) == 0
+    offer, recording = capsys.readouterr().err.splitlines()
+    assert offer == "offer has waited for 2 s: a: b; raise max_x"
+    assert recording.startswith("recording has waited for 2 s: c; if another process publishes")

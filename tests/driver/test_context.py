@@ -66,6 +66,7 @@ counters_free_to_reuse_timeout_ns aeron.counters.free.to.reuse.timeout 1s -
 name_resolver_supplier aeron.name.resolver.supplier default -
 reresolution_check_interval_ns aeron.driver.reresolution.check.interval 1s -
 driver_timeout_ms aeron.driver.timeout 10000 -
+waiting_hint_ns aeron_async.waiting.hint 2s -
 nak_unicast_delay_ns aeron.nak.unicast.delay 1us nak-delay
 nak_unicast_retry_delay_ratio aeron.nak.unicast.retry.delay.ratio 100 -
 nak_multicast_group_size aeron.nak.multicast.group.size 10 -

@@ -41,6 +41,13 @@ PRINTED = {
         "the publisher was never more than 65536 bytes ahead",
         "262 messages arrived",
     ],
+    "why_it_waits": [
+        "NO_ANSWER",
+        "there is a subscription of stream 1002",
+        "SPIES_DO_NOT_CONNECT",
+        "add ssc=true to the publication's channel, .*",
+        "NOTHING",
+    ],
     "vectored_and_claim": [
         "header and body 42",
         r"7 99\.5",

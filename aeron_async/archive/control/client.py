@@ -90,7 +90,8 @@ class RemoteArchive(RemoteListing, Archive):
         self._timeout = timeout
         self._connection: ControlConnection | None = None
         self._hub = RemoteSignalHub()
-        self._hints = BeginHints(self._hub, is_elsewhere=True)
+        hint_ns = aeron.driver.context.waiting_hint_ns
+        self._hints = BeginHints(self._hub, hint_ns=hint_ns, is_elsewhere=True)
         self._replays: dict[RemoteReplay, None] = {}
         self._is_closed = False
 

@@ -125,6 +125,8 @@ class ControlServer:
             subscription = await self.aeron.add_subscription(
                 channel, stream_id, on_unavailable_image=self._on_unavailable_image
             )
+            # An archive that nobody asks for anything is well.
+            subscription.logs_waits = False
             self._subscriptions.append(subscription)
             self._keep(asyncio.create_task(self._hear(subscription), name="aeron-archive-control"))
 

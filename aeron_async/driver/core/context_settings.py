@@ -277,3 +277,9 @@ class StreamSettings:
         "How long a driver may be silent before it counts as dead, in milliseconds.",
         minimum=0,
     )
+    # Ours: Aeron has none like it.
+    waiting_hint_ns: int = duration(
+        "aeron_async.waiting.hint",
+        2 * SECOND,
+        "How long a client waits before one log line says for what, and what to change; 0 is off.",
+    )

@@ -92,8 +92,7 @@ class DataPacketDispatcher:
         self._listener = listener
         self._streams: dict[int, StreamInterest] = {}
         self._lone_cuts = array("i", (0, 0))
-        self._elicit_window_start_ns = -ELICIT_WINDOW_NS
-        self._elicit_count = 0
+        self._elicit_window_start_ns, self._elicit_count = -ELICIT_WINDOW_NS, 0
 
     # Who wants what.
 
@@ -249,6 +248,7 @@ class DataPacketDispatcher:
         flags, term_offset, session_id, stream_id, term_id = DATA_FIELDS.unpack_from(datagram)
         interest = self._streams.get(stream_id)
         if interest is None:
+            self._states.strangers.note(stream_id, session_id, source, now_ns)
             return
         image = interest.images.get(session_id)
         if image is not None:
@@ -317,6 +317,7 @@ class DataPacketDispatcher:
         )
         interest = self._streams.get(stream_id)
         if interest is None:
+            self._states.strangers.note(stream_id, session_id, source, now_ns)
             return
         image = interest.images.get(session_id)
         if image is not None and not self._gives_way(image, datagram, source, now_ns):

@@ -15,6 +15,8 @@ from aeron_async.driver.core.reply_limiter import ReplyLimiter
 from aeron_async.driver.core.system_counters import DriverCounterId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.system_counters import SystemCounters
 
@@ -34,6 +36,9 @@ class ReceiverLiveness:
     Args:
         context: How long a silent receiver is remembered, and how many rejections are heard.
         system_counters: The driver's.
+
+    Attributes:
+        last_gone: Id of the receiver that left or fell silent last, and when it was heard last.
     """
 
     def __init__(self, context: DriverContext, system_counters: SystemCounters) -> None:
@@ -48,9 +53,14 @@ class ReceiverLiveness:
         self._unheard_position: int | None = None
         self._last_heard_ns: dict[int, int] = {}
         self._departed: dict[int, None] = {}
+        self.last_gone: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self._last_heard_ns)
+
+    def heard(self) -> Iterable[tuple[int, int]]:
+        """Return who is alive and when it was heard last, longest silent first."""
+        return self._last_heard_ns.items()
 
     def on_status_message(self, receiver_id: int, now_ns: int) -> None:
         """Take note of a receiver; the longest silent one makes way when there are too many."""
@@ -114,7 +124,7 @@ class ReceiverLiveness:
             receiver_id = next(iter(self._last_heard_ns))
             if now_ns <= self._last_heard_ns[receiver_id] + self._timeout_ns:
                 break
-            del self._last_heard_ns[receiver_id]
+            self.last_gone = receiver_id, self._last_heard_ns.pop(receiver_id)
 
     def note_position(self, sender_position: int, now_ns: int) -> int:
         """Note from where on no receiver can have heard the stream; return when that may change.
@@ -148,7 +158,7 @@ class ReceiverLiveness:
         return unheard if unheard is not None and is_kept else sender_position
 
     def _forget(self, receiver_id: int) -> None:
-        del self._last_heard_ns[receiver_id]
+        self.last_gone = receiver_id, self._last_heard_ns.pop(receiver_id)
         self._departed.pop(receiver_id, None)
         if len(self._departed) >= MAX_DEPARTED:
             del self._departed[next(iter(self._departed))]

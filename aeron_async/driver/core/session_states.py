@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, final
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.strangers import Strangers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,11 +41,15 @@ class SessionStates:
     Args:
         limit: Most sessions at once.
         evicted: Counts those that made way.
+
+    Attributes:
+        strangers: Sessions of streams that nobody wants.
     """
 
     def __init__(self, limit: int, evicted: Counter) -> None:
         self._limit = limit
         self._evicted = evicted
+        self.strangers = Strangers()
         # Both in the order in which they were last heard of.
         self._states: dict[tuple[int, int], tuple[SessionState, int]] = {}
         self._cool_downs: dict[tuple[int, int], None] = {}
@@ -64,6 +69,15 @@ class SessionStates:
             return None
         self._states[key] = entry
         return entry[0]
+
+    def of_stream(self, stream_id: int) -> list[tuple[int, SessionState]]:
+        """Return the sessions of a stream and why they are ignored, that heard of last at the end.
+
+        Those whose time is up are among them until they are heard of again.
+        """
+        states = [(key, state) for key, (state, _) in self._states.items()]
+        cool_downs = [(key, SessionState.COOL_DOWN) for key in self._cool_downs]
+        return [(key[1], state) for key, state in states + cool_downs if key[0] == stream_id]
 
     def set_state(
         self, stream_id: int, session_id: int, state: SessionState, *, expiry_ns: int = NEVER_NS

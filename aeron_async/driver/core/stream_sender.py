@@ -63,6 +63,8 @@ class StreamSender:
     Attributes:
         position: Up to where data has been sent, in bytes.
         limit: Up to where data may be sent, in bytes.
+        setup_count: SETUPs sent.
+        first_setup_ns: When the first of them left.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class StreamSender:
         self._is_tracking_limit = False
         self._last_setup_ns = now_ns - SETUP_INTERVAL_NS
         self._last_sent_ns = now_ns - HEARTBEAT_INTERVAL_NS
+        self.setup_count = self.first_setup_ns = 0
         self.position = self.limit = producer_position(log)
         self._frame_starts = FrameStarts(log, self.position)
         counters.sender_position.set(self.position)
@@ -171,6 +174,8 @@ class StreamSender:
             ttl=self._params.ttl,
         )
         self.send(setup.encode())
+        self.first_setup_ns = self.first_setup_ns if self.setup_count else now_ns
+        self.setup_count += 1
 
     def send_data(self, now_ns: int) -> int:
         """Send a burst of whole frames, and return when there is more to do."""

@@ -1,0 +1,162 @@
+"""Waits that last for long are logged, once each: one timer of the client looks at all of them.
+
+The timer is set when a wait begins and none is set, and not set again when it finds no wait: a wait
+that ends in time costs a look into a dictionary at most, and an idle client has no timer.
+
+Whatever waits in one line, such as offers of one publication, is one wait: that of the first. What
+has begun before a line was written is covered by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.logs import get_logger
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aeron_async.clock import Clock
+    from aeron_async.waits import Why
+
+__all__ = ["Wait", "WaitWatch", "Waiter"]
+
+SHORTEST_S: Final = 0.001
+"""Timers that fire a little early are set again for no less."""
+
+log = get_logger(__name__)
+
+
+class Waiter(Protocol):
+    """A publication or subscription whose callers wait."""
+
+    channel: str
+    stream_id: int
+
+    def explain(self) -> Why:
+        """Say why it waits."""
+        ...
+
+
+class Wait:
+    """One operation of one publication or subscription, while it waits.
+
+    Args:
+        waiter: Whose it is.
+        operation: What the caller called.
+        since: Returns since when it waits, in nanoseconds; None where it does not.
+
+    Attributes:
+        is_watched: Whether the watch knows it.
+        told_ns: When it was logged last.
+    """
+
+    __slots__ = ("is_watched", "operation", "since", "told_ns", "waiter")
+
+    def __init__(self, waiter: Waiter, operation: str, since: Callable[[], int | None]) -> None:
+        self.waiter = waiter
+        self.operation = operation
+        self.since = since
+        self.is_watched = False
+        self.told_ns = -1
+
+
+@final
+class WaitWatch:
+    """The waits of one client.
+
+    Args:
+        loop: The event loop.
+        clock: Reads the time.
+        hint_ns: How long a wait lasts before it is logged; 0 is for ever.
+
+    Attributes:
+        now_ns: Reads the time.
+        hint_ns: As given.
+        line_count: Lines written.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, hint_ns: int) -> None:
+        self._loop = loop
+        self.now_ns = clock.now_ns
+        self.hint_ns = hint_ns
+        self._waits: dict[Wait, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self.line_count = 0
+
+    @property
+    def has_timer(self) -> bool:
+        """Return whether a timer is set."""
+        return self._timer is not None
+
+    def begin(self, wait: Wait) -> None:
+        """Watch a wait; it ends by itself once `since` returns None."""
+        if not self.hint_ns or self._is_closed:
+            return
+        wait.is_watched = True
+        self._waits[wait] = None
+        if self._timer is None:
+            self._set_timer(self.hint_ns)
+
+    def end(self, wait: Wait) -> None:
+        """Watch a wait no more."""
+        if wait.is_watched:
+            wait.is_watched = False
+            self._waits.pop(wait, None)
+
+    def close(self) -> None:
+        """Watch nothing more."""
+        self._is_closed = True
+        self._waits.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, delay_ns: int) -> None:
+        delay_s = max(SHORTEST_S, delay_ns / NS_PER_SECOND)
+        self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ns = self.now_ns()
+        next_ns: int | None = None
+        try:
+            for wait in list(self._waits):
+                due_ns = self._look(wait, now_ns)
+                if due_ns is not None and (next_ns is None or due_ns < next_ns):
+                    next_ns = due_ns
+        finally:
+            if next_ns is not None and not self._is_closed:
+                self._set_timer(next_ns - now_ns)
+
+    def _look(self, wait: Wait, now_ns: int) -> int | None:
+        """Log a wait if it is time, and return when to look again."""
+        since_ns = wait.since()
+        if since_ns is None:
+            self.end(wait)
+            return None
+        if since_ns <= wait.told_ns:
+            return now_ns + self.hint_ns
+        due_ns = since_ns + self.hint_ns
+        if now_ns < due_ns:
+            return due_ns
+        wait.told_ns = now_ns
+        self._tell(wait, now_ns - since_ns)
+        return now_ns + self.hint_ns
+
+    def _tell(self, wait: Wait, waited_ns: int) -> None:
+        self.line_count += 1
+        why = wait.waiter.explain()
+        log.warning(
+            "wait_lasted_long",
+            operation=wait.operation,
+            channel=printable(wait.waiter.channel),
+            stream_id=wait.waiter.stream_id,
+            seconds=round(waited_ns / NS_PER_SECOND, 3),
+            cause=why.reason.name.lower(),
+            why=str(why),
+        )

@@ -1,0 +1,242 @@
+"""From what was seen of a publication to the reason why it waits, and what to change. No I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.text import SHORT, printable
+from aeron_async.waits import PublicationSeen, StreamSeen, WaitReason, Why
+
+__all__ = ["explain_publication", "listed", "seconds", "streams"]
+
+MAX_LISTED: Final = 3
+"""Entries of a list that a sentence shows."""
+
+
+def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool = False) -> Why:
+    """Return why a publication waits.
+
+    Args:
+        stream: Channel and stream, as words.
+        seen: What is known of it.
+        is_closed: Whether it is closed.
+    """
+    if is_closed:
+        subject, reason, sight, remedy = "closed", WaitReason.CLOSED, "it is closed", ""
+    elif not seen.is_connected:
+        subject = "no subscriber connected"
+        reason, sight, remedy = _unconnected(seen)
+    elif seen.position >= seen.position_limit:
+        subject, reason = "back pressure", WaitReason.BACK_PRESSURED
+        sight, remedy = _back_pressured(seen)
+    elif seen.position > seen.sender_position:
+        subject, reason = "not all sent", WaitReason.NOT_SENT
+        sight, remedy = _not_sent(seen)
+    else:
+        subject, reason, remedy = "ready", WaitReason.NOTHING, ""
+        sight = f"{seen.position_limit - seen.position} bytes may be offered now"
+    return Why(
+        reason=reason, subject=f"{subject} on {stream}", sight=sight, remedy=remedy, seen=seen
+    )
+
+
+def _unconnected(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
+    if seen.is_ipc:
+        return _without_local_subscription(seen)
+    if seen.reader_count and not seen.do_spies_connect and not seen.receiver_count:
+        return (
+            WaitReason.SPIES_DO_NOT_CONNECT,
+            (
+                f"{counted(seen.reader_count, 'spy', 'spies')} of this driver (such as a local "
+                f"recording) and no receiver; {_sent(seen)}"
+            ),
+            (
+                "add ssc=true to the publication's channel, so that a spy alone connects it, or "
+                "start a subscription elsewhere"
+            ),
+        )
+    refused = _refused(seen)
+    if refused is not None:
+        return refused
+    if seen.group_size is not None and seen.receiver_count and _is_group_small(seen):
+        return (
+            WaitReason.GROUP_TOO_SMALL,
+            (
+                f"flow control counts {counted(seen.group_size, 'receiver')} and requires "
+                f"{seen.group_min_size}; {counted(seen.receiver_count, 'receiver')} in all"
+            ),
+            (
+                "start more subscriptions (with the group tag, where fc=tagged), or lower the "
+                "minimum group size: fc=...,g:/<size>, receiver_group_min_size"
+            ),
+        )
+    if seen.has_destinations and len(seen.unresolved) == seen.destination_count:
+        return _without_destination(seen)
+    return _unanswered(seen)
+
+
+def _without_local_subscription(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
+    if seen.last_error is not None:
+        return (
+            WaitReason.REJECTED,
+            printable(seen.last_error),
+            "let the subscriber that rejected it take it again",
+        )
+    return (
+        WaitReason.NO_SUBSCRIPTION_HERE,
+        f"no subscription of this driver reads it{_nearly(seen)}",
+        (
+            "subscribe with a client of the same MediaDriver: IPC stays within one; other drivers "
+            "need UDP"
+        ),
+    )
+
+
+def _refused(seen: PublicationSeen) -> tuple[WaitReason, str, str] | None:
+    if seen.receiver_count:
+        return None
+    if seen.refusal is not None:
+        return (
+            WaitReason.REJECTED,
+            f"this very driver refuses the stream: {printable(seen.refusal.reason)}",
+            "change that setting of the driver",
+        )
+    if seen.last_error is not None:
+        return (
+            WaitReason.REJECTED,
+            printable(seen.last_error),
+            "change what the receiver names; it is asked again with every SETUP",
+        )
+    return None
+
+
+def _is_group_small(seen: PublicationSeen) -> bool:
+    return seen.group_size is not None and seen.group_size < seen.group_min_size
+
+
+def _without_destination(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
+    if seen.unresolved:
+        return (
+            WaitReason.NAME_UNRESOLVED,
+            f"no address for {listed(seen.unresolved)}",
+            "correct the names of the destinations, or the resolver",
+        )
+    if seen.is_manual:
+        remedy = "call add_destination with the channel of each subscriber"
+        return WaitReason.NO_DESTINATION, "control-mode=manual, and no destination", remedy
+    return (
+        WaitReason.NO_DESTINATION,
+        "control-mode=dynamic, and no receiver has reported to the control address",
+        (
+            "subscribe with the same control address and control-mode=dynamic, and let datagrams "
+            "through to it"
+        ),
+    )
+
+
+def _unanswered(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
+    if seen.is_answered:
+        gone = seen.last_gone
+        who = (
+            "the last receiver has left"
+            if gone is None
+            else f"the last receiver, {gone.receiver_id}, was heard {seconds(gone.silent_ns)} ago"
+        )
+        return (
+            WaitReason.RECEIVERS_GONE,
+            f"{who}; {_sent(seen)}{_nearly(seen)}",
+            "start the subscriber again, or let its status messages through",
+        )
+    return (
+        WaitReason.NO_ANSWER,
+        f"{_sent(seen)}, none answered{_nearly(seen)}",
+        (
+            "start a subscription with this endpoint and stream id, or let datagrams through, "
+            "also on their way back"
+        ),
+    )
+
+
+def _sent(seen: PublicationSeen) -> str:
+    setups = counted(seen.setup_count, "SETUP")
+    return f"{setups} to {listed(seen.sent_to) or 'no address'} in {seconds(seen.setups_for_ns)}"
+
+
+def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:
+    where = f"position {seen.position}, limit {seen.position_limit}"
+    if seen.is_ipc:
+        return (
+            (
+                f"{where}, the slowest of {counted(seen.reader_count, 'subscription')} is "
+                f"{seen.reader_lag} bytes behind"
+            ),
+            "let the slowest subscription keep up, raise the timeout, or raise term-length",
+        )
+    sight = f"{where}, {_slowest(seen)}"
+    if seen.reader_count and seen.reader_lag is not None and _is_spy_slowest(seen):
+        return (
+            f"{sight}; the slowest spy of this driver is {seen.reader_lag} bytes behind",
+            "let the spy keep up (a local recording: its disk), or give its channel tether=false",
+        )
+    return sight, (
+        "let the subscriber keep up, raise the timeout, or raise rcv-wnd and term-length"
+    )
+
+
+def _is_spy_slowest(seen: PublicationSeen) -> bool:
+    unsent_length = seen.position - seen.sender_position
+    return seen.reader_lag is not None and seen.reader_lag > unsent_length
+
+
+def _not_sent(seen: PublicationSeen) -> tuple[str, str]:
+    length = seen.position - seen.sender_position
+    return (
+        (
+            f"{length} bytes are still to be sent, from position {seen.sender_position}, limit "
+            f"{seen.sender_limit}, {_slowest(seen)}"
+        ),
+        "do its subscribers keep up? let the slowest read faster, or raise the timeout",
+    )
+
+
+def _slowest(seen: PublicationSeen) -> str:
+    sent = f"slowest receiver {seen.slowest_receiver or 'unknown'}"
+    if seen.receivers:
+        sent += f", the longest silent heard {seconds(seen.receivers[0].silent_ns)} ago"
+    return sent
+
+
+def _nearly(seen: PublicationSeen) -> str:
+    if not seen.nearly:
+        return ""
+    return f"; this driver has subscriptions of {streams(seen.nearly)}"
+
+
+def streams(found: tuple[StreamSeen, ...]) -> str:
+    """Return streams as words."""
+    return listed(
+        tuple(
+            f"stream {each.stream_id}"
+            + ("" if each.session_id is None else f" session {each.session_id}")
+            + (f" on {each.channel}" if each.channel else "")
+            + (f" from {each.source}" if each.source else "")
+            for each in found
+        )
+    )
+
+
+def listed(words: tuple[str, ...]) -> str:
+    """Return the first of some words, foreign ones made safe, and how many more there are."""
+    text = ", ".join(printable(each, SHORT) for each in words[:MAX_LISTED])
+    return f"{text} and others" if len(words) > MAX_LISTED else text
+
+
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return a number of things as words."""
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+
+
+def seconds(duration_ns: int) -> str:
+    """Return a duration as words."""
+    return f"{duration_ns / NS_PER_SECOND:.1f} s"

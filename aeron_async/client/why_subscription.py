@@ -1,0 +1,151 @@
+"""From what was seen of a subscription to the reason why it waits, and what to change. No I/O."""
+
+from __future__ import annotations
+
+from aeron_async.client.why_publication import listed, streams
+from aeron_async.text import SHORT, printable
+from aeron_async.waits import SubscriptionSeen, WaitReason, Why
+
+__all__ = ["explain_subscription"]
+
+
+def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool = False) -> Why:
+    """Return why a subscription waits.
+
+    Args:
+        stream: Channel and stream, as words.
+        seen: What is known of it.
+        is_closed: Whether it is closed.
+    """
+    if is_closed:
+        subject, reason, sight, remedy = "closed", WaitReason.CLOSED, "it is closed", ""
+    elif any(each.unread_length for each in seen.images):
+        subject, reason, remedy = "ready", WaitReason.NOTHING, ""
+        length = sum(each.unread_length for each in seen.images)
+        sight = f"{length} bytes have arrived and can be read"
+    elif seen.images and seen.last_error is not None:
+        subject = "no response"
+        reason, sight, remedy = _without_response(seen)
+    elif seen.images:
+        subject, reason = "no message", WaitReason.NO_DATA
+        sources = [f"session {each.session_id} {each.source}".strip() for each in seen.images]
+        sight = f"everything was read of {listed(tuple(sources))}"
+        remedy = "nothing to change here: the publishers have offered no more"
+    else:
+        subject = "no publication"
+        reason, sight, remedy = _without_image(seen)
+    return Why(
+        reason=reason, subject=f"{subject} on {stream}", sight=sight, remedy=remedy, seen=seen
+    )
+
+
+def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
+    if seen.resting_count:
+        return (
+            WaitReason.LEFT_BEHIND,
+            "it was too slow, and the stream went on without it",
+            "read faster, or subscribe with tether=true; with rejoin it joins again by itself",
+        )
+    if seen.is_response_pending or seen.last_error is not None:
+        return _without_response(seen)
+    if seen.refusals:
+        refusal = seen.refusals[-1]
+        return (
+            WaitReason.IMAGE_REFUSED,
+            (
+                f"this driver refuses session {refusal.session_id} from {refusal.source}: "
+                f"{printable(refusal.reason)}"
+            ),
+            "change that setting of this driver",
+        )
+    if seen.is_local:
+        return (
+            WaitReason.NO_PUBLICATION_HERE,
+            f"no publication of this driver has this channel and stream{_nearly(seen)}",
+            (
+                "publish with a client of the same MediaDriver: IPC and spies stay within one; to "
+                "receive from others leave aeron-spy: out, or use UDP"
+            ),
+        )
+    return _heard(seen)
+
+
+def _without_response(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
+    sight = "no server has named the session of its responses"
+    if seen.last_error is not None:
+        sight = printable(seen.last_error)
+    return (
+        WaitReason.NO_RESPONSE_SESSION,
+        sight,
+        (
+            "publish requests with response-correlation-id of this subscription, and let the "
+            "server answer with control-mode=response"
+        ),
+    )
+
+
+def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
+    at = _listening(seen)
+    if seen.other_sessions:
+        return (
+            WaitReason.OTHER_SESSIONS_HEARD,
+            f"{at} hears {_sessions(seen.other_sessions)}, and session {seen.session_id} is wanted",
+            "give the session-id of the publication, or leave it out",
+        )
+    if seen.asked_sessions:
+        return (
+            WaitReason.SETUP_NOT_ANSWERED,
+            (
+                f"{at} hears data of {_sessions(seen.asked_sessions)}, whose publisher was asked "
+                "for a SETUP and has sent none"
+            ),
+            (
+                "let datagrams through back to the publisher: a firewall, or a control address "
+                "that is not its own"
+            ),
+        )
+    if seen.cooling_sessions:
+        return (
+            WaitReason.COOLING_DOWN,
+            f"{at} has ended its image of {_sessions(seen.cooling_sessions)}, and takes it no more",
+            "start the publication again, or subscribe with rejoin=true",
+        )
+    if seen.other_streams:
+        return (
+            WaitReason.OTHER_STREAMS_HEARD,
+            f"{at} hears {streams(seen.other_streams)}, which no subscription there wants",
+            "subscribe to that stream id, or publish with this one",
+        )
+    return WaitReason.NOTHING_HEARD, f"{at} has heard nothing{_nearly(seen)}", _where_to_look(seen)
+
+
+def _where_to_look(seen: SubscriptionSeen) -> str:
+    if not seen.listening_at:
+        return "call add_destination: control-mode=manual receives nowhere by itself"
+    if seen.interfaces:
+        return (
+            "start a publication of this group, port and stream id; interface= at both ends names "
+            "the network that they share, and ttl= reaches across routers"
+        )
+    if all(each.startswith(("127.", "[::1]")) for each in seen.listening_at):
+        return (
+            "start a publication with this endpoint and stream id on this machine: a loopback "
+            "address hears no other"
+        )
+    return "start a publication with this endpoint and stream id, and let its datagrams through"
+
+
+def _listening(seen: SubscriptionSeen) -> str:
+    at = listed(seen.listening_at) or "no socket"
+    return f"{at} on {listed(seen.interfaces)}" if seen.interfaces else at
+
+
+def _sessions(session_ids: tuple[int, ...]) -> str:
+    words = listed(tuple(map(str, session_ids)))
+    return f"session{'s' if len(session_ids) > 1 else ''} {words}"
+
+
+def _nearly(seen: SubscriptionSeen) -> str:
+    if not seen.nearly:
+        return ""
+    return f"; this driver has publications of {printable(streams(seen.nearly), 3 * SHORT)}"

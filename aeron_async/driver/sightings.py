@@ -1,0 +1,258 @@
+"""What a driver can say of a publication or subscription that waits; it changes nothing.
+
+Nothing here is kept up to date: everything is looked up when somebody asks, which is rare. So this
+module alone looks into objects of the data path that show nothing of themselves to others.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.driver.core.flow_control.base import format_receiver_id
+from aeron_async.driver.core.flow_control.group import GroupFlowControl
+from aeron_async.driver.core.session_states import SessionState
+from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.protocol.channel_uri import ChannelUri, Media
+from aeron_async.waits import (
+    ImageSeen,
+    PublicationSeen,
+    ReceiverSeen,
+    StreamSeen,
+    SubscriptionSeen,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aeron_async.driver.core.ipc_publication import IpcPublication
+    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.subscription_link import SubscriptionLink
+    from aeron_async.driver.subscriptions import Subscriptions
+
+__all__ = ["Sightings"]
+
+Entry = TypeVar("Entry")
+
+MAX_SEEN: Final = 8
+"""Entries of each list."""
+RECENT_NS: Final = 5 * NS_PER_SECOND
+"""What was heard longer ago says little of now."""
+
+
+class Sightings:
+    """Looks at the streams of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        subscriptions: Those of the driver.
+    """
+
+    def __init__(self, resources: DriverResources, subscriptions: Subscriptions) -> None:
+        self._clock = resources.clock
+        self._subscriptions = subscriptions
+
+    # Publications.
+
+    def of_network_publication(
+        self, publication: NetworkPublication, endpoint: SendChannelEndpoint
+    ) -> PublicationSeen:
+        """Return what can be seen of a publication on the network."""
+        now_ns = self._clock.now_ns()
+        sender, receivers = publication._sender, publication._receivers  # noqa: SLF001 - see above
+        flow_control, spies = publication.flow_control, publication.subscribers
+        is_group = isinstance(flow_control, GroupFlowControl)
+        tracker = endpoint.destinations
+        destinations = () if tracker is None else tracker.destinations
+        addresses = (
+            [endpoint.remote] if tracker is None else [each.address for each in destinations]
+        )
+        gone = receivers.last_gone
+        refusals = self._subscriptions.images.refusals.since(
+            now_ns - RECENT_NS,
+            stream_id=publication.stream_id,
+            session_id=publication.session_id,
+        )
+        return PublicationSeen(
+            setup_count=sender.setup_count,
+            setups_for_ns=now_ns - sender.first_setup_ns if sender.setup_count else 0,
+            is_answered=publication._has_initial_connection,  # noqa: SLF001 - see above
+            sent_to=first(format_address(each) for each in addresses if each is not None),
+            has_destinations=tracker is not None,
+            is_manual=tracker is not None and tracker.is_manual,
+            destination_count=len(destinations),
+            unresolved=first(
+                str(each.uri) for each in destinations if each.address is None and each.uri
+            ),
+            receivers=first(seen_receiver(*each, now_ns) for each in receivers.heard()),
+            receiver_count=len(receivers),
+            last_gone=None if gone is None else seen_receiver(*gone, now_ns),
+            group_size=flow_control.receiver_count(),
+            group_min_size=flow_control._group_min_size if is_group else 0,  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+            slowest_receiver=flow_control.slowest_receiver(),
+            sender_position=publication.sender_position,
+            sender_limit=publication.sender_limit,
+            reader_count=len(spies),
+            reader_lag=lag(publication),
+            do_spies_connect=publication.params.spies_simulate_connection,
+            nearly=first(self._nearly_subscribed(publication, endpoint.channel.uri)),
+            refusal=refusals[-1] if refusals else None,
+        )
+
+    def of_ipc_publication(self, publication: IpcPublication, uri: ChannelUri) -> PublicationSeen:
+        """Return what can be seen of a publication that stays within the driver."""
+        return PublicationSeen(
+            is_ipc=True,
+            sender_position=publication.counters.publisher_position.get(),
+            sender_limit=publication.publisher_limit,
+            reader_count=len(publication.subscribers),
+            reader_lag=lag(publication),
+            nearly=first(self._nearly_subscribed(publication, uri)),
+        )
+
+    def _nearly_subscribed(
+        self, publication: SubscribablePublication, uri: ChannelUri
+    ) -> Iterator[StreamSeen]:
+        """Yield the subscriptions of this driver that differ from a publication in one respect."""
+        for link in self._subscriptions.links:
+            if publication.subscribers.has(link.registration_id):
+                continue
+            found = StreamSeen(
+                stream_id=link.stream_id, session_id=link.session_id, channel=str(link.uri)
+            )
+            is_near = link.stream_id == publication.stream_id or are_alike(uri, link.uri)
+            session_id = publication.session_id
+            if is_near and not is_exact(uri, publication.stream_id, session_id, found):
+                yield found
+
+    # Subscriptions.
+
+    def of_subscription(self, link: SubscriptionLink) -> SubscriptionSeen:
+        """Return what can be seen of a subscription."""
+        now_ns, endpoint = self._clock.now_ns(), link.endpoint
+        nearly = first(self._nearly_published(link))
+        images, resting_count = self._images_of(link)
+        if endpoint is None:
+            return SubscriptionSeen(
+                images=images,
+                is_local=True,
+                session_id=link.session_id,
+                is_response_pending=self._subscriptions.local.is_response_pending(link),
+                resting_count=resting_count,
+                nearly=nearly,
+            )
+        dispatcher = endpoint.dispatcher
+        states = dispatcher._states.of_stream(link.stream_id)  # noqa: SLF001 - see above
+        strangers = dispatcher._states.strangers.heard_since(now_ns - RECENT_NS)  # noqa: SLF001 - likewise
+        wanted = dispatcher._streams  # noqa: SLF001 - likewise
+        return SubscriptionSeen(
+            images=images,
+            listening_at=first(each.local_address for each in endpoint.destinations),
+            interfaces=first(interfaces(endpoint)),
+            session_id=link.session_id,
+            is_response_pending=link.is_response,
+            asked_sessions=last(states, SessionState.PENDING_SETUP),
+            other_sessions=last(states, SessionState.NO_INTEREST),
+            cooling_sessions=last(states, SessionState.COOL_DOWN),
+            other_streams=first(
+                StreamSeen(
+                    stream_id=stream_id, session_id=session_id, source=format_address(source)
+                )
+                for stream_id, session_id, source in strangers
+                if stream_id not in wanted
+            ),
+            refusals=self._subscriptions.images.refusals.since(
+                now_ns - RECENT_NS, stream_id=link.stream_id, session_id=link.session_id
+            )[-MAX_SEEN:],
+            resting_count=resting_count,
+            nearly=nearly,
+        )
+
+    def _images_of(self, link: SubscriptionLink) -> tuple[tuple[ImageSeen, ...], int]:
+        """Return the streams that a subscription reads, and how many went on without it."""
+        found: list[ImageSeen] = []
+        resting_count = 0
+        sources = (*self._subscriptions.images, *self._subscriptions.local.publications)
+        for source in sources:
+            for each in source.subscribers:
+                if each.subscription_id != link.registration_id:
+                    continue
+                if not each.is_active:
+                    resting_count += 1
+                    continue
+                address = getattr(source, "source", None)
+                found.append(
+                    ImageSeen(
+                        session_id=source.session_id,
+                        source="" if address is None else format_address(address),
+                        unread_length=max(0, source.rebuild_position - each.position.get()),
+                    )
+                )
+        return tuple(found[:MAX_SEEN]), resting_count
+
+    def _nearly_published(self, link: SubscriptionLink) -> Iterator[StreamSeen]:
+        """Yield the publications of this driver that differ from a subscription in one respect."""
+        for publication in self._subscriptions.local.publications:
+            if publication.subscribers.has(link.registration_id):
+                continue
+            found = StreamSeen(
+                stream_id=publication.stream_id,
+                session_id=publication.session_id,
+                channel=publication.channel,
+            )
+            is_near = publication.stream_id == link.stream_id or are_alike(
+                ChannelUri.parse(publication.channel), link.uri
+            )
+            if is_near and not is_exact(link.uri, link.stream_id, link.session_id, found):
+                yield found
+
+
+def first(found: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return as many as are shown."""
+    return tuple(islice(found, MAX_SEEN))
+
+
+def last(states: Iterable[tuple[int, SessionState]], wanted: SessionState) -> tuple[int, ...]:
+    """Return the sessions in a state, those heard of last."""
+    return tuple(session_id for session_id, state in states if state is wanted)[-MAX_SEEN:]
+
+
+def seen_receiver(receiver_id: int, heard_ns: int, now_ns: int) -> ReceiverSeen:
+    """Return a receiver as people read it."""
+    return ReceiverSeen(receiver_id=format_receiver_id(receiver_id), silent_ns=now_ns - heard_ns)
+
+
+def lag(publication: SubscribablePublication) -> int | None:
+    """Return how many bytes the slowest reader in this driver has not read; None without one."""
+    consumed = publication.subscribers.consumed()
+    return publication.producer_position - min(consumed) if consumed else None
+
+
+def interfaces(endpoint: ReceiveChannelEndpoint) -> Iterator[str]:
+    """Yield the interfaces on which groups were joined."""
+    for each in endpoint.destinations:
+        interface = each.channel.interface
+        if each.is_multicast and interface is not None:
+            yield f"{interface.name} {interface.address}".strip()
+
+
+def is_exact(uri: ChannelUri, stream_id: int, session_id: int | None, other: StreamSeen) -> bool:
+    """Return whether a stream is not nearly but exactly the one that was asked for."""
+    is_same_session = session_id is None or other.session_id in {None, session_id}
+    return (
+        other.stream_id == stream_id
+        and is_same_session
+        and are_alike(uri, ChannelUri.parse(other.channel))
+    )
+
+
+def are_alike(one: ChannelUri, other: ChannelUri) -> bool:
+    """Return whether two channels meet at one place, as far as their texts say."""
+    if Media.IPC in {one.media, other.media}:
+        return one.media is other.media
+    return (one.endpoint or one.control) == (other.endpoint or other.control)

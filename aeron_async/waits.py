@@ -1,0 +1,258 @@
+"""Why a publication or a subscription waits: the reason, what was seen, and what to change.
+
+`aeron_async.why` returns a `Why`; its text is what the log and the errors of timeouts say.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TypeAlias, final
+
+import attrs
+
+__all__ = [
+    "ImageSeen",
+    "PublicationSeen",
+    "ReceiverSeen",
+    "RefusalSeen",
+    "StreamSeen",
+    "SubscriptionSeen",
+    "WaitReason",
+    "Why",
+]
+
+
+@final
+class WaitReason(Enum):
+    """What stands between a caller and the end of its wait."""
+
+    NOTHING = auto()
+    """Nothing does: there is room to offer, or something to read."""
+    CLOSED = auto()
+    """It is closed."""
+
+    # Of publications.
+    NO_ANSWER = auto()
+    """SETUPs are sent, and no receiver has answered one."""
+    RECEIVERS_GONE = auto()
+    """Receivers were there, and have left or fallen silent."""
+    REJECTED = auto()
+    """A receiver has rejected or refused the stream, and said why."""
+    GROUP_TOO_SMALL = auto()
+    """Receivers are there, and fewer than flow control requires."""
+    NO_DESTINATION = auto()
+    """The channel has destinations, and there is none."""
+    NAME_UNRESOLVED = auto()
+    """The names of all destinations lead nowhere."""
+    SPIES_DO_NOT_CONNECT = auto()
+    """Only spies read the stream, and without `ssc=true` they do not connect it."""
+    NO_SUBSCRIPTION_HERE = auto()
+    """It is an IPC publication, and no subscription of its driver reads it."""
+    BACK_PRESSURED = auto()
+    """The slowest subscriber has no room for more."""
+    NOT_SENT = auto()
+    """There is room to offer, and what was offered has not all been sent."""
+
+    # Of subscriptions.
+    NOTHING_HEARD = auto()
+    """Nothing of any stream has arrived."""
+    OTHER_STREAMS_HEARD = auto()
+    """Only other streams have arrived."""
+    OTHER_SESSIONS_HEARD = auto()
+    """Only sessions have arrived that the channel does not ask for."""
+    SETUP_NOT_ANSWERED = auto()
+    """Data has arrived whose publisher was asked for a SETUP, and has sent none."""
+    IMAGE_REFUSED = auto()
+    """This driver has refused to make an image, for one of its limits."""
+    COOLING_DOWN = auto()
+    """The session that arrives is one whose image has ended here."""
+    NO_RESPONSE_SESSION = auto()
+    """No server has said by which session it responds, or the one that did has gone."""
+    NO_PUBLICATION_HERE = auto()
+    """It reads publications of its own driver, and there is none that it wants."""
+    LEFT_BEHIND = auto()
+    """It was too slow, and the stream went on without it."""
+    NO_DATA = auto()
+    """Its images are there, and everything that has arrived was read."""
+
+
+@attrs.frozen(kw_only=True)
+class ReceiverSeen:
+    """A receiver of a publication.
+
+    Attributes:
+        receiver_id: Its name for itself, in hexadecimal.
+        silent_ns: How long ago its last status message came.
+    """
+
+    receiver_id: str
+    silent_ns: int
+
+
+@attrs.frozen(kw_only=True)
+class StreamSeen:
+    """A stream that is not the one asked for.
+
+    Attributes:
+        channel: Of a publication or subscription of the same driver; empty for one on the network.
+        source: Where its datagrams come from; empty for one of the same driver.
+        session_id: The session that it has or wants; None for any.
+    """
+
+    stream_id: int
+    session_id: int | None = None
+    channel: str = ""
+    source: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class RefusalSeen:
+    """A stream that this driver has refused.
+
+    Attributes:
+        session_id: Of the publication.
+        source: Where its SETUP came from, as `host:port`.
+        reason: Which limit would be passed, and the setting to change.
+    """
+
+    session_id: int
+    source: str
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class ImageSeen:
+    """A source of a subscription.
+
+    Attributes:
+        unread_length: Bytes that have arrived and were not read.
+    """
+
+    session_id: int
+    source: str
+    unread_length: int
+
+
+@attrs.frozen(kw_only=True)
+class PublicationSeen:
+    """What a driver knows of a publication at one moment. Lists are cut at eight entries.
+
+    Attributes:
+        is_connected: Whether offers are taken.
+        position: Where the next message would start, in bytes.
+        position_limit: Below which an offer may begin, in bytes.
+        last_error: Why a receiver rejected the stream, if one did.
+        is_ipc: Whether it stays within its driver.
+        setup_count: SETUPs sent so far.
+        setups_for_ns: How long ago the first of them left.
+        is_answered: Whether any receiver has ever answered.
+        sent_to: Where datagrams go, as `host:port`.
+        has_destinations: Whether the channel has `control-mode=manual` or `dynamic`.
+        is_manual: Whether the application adds the destinations.
+        destination_count: How many destinations there are.
+        unresolved: Destinations whose names lead nowhere.
+        receivers: Those alive, longest silent first.
+        receiver_count: How many are alive.
+        last_gone: The receiver that fell silent last.
+        group_size: Receivers that flow control tracks; None where it tracks none.
+        group_min_size: Receivers without which the publication is not connected.
+        slowest_receiver: The receiver that sets the pace, where it is known.
+        sender_position: Up to where it has been sent, in bytes.
+        sender_limit: Up to where it may be sent, in bytes.
+        reader_count: Spies of a UDP publication, subscriptions of an IPC publication.
+        reader_lag: Bytes that the slowest of these has not read; None without one.
+        do_spies_connect: Whether `ssc=true` is set.
+        nearly: Subscriptions of this driver that ask for nearly this stream.
+        refusal: Why the same driver refuses the stream, where it does.
+    """
+
+    is_connected: bool = False
+    position: int = 0
+    position_limit: int = 0
+    last_error: str | None = None
+    is_ipc: bool = False
+    setup_count: int = 0
+    setups_for_ns: int = 0
+    is_answered: bool = False
+    sent_to: tuple[str, ...] = ()
+    has_destinations: bool = False
+    is_manual: bool = False
+    destination_count: int = 0
+    unresolved: tuple[str, ...] = ()
+    receivers: tuple[ReceiverSeen, ...] = ()
+    receiver_count: int = 0
+    last_gone: ReceiverSeen | None = None
+    group_size: int | None = None
+    group_min_size: int = 0
+    slowest_receiver: str | None = None
+    sender_position: int = 0
+    sender_limit: int = 0
+    reader_count: int = 0
+    reader_lag: int | None = None
+    do_spies_connect: bool = False
+    nearly: tuple[StreamSeen, ...] = ()
+    refusal: RefusalSeen | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionSeen:
+    """What a driver knows of a subscription at one moment. Lists are cut at eight entries.
+
+    Attributes:
+        images: Its sources.
+        is_local: Whether it reads publications of its own driver only: IPC, or a spy.
+        listening_at: Where it receives, as `host:port`.
+        interfaces: Where its groups were joined; empty without multicast.
+        session_id: The one session wanted; None for all.
+        is_response_pending: Whether it waits for a server to name its session.
+        asked_sessions: Sessions whose publishers were asked for a SETUP and have sent none.
+        other_sessions: Sessions of the stream that arrive and are not wanted.
+        cooling_sessions: Sessions whose images have ended here.
+        other_streams: Streams that arrive and that no subscription there wants.
+        refusals: Streams that this driver has refused, newest last.
+        resting_count: Streams that went on without it.
+        nearly: Publications of this driver of nearly this stream.
+        last_error: Of a subscription for responses, why nothing answers.
+    """
+
+    images: tuple[ImageSeen, ...] = ()
+    is_local: bool = False
+    listening_at: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    session_id: int | None = None
+    is_response_pending: bool = False
+    asked_sessions: tuple[int, ...] = ()
+    other_sessions: tuple[int, ...] = ()
+    cooling_sessions: tuple[int, ...] = ()
+    other_streams: tuple[StreamSeen, ...] = ()
+    refusals: tuple[RefusalSeen, ...] = ()
+    resting_count: int = 0
+    nearly: tuple[StreamSeen, ...] = ()
+    last_error: str | None = None
+
+
+Seen: TypeAlias = PublicationSeen | SubscriptionSeen
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Why:
+    """Why a publication or a subscription waits; `str()` of it is one line for people.
+
+    Attributes:
+        reason: What stands in the way.
+        subject: What waits, with its channel and stream.
+        sight: What was seen, as words.
+        remedy: What to change; empty where there is nothing to change.
+        seen: What was seen, as values.
+    """
+
+    reason: WaitReason
+    subject: str
+    sight: str
+    remedy: str
+    seen: Seen
+
+    def __str__(self) -> str:
+        text = f"{self.subject}: {self.sight}"
+        return f"{text}; {self.remedy}" if self.remedy else text

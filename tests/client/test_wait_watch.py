@@ -1,0 +1,175 @@
+"""One timer watches the waits of a client: short waits leave nothing, long ones one line."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import aeron_async as aa
+from aeron_async.testing import World, simulate
+from tests.logs import captured_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+HERE = "aeron:udp?endpoint=127.0.0.1:20121"
+STREAM_ID = 1001
+SMALL = aa.DriverContext(term_buffer_length=64 * 1024, ipc_term_buffer_length=64 * 1024)
+
+
+def lines_of(story: Callable[[World, aa.Aeron], Awaitable[None]], **settings: Any) -> list[Any]:
+    """Return operation, time and cause of the lines that a story of one client has written."""
+
+    async def main(world: World) -> None:
+        async with world.host("alice").aeron(attrs.evolve(SMALL, **settings)) as aeron:
+            await story(world, aeron)
+        assert not aeron.waits.has_timer
+
+    with captured_logs() as lines:
+        simulate(main)
+    return [
+        (line["operation"], line["seconds"], line["cause"])
+        for line in lines
+        if line["event"] == "wait_lasted_long"
+    ]
+
+
+async def connected(aeron: aa.Aeron) -> tuple[aa.Publication, aa.Subscription]:
+    subscription = await aeron.add_subscription(HERE, STREAM_ID)
+    publication = await aeron.add_publication(HERE, STREAM_ID)
+    await publication.wait_connected(timeout=1)
+    await subscription.wait_connected(timeout=1)
+    return publication, subscription
+
+
+def test_waits_that_end_in_time_leave_no_timer_and_no_line() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        publication, subscription = await connected(aeron)
+        for _ in range(300):
+            offering = asyncio.create_task(publication.offer_many([bytes(1024)] * 64))
+            count = 0
+            async for _message in subscription:
+                count += 1
+                if count == 64:
+                    break
+            await offering
+        await world.sleep(2.1)
+        assert not aeron.waits.has_timer
+
+    assert lines_of(story) == []
+
+
+def test_iterating_a_stream_that_has_an_image_and_no_data_sets_no_timer() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        _, subscription = await connected(aeron)
+        await world.sleep(3)
+        waiting = asyncio.ensure_future(anext(subscription))
+        await world.sleep(10)
+        assert not aeron.waits.has_timer
+        waiting.cancel()
+
+    assert lines_of(story) == []
+
+
+def test_a_wait_of_hours_is_one_line() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        tasks = [asyncio.create_task(publication.offer(b"x")) for _ in range(100)]
+        await world.sleep(3_000)
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        for _ in range(100):
+            await anext(subscription)
+        await asyncio.gather(*tasks)
+        await world.sleep(2.1)
+        assert not aeron.waits.has_timer
+
+    assert lines_of(story) == [("offer", 2.0, "no_answer")]
+
+
+def test_a_second_wait_that_lasts_is_a_second_line() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        publication, subscription = await connected(aeron)
+        for _ in range(2):
+            filled = publication.position + 80 * 1024
+            while publication.position < filled:
+                offering = asyncio.ensure_future(publication.offer(bytes(1024)))
+                await world.sleep(0.01)
+                if not offering.done():
+                    await world.sleep(2.5)
+                    async for message in subscription:
+                        if message.position >= publication.position and offering.done():
+                            break
+                    await offering
+
+    assert lines_of(story) == [("offer", 2.0, "back_pressured")] * 2
+
+
+def test_whoever_waits_behind_one_that_was_logged_is_logged_in_turn() -> None:
+    """The first is cancelled; the wait of the second began after the line was written."""
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        first = asyncio.create_task(publication.offer(b"x"))
+        await world.sleep(2.5)
+        second = asyncio.create_task(publication.offer(b"x"))
+        await world.sleep(0.5)
+        first.cancel()
+        await world.sleep(5)
+        second.cancel()
+
+    seconds = [each[1] for each in lines_of(story)]
+    assert len(seconds) == 2
+    assert seconds[0] == 2.0
+    assert 2.0 <= seconds[1] <= 4.0
+
+
+def test_iterating_without_an_image_is_logged_once_however_often_it_is_woken() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        waiting = asyncio.ensure_future(anext(subscription))
+        for _ in range(100):
+            await world.sleep(0.1)
+            subscription.progress.ring()
+        waiting.cancel()
+
+    assert lines_of(story) == [("anext", 2.0, "nothing_heard")]
+
+
+def test_a_server_may_wait_in_silence() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        subscription.logs_waits = False
+        waiting = asyncio.ensure_future(anext(subscription))
+        await world.sleep(10)
+        assert not aeron.waits.has_timer
+        waiting.cancel()
+
+    assert lines_of(story) == []
+
+
+@pytest.mark.parametrize(("hint_ns", "seconds"), [(0, []), (500_000_000, [0.5])])
+def test_the_hint_is_a_setting(hint_ns: int, seconds: list[float]) -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        waiting = asyncio.create_task(publication.wait_connected())
+        await world.sleep(10)
+        waiting.cancel()
+
+    found = lines_of(story, waiting_hint_ns=hint_ns)
+    assert [each[1] for each in found] == seconds
+
+
+def test_closing_the_client_ends_the_watch() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        waiting = asyncio.create_task(publication.offer(b"x"))
+        await world.sleep(1)
+        await aeron.aclose()
+        with pytest.raises(aa.ClosedError):
+            await waiting
+        await world.sleep(5)
+
+    assert lines_of(story) == []

@@ -1,0 +1,377 @@
+"""Rows A1 to A5: what waits says why, with what was seen and what to change, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+
+import aeron_async as aa
+from aeron_async.testing import World, simulate
+from aeron_async.waits import PublicationSeen, SubscriptionSeen
+from tests.logs import captured_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+HERE = "aeron:udp?endpoint=127.0.0.1:20121"
+STREAM_ID = 1001
+SMALL = aa.DriverContext(term_buffer_length=64 * 1024, ipc_term_buffer_length=64 * 1024)
+
+
+def told(story: Callable[[World, aa.Aeron], Awaitable[None]], **settings: Any) -> list[Any]:
+    """Return the lines about waits that a story of one client has written."""
+
+    async def main(world: World) -> None:
+        async with world.host("alice").aeron(attrs.evolve(SMALL, **settings)) as aeron:
+            await story(world, aeron)
+
+    with captured_logs() as lines:
+        simulate(main)
+    return [line for line in lines if line["event"] == "wait_lasted_long"]
+
+
+async def seen_by(publication: aa.Publication) -> tuple[aa.WaitReason, PublicationSeen]:
+    """Return what a publication says after three seconds of an offer, which times out."""
+    with pytest.raises(aa.OfferTimeoutError) as caught:
+        await publication.offer(bytes(64), timeout=3)
+    why = caught.value.why
+    assert why is not None
+    assert str(why) in str(caught.value)
+    assert isinstance(why.seen, PublicationSeen)
+    assert aa.why(publication).reason is why.reason
+    return why.reason, why.seen
+
+
+async def heard_by(subscription: aa.Subscription) -> tuple[aa.WaitReason, SubscriptionSeen]:
+    """Return what a subscription says after three seconds without an image."""
+    with pytest.raises(aa.AeronTimeoutError) as caught:
+        await subscription.wait_connected(timeout=3)
+    why = caught.value.why
+    assert why is not None
+    assert str(why) in str(caught.value)
+    assert isinstance(why.seen, SubscriptionSeen)
+    return why.reason, why.seen
+
+
+# Publications.
+
+
+def test_setups_that_nobody_answers() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.NO_ANSWER
+        assert seen.setup_count in {30, 31}
+        assert 2_900_000_000 <= seen.setups_for_ns <= 3_010_000_000
+        assert seen.sent_to == ("127.0.0.1:20121",)
+        assert not seen.is_answered
+        assert not seen.nearly
+
+    (line,) = told(story)
+    assert (line["operation"], line["seconds"], line["cause"]) == ("offer", 2.0, "no_answer")
+    assert (line["channel"], line["stream_id"], line["log_level"]) == (HERE, STREAM_ID, "warning")
+
+
+def test_a_subscription_of_the_driver_that_nearly_fits_is_named() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_subscription(HERE, STREAM_ID + 1)
+        await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:20122", STREAM_ID)
+        await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:20123", STREAM_ID + 1)
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        _, seen = await seen_by(publication)
+        assert [(each.stream_id, each.channel[-5:]) for each in seen.nearly] == [
+            (STREAM_ID + 1, "20121"),
+            (STREAM_ID, "20122"),
+        ]
+
+    told(story)
+
+
+def test_a_spy_alone_does_not_connect_without_ssc() -> None:
+    """Row A2: a local recording is such a spy, and the line names `ssc=true`."""
+
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        await aeron.add_subscription(f"aeron-spy:{HERE}", STREAM_ID)
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.SPIES_DO_NOT_CONNECT
+        assert (seen.reader_count, seen.do_spies_connect, seen.receiver_count) == (1, False, 0)
+
+    (line,) = told(story)
+    assert "ssc=true" in line["why"]
+
+
+def test_a_receiver_that_refuses_the_stream_in_the_same_driver() -> None:
+    """Row A5: the publisher hears which setting of the receiver refuses it."""
+
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        first = await aeron.add_exclusive_publication(HERE, STREAM_ID)
+        await first.wait_connected(timeout=1)
+        second = await aeron.add_exclusive_publication(HERE, STREAM_ID)
+        reason, seen = await seen_by(second)
+        assert reason is aa.WaitReason.REJECTED
+        assert seen.refusal is not None
+        assert seen.refusal.session_id == second.session_id
+        assert "max_images_per_stream" in seen.refusal.reason
+        assert [each.session_id for each in subscription.images] == [first.session_id]
+
+    told(story, max_images_per_stream=1)
+
+
+def test_a_receiver_that_has_rejected_the_stream() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        async with world.host("bob").aeron(SMALL) as other:
+            subscription = await other.add_subscription("aeron:udp?endpoint=bob:20121", STREAM_ID)
+            publication = await aeron.add_publication("aeron:udp?endpoint=bob:20121", STREAM_ID)
+            await publication.wait_connected(timeout=1)
+            await subscription.wait_connected(timeout=1)
+            await subscription.images[0].reject("not\x1b[2J you")
+            await world.sleep(0.1)
+            reason, seen = await seen_by(publication)
+            assert reason is aa.WaitReason.REJECTED
+            assert seen.last_error == publication.last_error is not None
+            assert seen.receiver_count == 0
+            assert "\x1b" not in str(aa.why(publication))
+
+    told(story)
+
+
+def test_receivers_that_have_gone() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        async with world.host("bob").aeron(SMALL) as other:
+            subscription = await other.add_subscription("aeron:udp?endpoint=bob:20121", STREAM_ID)
+            publication = await aeron.add_publication("aeron:udp?endpoint=bob:20121", STREAM_ID)
+            await publication.wait_connected(timeout=1)
+            world.partition(world.host("bob"))
+            await world.sleep(7)
+            reason, seen = await seen_by(publication)
+            assert reason is aa.WaitReason.RECEIVERS_GONE
+            assert seen.is_answered
+            assert seen.last_gone is not None
+            assert 9_000_000_000 <= seen.last_gone.silent_ns <= 10_500_000_000
+            world.heal()
+            assert subscription.images
+
+    told(story)
+
+
+def test_a_group_that_is_too_small() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        channel = "aeron:udp?control=127.0.0.1:20130|control-mode=dynamic|fc=min,g:/2"
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        await aeron.add_subscription(
+            "aeron:udp?endpoint=127.0.0.1:20121|control=127.0.0.1:20130|control-mode=dynamic",
+            STREAM_ID,
+        )
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.GROUP_TOO_SMALL
+        assert (seen.group_size, seen.group_min_size, seen.receiver_count) == (1, 2, 1)
+
+    told(story)
+
+
+@pytest.mark.parametrize("mode", ["manual", "dynamic"])
+def test_no_destination(mode: str) -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        channel = f"aeron:udp?control=127.0.0.1:20130|control-mode={mode}"
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.NO_DESTINATION
+        assert (seen.has_destinations, seen.is_manual) == (True, mode == "manual")
+        assert seen.destination_count == 0
+
+    told(story)
+
+
+def test_no_subscription_in_the_driver_of_an_ipc_publication() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        publication = await aeron.add_publication("aeron:ipc", STREAM_ID)
+        await aeron.add_subscription("aeron:ipc", STREAM_ID + 1)
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.NO_SUBSCRIPTION_HERE
+        assert seen.is_ipc
+        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+
+    told(story)
+
+
+@pytest.mark.parametrize("channel", [HERE, "aeron:ipc"])
+def test_back_pressure(channel: str) -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_subscription(channel, STREAM_ID)
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        await publication.wait_connected(timeout=1)
+        while publication.available_window > 0 or publication.position < 32 * 1024:
+            publication.try_offer(bytes(1024))
+            await asyncio.sleep(0.001)
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.BACK_PRESSURED
+        assert seen.position >= seen.position_limit > 0
+        assert seen.is_connected
+        if channel == HERE:
+            assert seen.slowest_receiver == seen.receivers[0].receiver_id
+            assert seen.receivers[0].silent_ns < 250_000_000
+            assert seen.sender_limit == 32 * 1024
+        else:
+            assert seen.reader_lag == seen.position
+
+    (line,) = told(story)
+    assert (line["operation"], line["cause"]) == ("offer", "back_pressured")
+
+
+def test_what_is_not_sent_holds_draining_up() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        async with world.host("bob").aeron(SMALL) as other:
+            channel = "aeron:udp?endpoint=bob:20121|rcv-wnd=4k|mtu=1408"
+            await other.add_subscription(channel, STREAM_ID)
+            publication = await aeron.add_publication("aeron:udp?endpoint=bob:20121", STREAM_ID)
+            await publication.wait_connected(timeout=1)
+            for _ in range(16):
+                await publication.offer(bytes(1024))
+            with pytest.raises(aa.AeronTimeoutError, match="drain waited 3 s: not all sent") as e:
+                await publication.drain(timeout=3)
+            assert e.value.why is not None
+            assert e.value.why.reason is aa.WaitReason.NOT_SENT
+            seen = e.value.why.seen
+            assert isinstance(seen, PublicationSeen)
+            assert seen.position - seen.sender_position == 16 * 1056 - seen.sender_position > 0
+            assert seen.slowest_receiver is not None
+
+    (line,) = told(story)
+    assert (line["operation"], line["cause"]) == ("drain", "not_sent")
+
+
+def test_nothing_is_in_the_way_or_it_is_closed() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        await publication.wait_connected(timeout=1)
+        await subscription.wait_connected(timeout=1)
+        assert aa.why(publication).reason is aa.WaitReason.NOTHING
+        assert aa.why(subscription).reason is aa.WaitReason.NO_DATA
+        await publication.offer(b"x")
+        await asyncio.sleep(0.1)
+        assert aa.why(subscription).reason is aa.WaitReason.NOTHING
+        publication.close()
+        subscription.close()
+        assert aa.why(publication).reason is aa.WaitReason.CLOSED
+        assert aa.why(subscription).reason is aa.WaitReason.CLOSED
+        assert aa.why(publication).remedy == ""
+
+    assert told(story) == []
+
+
+def test_only_publications_and_subscriptions_are_explained() -> None:
+    with pytest.raises(aa.ConfigurationError, match="got str"):
+        aa.why("aeron:ipc")  # type: ignore[arg-type]
+
+
+# Subscriptions.
+
+
+def test_a_subscription_that_hears_nothing() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NOTHING_HEARD
+        assert seen == SubscriptionSeen(listening_at=("127.0.0.1:20121",))
+
+    (line,) = told(story)
+    assert (line["operation"], line["cause"]) == ("wait_connected", "nothing_heard")
+
+
+def test_a_subscription_that_hears_another_stream() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(HERE, STREAM_ID + 1)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.OTHER_STREAMS_HEARD
+        (stream,) = seen.other_streams
+        assert (stream.stream_id, stream.session_id) == (STREAM_ID + 1, publication.session_id)
+        assert stream.source == publication.local_address
+        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+
+    told(story)
+
+
+def test_a_subscription_that_hears_another_session() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(f"{HERE}|session-id=7", STREAM_ID)
+        await aeron.add_publication(f"{HERE}|session-id=8", STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.OTHER_SESSIONS_HEARD
+        assert (seen.session_id, seen.other_sessions) == (7, (8,))
+
+    told(story)
+
+
+def test_a_subscription_whose_driver_refuses_the_image() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(f"{HERE}|term-length=128k", STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.IMAGE_REFUSED
+        (refusal,) = seen.refusals
+        assert (refusal.session_id, refusal.source) == (
+            publication.session_id,
+            publication.local_address,
+        )
+        assert "max_image_term_length" in refusal.reason
+
+    told(story, max_image_term_length=64 * 1024)
+
+
+@pytest.mark.parametrize("channel", ["aeron:ipc", f"aeron-spy:{HERE}"])
+def test_a_subscription_without_a_publication_in_its_driver(channel: str) -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        await aeron.add_publication(channel.removeprefix("aeron-spy:"), STREAM_ID + 1)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NO_PUBLICATION_HERE
+        assert seen.is_local
+        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+
+    told(story)
+
+
+def test_a_response_that_no_server_has_named() -> None:
+    """Row A1: a subscription for responses that waits says for what."""
+
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(
+            "aeron:udp?control=127.0.0.1:20130|control-mode=response", STREAM_ID
+        )
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NO_RESPONSE_SESSION
+        assert seen.is_response_pending
+
+    told(story)
+
+
+def test_a_subscription_that_was_left_behind() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        slow = await aeron.add_subscription(f"{HERE}|tether=false", STREAM_ID)
+        fast = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        await publication.wait_connected(timeout=1)
+
+        async def read() -> None:
+            async for _ in fast:
+                pass
+
+        reading = asyncio.create_task(read())
+        for _ in range(1_500):
+            publication.try_offer(bytes(1024))
+            await world.sleep(0.01)
+        assert slow.images == ()
+        why = aa.why(slow)
+        assert why.reason is aa.WaitReason.LEFT_BEHIND
+        assert isinstance(why.seen, SubscriptionSeen)
+        assert why.seen.resting_count == 1
+        reading.cancel()
+
+    told(story)
