@@ -131,7 +131,7 @@ class ArchiveContext:
     archive_id: int = count(
         "aeron.archive.id",
         NULL_ID,
-        "Tells archives apart that share a driver.",
+        "Tells archives apart that share a driver; -1 draws one, and keeps it in the mark file.",
         minimum=INT64_MIN,
     )
     replay_linger_timeout_ns: int = duration(

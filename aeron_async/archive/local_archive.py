@@ -64,7 +64,7 @@ class LocalArchive(LocalListing, Archive):
         self._resources = resources
         self._files = files
         self._is_disk_owned = is_disk_owned
-        self.archive_id = resources.context.archive_id
+        self.archive_id = resources.archive_id
         self._recordings = Recordings(resources)
         self.recording_sessions = self._recordings.sessions
         self._replays = Replays(resources, self._recordings)
@@ -123,6 +123,7 @@ class LocalArchive(LocalListing, Archive):
         resources = ArchiveResources(
             aeron=aeron,
             context=context,
+            archive_id=files.mark.archive_id,
             directory=files.directory,
             desk=CatalogDesk(files.catalog, disk, path=files.directory.path),
             disk=disk,

@@ -24,11 +24,13 @@ class ArchiveResources:
     """Handed to every part of an archive, and owned by none.
 
     Attributes:
+        archive_id: Tells the archive from others.
         changed: Rings when a recording has begun, has ended, or is another than before.
     """
 
     aeron: Aeron
     context: ArchiveContext
+    archive_id: int
     directory: Directory
     desk: CatalogDesk
     disk: Disk

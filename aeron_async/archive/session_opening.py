@@ -61,7 +61,7 @@ async def open_session(
             descriptor,
             session_id=image.session_id,
             source_identity=image.source_identity,
-            archive_id=context.archive_id,
+            archive_id=resources.archive_id,
             owner_id=resources.aeron.client_id,
         )
     except BaseException:

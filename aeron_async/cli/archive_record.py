@@ -277,7 +277,9 @@ async def _serve(context: ArchiveContext) -> int:
         ):
             control = context.control_channel
             at = "" if control is None else f" on {control}, stream {context.control_stream_id}"
-            remark(f"serving {context.directory}{at}; Ctrl-C ends it")
+            remark(
+                f"serving {context.directory}{at}, archive id {archive.archive_id}; Ctrl-C ends it"
+            )
             reach = reached_from(control)
             if reach is not None:
                 remark(reach)

@@ -227,6 +227,10 @@ class FaultyDirectory:
         self.random.shuffle(names)
         return names
 
+    def other_kinds(self) -> dict[str, str]:
+        """Return nothing: all that is in it are plain files."""
+        return {}
+
     def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> FaultyFile:
         """Open a file for reading and writing; see `Directory.open`."""
         content = self._names.get(check_name(name))

@@ -37,7 +37,7 @@ async def test_an_archive_is_awaited_or_entered(tmp_path: Path) -> None:
         with pytest.raises(ClosedError):
             await entered.describe(0)
         async with await LocalArchive.open(aeron, context) as both:
-            assert both.archive_id == context.archive_id
+            assert both.archive_id == awaited.archive_id != context.archive_id
         opening = LocalArchive.open(aeron, context)
         await opening.__aexit__(None, None, None)
 

@@ -182,7 +182,7 @@ def test_a_stream_is_recorded_by_one_process_and_replayed_from_another(
     control = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
     serving = start("archive", "serve", where, "--control", control)
-    serving.remark("serving")
+    assert "archive id " in serving.remark("serving")
     recording = start("archive", "record", control, channel, "--stream", "5", "--auto-stop")
     recording.remark("recording")
     code, _, _ = start("pub", channel, "--stream", "5").finish("one\ntwo\nthree\n")
@@ -205,7 +205,7 @@ def test_a_publication_that_does_not_go_on_with_a_recording_is_one_line_on_eithe
     control = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}"
     serving = start("archive", "serve", where, "--control", control)
-    serving.remark("serving")
+    assert "archive id " in serving.remark("serving")
     first = start("archive", "record", control, channel, "--stream", "5", "--auto-stop")
     first.remark("recording")
     start("pub", channel, "--stream", "5").finish("one\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.archive.disk.catalog_file import START_OF_ENTRY
-from aeron_async.archive.disk.descriptor import RecordingState
+from aeron_async.archive.disk.descriptor import ACTIVE, RecordingState
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.protocol.header import FRAME_ALIGNMENT, MAX_UDP_PAYLOAD_LENGTH
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import File
 
-__all__ = ["LostEntry", "find_lost_entry", "mtu_problem"]
+__all__ = ["LostEntry", "find_lost_entry", "mtu_problem", "time_problem"]
 
+YEAR_10000_MS: Final = 253_402_300_800_000
+"""The first millisecond that no calendar of Python's has, since 1970."""
 SMALLEST_MTU: Final = 2 * FRAME_ALIGNMENT
 
 
@@ -79,3 +81,15 @@ def mtu_problem(descriptor: RecordingDescriptor) -> str | None:
         f"mtu length {mtu} is no multiple of {FRAME_ALIGNMENT} from {SMALLEST_MTU} to "
         f"{MAX_UDP_PAYLOAD_LENGTH}"
     )
+
+
+def time_problem(descriptor: RecordingDescriptor) -> str | None:
+    """Return what is wrong with the times of a recording: no clock has shown them."""
+    start_ms, stop_ms = descriptor.start_timestamp_ms, descriptor.stop_timestamp_ms
+    for name, time_ms, is_open in (
+        ("start", start_ms, False),
+        ("stop", stop_ms, stop_ms == ACTIVE),
+    ):
+        if not is_open and not 0 <= time_ms < YEAR_10000_MS:
+            return f"{name} timestamp {time_ms} is no time from 1970 to 9999, in milliseconds"
+    return None

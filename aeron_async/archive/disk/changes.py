@@ -16,6 +16,7 @@ from aeron_async.archive.disk.catalog_file import CATALOG_NAME, read_header, sca
 from aeron_async.archive.disk.descriptor import RecordingState
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.frame_places import check_position
+from aeron_async.archive.disk.plain_files import check_segments_are_plain
 from aeron_async.archive.disk.segment_end import clear_behind
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
 from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
@@ -57,12 +58,14 @@ def truncate(directory: Directory, catalog: Catalog, recording_id: int, position
         position: Where a frame begins, or the recording ends, in bytes.
 
     Raises:
+        ArchiveFileError: Something else than a plain file has the name of a segment.
         ArchiveError: It is being recorded.
         InvalidPositionError: The position is outside, or in the middle of a frame.
         UnknownRecordingError: No recording has that id.
         OSError: The disk failed; asking for the same again goes on with it.
     """
     descriptor = stopped(catalog, recording_id, "truncate")
+    check_segments_are_plain(directory, recording_id)
     stop = descriptor.stop_position
     check_position(directory, descriptor, position, end=stop)
     if position != stop:
@@ -155,6 +158,7 @@ def purge_segments(
         recorded_position: Up to where it has been written, in bytes, while it is recorded.
 
     Raises:
+        ArchiveFileError: Something else than a plain file has the name of a segment.
         InvalidPositionError: No file begins there that could be the first.
         UnknownRecordingError: No recording has that id.
         OSError: The disk failed; asking for the same again goes on with it.
@@ -164,6 +168,7 @@ def purge_segments(
     if new_start_position == descriptor.start_position == first:
         return delete_detached_segments(directory, catalog, recording_id)
     check_new_start(descriptor, new_start_position, recorded_position)
+    check_segments_are_plain(directory, recording_id)
     catalog.update(recording_id, start_position=new_start_position)
     bases = segment_bases(directory.names(), recording_id)
     before = [each for each in bases if first <= each < new_start_position]
@@ -174,10 +179,12 @@ def delete_detached_segments(directory: Directory, catalog: Catalog, recording_i
     """Remove the files before the start of a recording; return how many.
 
     Raises:
+        ArchiveFileError: Something else than a plain file has the name of a segment.
         UnknownRecordingError: No recording has that id.
         OSError: The disk failed; asking for the same again goes on with it.
     """
     descriptor = catalog.get(recording_id)
+    check_segments_are_plain(directory, recording_id)
     first = term_base(descriptor.start_position, descriptor.term_length)
     bases = segment_bases(directory.names(), recording_id)
     # The first one first: what is left, if that fails, can still be attached.
@@ -220,12 +227,14 @@ def purge_recording(directory: Directory, catalog: Catalog, recording_id: int) -
         recording_id: Of a recording that has stopped, and is not replayed.
 
     Raises:
+        ArchiveFileError: Something else than a plain file has the name of a segment.
         ArchiveError: It is being recorded.
         UnknownRecordingError: No recording has that id, nor any file of one that had it.
         OSError: The disk failed; asking for the same again goes on with it.
     """
     if recording_id in catalog:
         stopped(catalog, recording_id, "purge")
+        check_segments_are_plain(directory, recording_id)
         catalog.delete(recording_id)
         bases = segment_bases(directory.names(), recording_id)
     else:
@@ -233,6 +242,7 @@ def purge_recording(directory: Directory, catalog: Catalog, recording_id: int) -
         if not bases or not was_deleted(directory, recording_id):
             message = f"unknown recording id: {recording_id}"
             raise UnknownRecordingError(message)
+        check_segments_are_plain(directory, recording_id)
     return remove(directory, recording_id, bases, is_synced=catalog.sync_level > 0)
 
 

@@ -10,11 +10,14 @@ directory.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from aeron_async.archive.disk.plain_files import kind_of_file, not_plain
 from aeron_async.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ __all__ = [
 ]
 
 LONGEST_NAME: Final = 255
+NO_FILE: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
+"""What opening something else than a plain file fails with."""
 MODE: Final = 0o644
 
 
@@ -90,6 +95,10 @@ class Directory(Protocol):
         """Return the names of the files in it, in no order."""
         ...
 
+    def other_kinds(self) -> dict[str, str]:
+        """Return what is no plain file, such as a link, by name, and what it is in words."""
+        ...
+
     def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> File:
         """Open a file for reading and writing.
 
@@ -101,6 +110,7 @@ class Directory(Protocol):
         Raises:
             FileNotFoundError: It is not there, and was not to be made.
             FileExistsError: It is there, and was to be made anew.
+            ArchiveFileError: It is no plain file.
             OSError: The disk failed.
         """
         ...
@@ -110,6 +120,7 @@ class Directory(Protocol):
 
         Raises:
             FileNotFoundError: It is not there.
+            ArchiveFileError: It is no plain file.
             OSError: The disk failed.
         """
         ...
@@ -265,6 +276,15 @@ class OsDirectory:
         with os.scandir(self._path) as entries:
             return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
 
+    def other_kinds(self) -> dict[str, str]:
+        """Return what is no plain file, by name; see `Directory.other_kinds`."""
+        with os.scandir(self._path) as entries:
+            return {
+                entry.name: kind_of_file(entry.stat(follow_symlinks=False).st_mode)
+                for entry in entries
+                if not entry.is_file(follow_symlinks=False)
+            }
+
     def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> OsFile:
         """Open a file for reading and writing; see `Directory.open`."""
         flags = os.O_RDWR | (os.O_CREAT if create or exclusive else 0)
@@ -296,8 +316,21 @@ class OsDirectory:
 
     def _open(self, name: str, flags: int) -> OsFile:
         # A link could lead anywhere: whoever may write here must not write elsewhere through us.
-        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-        return OsFile(name, os.open(self._path / check_name(name), flags, MODE))
+        # And a named pipe is opened at once, to be refused then: else its other end is waited for.
+        for flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"):
+            flags |= getattr(os, flag, 0)
+        path = self._path / check_name(name)
+        try:
+            descriptor = os.open(path, flags, MODE)
+        except OSError as error:
+            if error.errno in NO_FILE:
+                raise not_plain(name, kind_of_file(path.lstat().st_mode)) from error
+            raise
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise not_plain(name, kind_of_file(mode))
+        return OsFile(name, descriptor)
 
 
 def close_quietly(file: File) -> None:

@@ -28,6 +28,7 @@ from aeron_async.archive.disk.mark_layout import (
     CLOSED,
     HEADER_LENGTH,
     MAJOR,
+    NO_ARCHIVE_ID,
     SBE_LENGTH,
     SIGNATURE_AT,
     STARTING,
@@ -36,6 +37,7 @@ from aeron_async.archive.disk.mark_layout import (
     MarkFileHeader,
     MarkIdentity,
     Signature,
+    chosen_archive_id,
     decode_header,
     encode_header,
 )
@@ -67,6 +69,7 @@ class MarkFile:
     """Holds the directory of an archive for as long as it is open; every call blocks.
 
     Attributes:
+        archive_id: What was given, else what the file said before, else a number drawn now.
         previous: What the file said before; None where there was none.
         ends_are_whole: Whether no frame can be torn of what was recorded here last: it was one of
             ours that did, and the system has not gone down since, or it waited for the disk.
@@ -84,6 +87,7 @@ class MarkFile:
         self._file: File | None = file
         self._link = link
         self._signature = signature
+        self.archive_id = NO_ARCHIVE_ID
         self.previous = previous
         self.ends_are_whole = ends_are_whole
 
@@ -130,6 +134,9 @@ class MarkFile:
                 close_quietly(link)
             raise
         mark = cls(file, link, previous=previous, signature=signature, ends_are_whole=False)
+        mark.archive_id = chosen_archive_id(identity.archive_id, previous)
+        identity = attrs.evolve(identity, archive_id=mark.archive_id)
+        header = encode_header(identity, start_timestamp_ms=now_ms, activity_ms=now_ms)
         try:
             if target.path == directory.path:
                 is_last = refuse_linked(directory, now_ms=now_ms)

@@ -14,6 +14,7 @@ Source: Aeron `aeron-archive-mark-codecs.xml`, `ArchiveMarkFile`.
 from __future__ import annotations
 
 import os
+import secrets
 from struct import Struct
 from typing import TYPE_CHECKING, ClassVar, Final, final
 
@@ -29,6 +30,7 @@ __all__ = [
     "CLOSED",
     "HEADER_LENGTH",
     "MAJOR",
+    "NO_ARCHIVE_ID",
     "SBE_LENGTH",
     "SIGNATURE_AT",
     "STARTING",
@@ -37,6 +39,7 @@ __all__ = [
     "MarkFileHeader",
     "MarkIdentity",
     "Signature",
+    "chosen_archive_id",
     "decode_header",
     "encode_header",
 ]
@@ -53,6 +56,7 @@ VERSION_AT: Final = 0
 ACTIVITY_AT: Final = 8
 MAJOR: Final = 3
 VERSION: Final = 0x00030100
+NO_ARCHIVE_ID: Final = -1
 CLOSED: Final = -1
 """Activity of an archive that has ended in order."""
 STARTING: Final = (1 << 63) - 1
@@ -69,7 +73,7 @@ class MarkIdentity:
     """What a mark file says of its archive.
 
     Attributes:
-        archive_id: Of the archive.
+        archive_id: Of the archive; `NO_ARCHIVE_ID` where it is to be found or drawn.
         control_stream_id: Where requests come from elsewhere.
         local_control_stream_id: Where requests come from this machine.
         events_stream_id: Where recording events go.
@@ -82,7 +86,7 @@ class MarkIdentity:
 
     error_buffer_length: ClassVar[int] = 1 << 20
 
-    archive_id: int = -1
+    archive_id: int = NO_ARCHIVE_ID
     control_stream_id: int = 10
     local_control_stream_id: int = 10
     events_stream_id: int = 30
@@ -262,3 +266,15 @@ def decode_strings(view: memoryview, at: int, *, file: str) -> list[str]:
         texts.append(str(view[start : start + length], "ascii", "replace"))
         at = start + length
     return texts
+
+
+def chosen_archive_id(given: int, previous: MarkFileHeader | None) -> int:
+    """Return the id of an archive: what is given, else what its mark file says, else a new one.
+
+    Differs: Aeron takes the id of the archive's client, another one after each start.
+    """
+    if given != NO_ARCHIVE_ID:
+        return given
+    kept = NO_ARCHIVE_ID if previous is None else previous.identity.archive_id
+    # A file of before there were archive ids has zeros there.
+    return kept if kept not in {NO_ARCHIVE_ID, 0} else secrets.randbits(62) + 1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem
+from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem, time_problem
 from aeron_async.archive.disk.catalog_file import (
     CATALOG_NAME,
     NEXT_ID_OFFSET,
@@ -128,9 +128,9 @@ def plan_repairs(
                 # Whatever it says, there is no telling what it should.
                 yield damaged_entry(error, entry.recording_id)
                 continue
-            mtu = mtu_problem(descriptor)
-            if mtu is not None:
-                yield unknown(mtu, entry.offset + ENTRY_HEADER_LENGTH, entry.recording_id)
+            for doubt in (mtu_problem(descriptor), time_problem(descriptor)):
+                if doubt is not None:
+                    yield unknown(doubt, entry.offset + ENTRY_HEADER_LENGTH, entry.recording_id)
             yield from plan_recording(
                 directory,
                 descriptor,

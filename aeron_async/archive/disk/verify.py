@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem
+from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem, time_problem
 from aeron_async.archive.disk.catalog_file import (
     CATALOG_NAME,
     NEXT_ID_OFFSET,
@@ -126,6 +126,11 @@ def verify(
         yield problem_of(error, None)
     finally:
         catalog.close()
+    for name, kind in sorted(directory.other_kinds().items()):
+        parsed = parse_segment_name(name)
+        if parsed is not None:
+            what = f"{kind}, and a segment is a plain file: nothing of it is read"
+            yield problem(name, what, parsed[0])
     for name in sorted(others):
         if name not in OURS and BEFORE_REPAIR not in name:
             yield Finding(severity=Severity.NOTE, what="a file that is none of ours", file=name)
@@ -150,9 +155,10 @@ def verify_entries(
         except ArchiveFileError as error:
             yield problem_of(error, last_id)
             continue
-        mtu = mtu_problem(descriptor)
-        if mtu is not None:
-            yield problem(catalog.name, mtu, last_id, offset=entry.offset + ENTRY_HEADER_LENGTH)
+        for doubt in (mtu_problem(descriptor), time_problem(descriptor)):
+            if doubt is not None:
+                at = entry.offset + ENTRY_HEADER_LENGTH
+                yield problem(catalog.name, doubt, last_id, offset=at)
         yield from verify_checksum(catalog, entry, checksum)
         yield from verify_recording(
             directory, descriptor, bases, checksum, buffer, ends_are_whole=ends_are_whole

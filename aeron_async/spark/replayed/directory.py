@@ -102,6 +102,10 @@ class ReplayedDirectory:
             )
         ]
 
+    def other_kinds(self) -> dict[str, str]:
+        """Return nothing: whatever is not replayed is not seen."""
+        return {}
+
     def open_to_read(self, name: str) -> ReplayedFile:
         """Open a file for reading; see `Directory.open_to_read`."""
         found = parse_segment_name(name)

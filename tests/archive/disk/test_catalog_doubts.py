@@ -75,3 +75,22 @@ def test_an_mtu_that_is_none_is_told(tmp_path: Path, mtu: int) -> None:
     (each,) = repair(OsDirectory(tmp_path), consent=True, now_ms=5)
     assert isinstance(each, Unmended)
     assert each.what == what.what
+
+
+@pytest.mark.parametrize("time_ms", [-5, 253_402_300_800_000, 2**63 - 1])
+def test_a_time_that_no_calendar_has_is_told_and_harms_nothing(
+    tmp_path: Path, time_ms: int
+) -> None:
+    """Row B6: `verify` found nothing wrong with a year of 300000."""
+    catalog = Catalog.open(OsDirectory(tmp_path), capacity=4_096)
+    added = catalog.add(described(start_timestamp_ms=time_ms, stop_position=0)).recording_id
+    catalog.update(added, stop_timestamp_ms=time_ms)
+    catalog.add(described(start_timestamp_ms=253_402_300_799_999, stop_position=0))
+    assert catalog.get(added).stop_timestamp_ms == time_ms
+    catalog.close()
+    (what,) = problems(tmp_path)
+    assert what.what == (f"start timestamp {time_ms} is no time from 1970 to 9999, in milliseconds")
+    (each,) = repair(OsDirectory(tmp_path), consent=True, now_ms=5)
+    assert isinstance(each, Unmended)
+    assert each.what == what.what
+    assert Catalog.open_to_read(OsDirectory(tmp_path)).get(added).start_timestamp_ms == time_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,9 @@ from aeron_async.errors import (
 from tests.archive.disk.streams import described, read_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from tests.archive.disk.conftest import Kept
 
 FILES = [0, 131_072, 262_144, 393_216, 524_288]
@@ -280,3 +284,41 @@ def test_a_file_that_is_not_there_ends_what_may_go(kept: Kept) -> None:
 def test_a_limit_below_zero_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="max_bytes -1 is negative"):
         Retention(max_bytes=-1)
+
+
+# What is no plain file.
+
+
+@pytest.mark.parametrize("kind", ["a symbolic link", "a named pipe"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kept: purge_recording(kept.directory, kept.catalog, 0),
+        lambda kept: purge_segments(kept.directory, kept.catalog, 0, 131_072),
+        lambda kept: truncate(kept.directory, kept.catalog, 0, 4_096),
+        lambda kept: delete_detached_segments(kept.directory, kept.catalog, 0),
+    ],
+    ids=["purge_recording", "purge_segments", "truncate", "delete_detached_segments"],
+)
+def test_what_would_be_left_behind_is_named_before_anything_is_removed(
+    kept: Kept, tmp_path: Path, kind: str, change: Callable[[Kept], int]
+) -> None:
+    """Row B9: a purge reported success, and left a link."""
+    path = kept.path / "0-131072.rec"
+    path.rename(tmp_path / "elsewhere")
+    if kind == "a symbolic link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(path)
+    before = kept.files()
+    with pytest.raises(ArchiveFileError, match=f"0-131072.rec, offset 0: {kind}, and"):
+        change(kept)
+    assert kept.files() == before
+    assert 0 in kept.catalog
+    wanted = f"{kind}, and a segment is a plain file: nothing of it is read"
+    found = [each for each in verify(kept.directory) if isinstance(each, Finding)]
+    assert wanted in [each.what for each in found if each.severity is Severity.PROBLEM]
+    with pytest.raises(ArchiveFileError, match=kind):
+        read_all(kept.directory, kept.catalog.get(0), 4_096, kept.stop)
+    path.unlink()
+    change(kept)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +22,7 @@ from aeron_async.archive.disk.segments import (
     segment_bases,
     segment_name,
 )
-from aeron_async.errors import ArchiveError, ConfigurationError
+from aeron_async.errors import ArchiveError, ArchiveFileError, ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,9 +46,28 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"precious")
     directory = OsDirectory(tmp_path / "archive")
     (tmp_path / "archive" / "0-0.rec").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic"):
+    with pytest.raises(ArchiveFileError, match="a symbolic link, and an archive reads"):
         directory.open("0-0.rec", create=True)
     assert directory.names() == []
+    assert directory.other_kinds() == {"0-0.rec": "a symbolic link"}
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a directory", "a socket"])
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """Row B9: a named pipe in place of a segment was waited for until SIGKILL."""
+    directory, path = OsDirectory(tmp_path), tmp_path / "0-0.rec"
+    with socket.socket(socket.AF_UNIX) as other:
+        if kind == "a named pipe":
+            os.mkfifo(path)
+        elif kind == "a directory":
+            path.mkdir()
+        else:
+            other.bind(str(path))
+        for act in (directory.open, directory.open_to_read):
+            with pytest.raises(ArchiveFileError, match=f"0-0.rec, offset 0: {kind}, and"):
+                act("0-0.rec")
+    assert directory.names() == []
+    assert directory.other_kinds() == {"0-0.rec": kind}
 
 
 def test_a_file_is_written_read_cut_and_removed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 
 from aeron_async.archive.disk.boot import current_boot
@@ -16,7 +17,7 @@ from aeron_async.archive.disk.mark_file import (
     MarkFile,
     read_mark_file,
 )
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_layout import NO_ARCHIVE_ID, MarkIdentity
 from aeron_async.errors import ArchiveBusyError, ArchiveFileError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -316,3 +317,30 @@ def test_a_link_that_is_none_is_named(places: tuple[Path, Path, Path]) -> None:
         opened(archive)
     (archive / LINK_NAME).write_text("")
     opened(archive).close()
+
+
+def test_an_archive_draws_an_id_and_keeps_it_in_its_directory(tmp_path: Path) -> None:
+    """Row C6: all archives had the id -1."""
+    identity = attrs.evolve(IDENTITY, archive_id=NO_ARCHIVE_ID)
+    drawn = []
+    for name in "ab":
+        directory = OsDirectory(tmp_path / name)
+        for now_ms in (1_000, 2_000):
+            mark = MarkFile.open(directory, identity, now_ms=now_ms)
+            mark.signal_ready(now_ms)
+            drawn.append(mark.archive_id)
+            mark.close()
+            header = read_mark_file(directory)
+            assert header is not None
+            assert header.identity.archive_id == mark.archive_id
+    assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
+    assert all(0 < each < 2**63 for each in drawn)
+    official(tmp_path, activity=-1)
+    kept = MarkFile.open(OsDirectory(tmp_path), identity, now_ms=NOW + 1)
+    assert kept.archive_id == 3, "that of an official archive is kept too"
+    kept.close()
+    given = MarkFile.open(
+        OsDirectory(tmp_path / "a"), attrs.evolve(IDENTITY, archive_id=-9), now_ms=3_000
+    )
+    assert given.archive_id == -9
+    given.close()
