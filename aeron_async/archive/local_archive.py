@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
@@ -17,7 +16,6 @@ from aeron_async.archive.api import (
     RecordingSubscription,
     SourceLocation,
 )
-from aeron_async.archive.awaited_opening import ArchiveOpening
 from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk.disk_errors import reason_of
 from aeron_async.archive.disk_threads import DiskThreads, finished
@@ -32,6 +30,7 @@ from aeron_async.archive.replays import Replays
 from aeron_async.archive.resources import ArchiveResources
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.tasks import Tasks
+from aeron_async.client.opening import Opening
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
@@ -81,7 +80,7 @@ class LocalArchive(LocalListing, Archive):
         *,
         directory: Directory | None = None,
         disk: Disk | None = None,
-    ) -> ArchiveOpening[LocalArchive]:
+    ) -> Opening[LocalArchive]:
         """Open the archive of a directory, and make it if there is none.
 
         Recordings that were going on when another process died end where their files do.
@@ -102,7 +101,7 @@ class LocalArchive(LocalListing, Archive):
             StorageError: The disk is full, or failed.
             OSError: The directory cannot be had.
         """
-        return ArchiveOpening(partial(cls._open, aeron, context, directory, disk))
+        return Opening(cls._open(aeron, context, directory, disk), "LocalArchive.open")
 
     @classmethod
     async def _open(

@@ -8,11 +8,12 @@ Source: Aeron `Aeron`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 from aeron_async.client.arguments import check_stream_id, publication_uri, subscription_uri
-from aeron_async.client.closed_meanwhile import closed_meanwhile
+from aeron_async.client.client_requests import ClientRequests
 from aeron_async.client.exclusive_publication import ExclusivePublication
+from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.client.wait_watch import WaitWatch
@@ -21,6 +22,7 @@ from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
 from aeron_async.kernel import HomeLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
@@ -34,12 +36,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Aeron"]
 
+NOT_STARTED: Final = (
+    "the client has not been started: write `async with Aeron.connect() as aeron`, or "
+    "`aeron = await Aeron.connect()`"
+)
+
+Added = TypeVar("Added", bound=Publication)
+
 
 @final
-class Aeron:
+class Aeron(ClientRequests):
     """A client of a media driver: `async with Aeron.connect() as aeron`.
 
-    Everything it added is closed with it. Objects belong to the event loop that made them.
+    Or `aeron = await Aeron.connect()`, which stays open until `aclose`. Everything it added is
+    closed with it. Objects belong to the event loop that made them.
 
     Attributes:
         driver: The media driver it uses.
@@ -63,7 +73,7 @@ class Aeron:
     def connect(
         cls, driver: MediaDriver | None = None, *, context: DriverContext | None = None
     ) -> Self:
-        """Return a client that starts when it is entered with `async with`, or by `start`.
+        """Return a client that starts when it is entered with `async with`, or awaited.
 
         Args:
             driver: To be used and left running; when not given, one of its own is embedded in the
@@ -88,11 +98,7 @@ class Aeron:
             ClosedError: The client is not running.
         """
         if self._client_id is None or self._is_closed:
-            message = (
-                "the client is closed: connect another"
-                if self._is_closed
-                else "the client has not been started: enter it with `async with` first"
-            )
+            message = "the client is closed: connect another" if self._is_closed else NOT_STARTED
             raise ClosedError(message) from self._closed_because
         return self._client_id
 
@@ -108,9 +114,15 @@ class Aeron:
 
     @property
     def home(self) -> HomeLoop:
-        """Return what tells that event loop from others; of a client that was started."""
-        assert self._home is not None, "whoever asks has been added to a started client"
-        return self._home
+        """Return what tells that event loop from others.
+
+        Raises:
+            ClosedError: The client has not been started.
+        """
+        home = self._home
+        if home is None:
+            raise ClosedError(NOT_STARTED)
+        return home
 
     @property
     def clock(self) -> Clock:
@@ -139,7 +151,7 @@ class Aeron:
             await self.driver.start()
         self._client_id = self.driver.conductor.add_client(self)
 
-    async def add_publication(
+    def add_publication(
         self,
         channel: str | ChannelUri,
         stream_id: int,
@@ -147,7 +159,7 @@ class Aeron:
         on_disconnected: OnDisconnected = "wait",
         on_error: PublicationErrorHandler | None = None,
         flow_control: FlowControlSupplier | None = None,
-    ) -> Publication:
+    ) -> Opening[Publication]:
         """Add a publication; asking for the same channel and stream again shares it.
 
         Args:
@@ -165,13 +177,14 @@ class Aeron:
         """
         stream_id = check_stream_id(stream_id)
         uri = publication_uri(channel, stream_id, flow_control=flow_control)
+        self._check_started()
         publication = Publication(
             self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
         )
-        await self._add_publication(publication, uri, flow_control, is_exclusive=False)
-        return publication
+        adding = self._add_publication(publication, uri, flow_control, is_exclusive=False)
+        return Opening(adding, "Aeron.add_publication")
 
-    async def add_exclusive_publication(
+    def add_exclusive_publication(
         self,
         channel: str | ChannelUri,
         stream_id: int,
@@ -180,7 +193,7 @@ class Aeron:
         on_error: PublicationErrorHandler | None = None,
         flow_control: FlowControlSupplier | None = None,
         handshake_length: int | None = None,
-    ) -> ExclusivePublication:
+    ) -> Opening[ExclusivePublication]:
         """Add a publication with a session of its own; otherwise like `add_publication`.
 
         Args:
@@ -200,15 +213,16 @@ class Aeron:
         """
         stream_id = check_stream_id(stream_id)
         uri = publication_uri(channel, stream_id, flow_control=flow_control)
+        self._check_started()
         publication = ExclusivePublication(
             self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
         )
-        await self._add_publication(
+        adding = self._add_publication(
             publication, uri, flow_control, is_exclusive=True, handshake_length=handshake_length
         )
-        return publication
+        return Opening(adding, "Aeron.add_exclusive_publication")
 
-    async def add_subscription(
+    def add_subscription(
         self,
         channel: str | ChannelUri,
         stream_id: int,
@@ -216,7 +230,7 @@ class Aeron:
         on_available_image: ImageHandler | None = None,
         on_unavailable_image: ImageHandler | None = None,
         congestion_control: CongestionControlSupplier | None = None,
-    ) -> Subscription:
+    ) -> Opening[Subscription]:
         """Add a subscription.
 
         Args:
@@ -237,7 +251,7 @@ class Aeron:
         """
         stream_id = check_stream_id(stream_id)
         uri = subscription_uri(channel, stream_id, congestion_control=congestion_control)
-        client_id = self.client_id
+        self._check_started()
         subscription = Subscription(
             self,
             uri,
@@ -245,18 +259,8 @@ class Aeron:
             on_available_image=on_available_image,
             on_unavailable_image=on_unavailable_image,
         )
-        ready = await self.driver.conductor.add_subscription(
-            client_id,
-            uri,
-            stream_id,
-            listener=subscription,
-            congestion_control=congestion_control,
-        )
-        self._check_still_open(subscription)
-        # Before the start, for that calls handlers, and they may close the subscription.
-        self._subscriptions[subscription] = None
-        subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
-        return subscription
+        adding = self._add_subscription(subscription, uri, congestion_control)
+        return Opening(adding, "Aeron.add_subscription")
 
     async def aclose(self) -> None:
         """Close everything this client added, and its driver if it is its own.
@@ -284,44 +288,6 @@ class Aeron:
             await self.driver.aclose()
         else:
             await asyncio.sleep(0)
-
-    # What its publications and subscriptions ask of the driver.
-
-    async def add_publication_destination(self, registration_id: int, uri: ChannelUri) -> int:
-        """Let a publication send to one more receiver; see `Publication.add_destination`."""
-        with closed_meanwhile():
-            return await self.driver.conductor.destinations.add_to_publication(
-                self.client_id, registration_id, uri
-            )
-
-    async def remove_publication_destination(
-        self, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Let a publication send to a receiver no more."""
-        with closed_meanwhile():
-            await self.driver.conductor.destinations.remove_from_publication(
-                self.client_id, registration_id, destination
-            )
-
-    async def add_subscription_destination(self, registration_id: int, uri: ChannelUri) -> int:
-        """Let a subscription receive at one more place; see `Subscription.add_destination`."""
-        with closed_meanwhile():
-            return await self.driver.conductor.destinations.add_to_subscription(
-                self.client_id, registration_id, uri
-            )
-
-    async def remove_subscription_destination(
-        self, registration_id: int, destination: ChannelUri | int
-    ) -> None:
-        """Let a subscription receive at a place no more."""
-        with closed_meanwhile():
-            await self.driver.conductor.destinations.remove_from_subscription(
-                self.client_id, registration_id, destination
-            )
-
-    async def reject_image(self, image_id: int, reason: str) -> None:
-        """Let an image take nothing more; see `Image.reject`."""
-        await self.driver.conductor.reject_image(self.client_id, image_id, reason)
 
     # What its publications and subscriptions, and the driver, say.
 
@@ -361,13 +327,13 @@ class Aeron:
 
     async def _add_publication(
         self,
-        publication: Publication,
+        publication: Added,
         uri: ChannelUri,
         flow_control: FlowControlSupplier | None,
         *,
         is_exclusive: bool,
         handshake_length: int | None = None,
-    ) -> None:
+    ) -> Added:
         ready = await self.driver.conductor.add_publication(
             self.client_id,
             uri,
@@ -380,6 +346,30 @@ class Aeron:
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(publication)
         self._publications[publication] = None
+        return publication
+
+    async def _add_subscription(
+        self,
+        subscription: Subscription,
+        uri: ChannelUri,
+        congestion_control: CongestionControlSupplier | None,
+    ) -> Subscription:
+        ready = await self.driver.conductor.add_subscription(
+            self.client_id,
+            uri,
+            subscription.stream_id,
+            listener=subscription,
+            congestion_control=congestion_control,
+        )
+        self._check_still_open(subscription)
+        # Before the start, for that calls handlers, and they may close the subscription.
+        self._subscriptions[subscription] = None
+        subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
+        return subscription
+
+    def _check_started(self) -> None:
+        if self._home is None:
+            raise ClosedError(NOT_STARTED)
 
     def _check_still_open(self, added: Publication | Subscription) -> None:
         if self._is_closed:
@@ -387,8 +377,13 @@ class Aeron:
             message = "the client was closed while the request was under way"
             raise ClosedError(message) from self._closed_because
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
-        await self.start()
+        """Start it, unless it was awaited before."""
+        if self._client_id is None or self._is_closed:
+            await self.start()
         return self
 
     async def __aexit__(

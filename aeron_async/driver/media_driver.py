@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import anyio
 
@@ -29,6 +30,7 @@ from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from types import TracebackType
 
     from aeron_async.clock import Clock
@@ -41,6 +43,8 @@ log = get_logger(__name__)
 
 class MediaDriver:
     """An embedded media driver: `async with MediaDriver.launch() as driver`.
+
+    Or `driver = await MediaDriver.launch()`, which runs until `aclose`.
 
     Attributes:
         context: Its settings.
@@ -77,7 +81,7 @@ class MediaDriver:
         clock: Clock | None = None,
         seed: int | None = None,
     ) -> Self:
-        """Return a driver that starts when it is entered with `async with`, or by `start`.
+        """Return a driver that starts when it is entered with `async with`, or awaited.
 
         Args:
             context: Its settings; read from the environment when not given.
@@ -111,7 +115,8 @@ class MediaDriver:
             message = (
                 "the media driver is closed: launch another"
                 if self._is_closing
-                else "the media driver is not running: enter it with `async with` first"
+                else "the media driver has not been started: write `async with "
+                "MediaDriver.launch() as driver`, or `driver = await MediaDriver.launch()`"
             )
             raise ClosedError(message)
         self._check_loop()
@@ -247,17 +252,27 @@ class MediaDriver:
             log.error("agent_failed", agent=task.get_name(), exc_info=error)
             self._error = DriverError(f"{task.get_name()} failed: {error!r}")
             self._error.__cause__ = error
+        is_unclosed = task.cancelled() and not self._is_closing
         self._abort()
         if all(each.done() for each in self._tasks):
             self._closed.set()
+        if is_unclosed:
+            # As asyncio warns of a transport: everything is freed, but what was not sent is lost.
+            message = f"unclosed {self!r}: its event loop ended before `await aclose()`"
+            warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop or os.getpid() != self._pid:
             message = "the media driver was started in another event loop or process"
             raise WrongLoopError(message)
 
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
     async def __aenter__(self) -> Self:
-        await self.start()
+        """Start it, unless it was awaited before."""
+        if self._loop is None or self._is_closing:
+            await self.start()
         return self
 
     async def __aexit__(

@@ -48,6 +48,7 @@ PRINTED = {
         "add ssc=true to the publication's channel, .*",
         "NOTHING",
     ],
+    "open_and_close": ["from a block", "from a service", "closed: True"],
     "vectored_and_claim": [
         "header and body 42",
         r"7 99\.5",

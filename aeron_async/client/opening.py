@@ -1,0 +1,95 @@
+"""Something that takes a moment to open: `await` it to get it, or enter it with `async with`.
+
+Invariant: it opens once. Awaited, it is the caller's to close; `async with` closes it at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import CoroutineType, TracebackType
+
+__all__ = ["Opening"]
+
+
+class Closable(Protocol):
+    """What can be opened."""
+
+    async def aclose(self) -> None:
+        """Close it."""
+
+
+Opened = TypeVar("Opened", bound=Closable)
+
+
+@final
+class Opening(Coroutine[Any, Any, Opened]):
+    """A publication, a subscription or an archive that is about to be opened.
+
+    `await` returns it, and the caller closes it with `aclose`; `async with` closes it when the
+    block ends. It is a coroutine, so that `asyncio.create_task` and `asyncio.gather` take it. As
+    for any coroutine, Python warns of one that was neither awaited nor entered.
+
+    Args:
+        coroutine: Opens it.
+        name: Of the call that made this, for tracebacks and warnings.
+    """
+
+    __slots__ = ("_coroutine", "_opened")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Opened], name: str) -> None:
+        # Of a coroutine that an `async def` made, which type checkers know as any other.
+        self._coroutine = cast("CoroutineType[Any, Any, Opened]", coroutine)
+        self._coroutine.__qualname__ = name
+        self._opened: Opened | None = None
+
+    def __await__(self) -> Generator[Any, None, Opened]:
+        return self._coroutine.__await__()
+
+    async def __aenter__(self) -> Opened:
+        self._opened = opened = await self._coroutine
+        return opened
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        opened, self._opened = self._opened, None
+        if opened is None:
+            self._coroutine.close()
+        else:
+            await opened.aclose()
+
+    # Unseen by type checkers, which find the mistake by themselves.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what is missing where `await` was forgotten."""
+            call = self._coroutine.__qualname__
+            message = (
+                f"{call} has not been awaited, so that it has no {name!r} yet: write "
+                f"`await ...{call.rpartition('.')[2]}(...)`, or enter it with `async with`"
+            )
+            raise AttributeError(message)
+
+    # What a coroutine is driven by.
+
+    def send(self, value: Any) -> Any:
+        """Go on until something has to be waited for."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Give up."""
+        self._coroutine.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} by {self._coroutine.__qualname__}>"
