@@ -25,6 +25,7 @@ from aeron_async.client.why_publication import explain_publication
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
     ClosedError,
+    ErrorCode,
     NotConnectedError,
     PublicationError,
     WrongLoopError,
@@ -273,8 +274,9 @@ class PublicationBase(Offering, ABC):
         return self._limit.get(), self._metadata.is_connected
 
     def on_publication_error(self, error: PublicationErrorFrame) -> None:
-        """Remember why a receiver rejected the stream, and tell of it in the next turn."""
-        self.last_error = f"a receiver rejected the stream with code {error.code}: {error.message}"
+        """Remember why a receiver does not take the stream, and tell of it in the next turn."""
+        did = "rejected" if error.code == ErrorCode.IMAGE_REJECTED else "refused"
+        self.last_error = f"a receiver {did} the stream with code {error.code}: {error.message}"
         self.on_window_changed()
         if self._on_error is not None:
             # Not now: the driver is in the middle of a datagram, and a handler may close anything.

@@ -115,10 +115,11 @@ def _shown(message: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class PublicationErrorFrame:
-    """What a receiver said when it rejected a stream, and who it is.
+    """What a receiver said when it rejected a stream or refused to join it, and who it is.
 
     Attributes:
-        code: One of `ErrorCode`; 13, image rejected, is the only one sent today.
+        code: One of `ErrorCode`: 13 where an application rejected the image; 10 where a limit of
+            the receiver kept it from joining, and 8 or 11 where it cannot join at all.
         message: The receiver's reason, up to 1023 bytes of UTF-8, with everything escaped that is
             no visible text.
         session_id: Of the stream.

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.image_budget import ImageBudget, window_refusal
+from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.image_budget import ImageBudget, Refusal, window_refusal
 from aeron_async.driver.image_factory import ImageFactory
-from aeron_async.driver.log_limiter import LogLimiter
+from aeron_async.driver.refusal_frames import RefusalFrames
 from aeron_async.driver.refusals import Refusals
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
-from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.image_budget import Refusal
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.readers import Readers
     from aeron_async.driver.receiver import Receiver
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from aeron_async.protocol.setup import Setup
 
 __all__ = ["Images"]
-
-log = get_logger(__name__)
 
 
 class Images:
@@ -62,7 +57,7 @@ class Images:
         self._links = links
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
-        self._log_limiter = LogLimiter()
+        self._refusal_frames = RefusalFrames(resources)
         self.refusals = Refusals()
         self._budget = ImageBudget(resources.context)
         self._factory = ImageFactory(resources, readers)
@@ -88,7 +83,7 @@ class Images:
         image_count = endpoint.dispatcher.image_count(setup.stream_id)
         refusal = self._budget.refusal(setup, image_count=image_count)
         if refusal is not None:
-            self._refuse(refusal, setup, source)
+            self._refuse(refusal, endpoint, setup, source, destination)
             return
         links = [
             link
@@ -97,16 +92,16 @@ class Images:
         ]
         refusal = window_refusal(setup, links[0].params.receiver_window_length)
         if refusal is not None:
-            self._refuse(refusal, setup, source)
+            self._refuse(refusal, endpoint, setup, source, destination)
             return
         try:
             image = self._factory.make(endpoint, setup, source, destination, links[0])
         except AeronError as error:
-            self._refuse((str(error), ()), setup, source)
+            self._refuse(Refusal(str(error)), endpoint, setup, source, destination)
             return
         except Exception as error:  # noqa: BLE001 - it is told; a strategy must not end the driver
             reason = f"congestion control of {links[0].uri} failed: {error!r}"
-            self._refuse((reason, ()), setup, source)
+            self._refuse(Refusal(reason), endpoint, setup, source, destination)
             return
         image.is_following = links[0].is_following
         key = image.session_id, image.stream_id
@@ -121,21 +116,19 @@ class Images:
             try:
                 self._join(image, link)
             except RegistrationError as error:
-                self._refuse((str(error), ()), setup, source)
+                self._refuse(Refusal(str(error)), endpoint, setup, source, destination)
         self._receiver.on_activity(image)
 
-    def _refuse(self, refusal: Refusal, setup: Setup, source: Address) -> None:
-        self._resources.system_counters[DriverCounterId.IMAGES_REFUSED].increment()
+    def _refuse(
+        self,
+        refusal: Refusal,
+        endpoint: ReceiveChannelEndpoint,
+        setup: Setup,
+        source: Address,
+        destination: ReceiveDestination,
+    ) -> None:
         self.refusals.note(refusal, setup, source, self._resources.clock.now_ns())
-        if self._log_limiter.allows(source, self._resources.clock.now_ns()):
-            sentence, values = refusal
-            log.warning(
-                "image_refused",
-                reason=sentence.format(*values) if values else sentence,
-                source=format_address(source),
-                session_id=setup.session_id,
-                stream_id=setup.stream_id,
-            )
+        self._refusal_frames.refuse(refusal, setup, source, destination, endpoint.receiver_id)
 
     def on_image_drained(self, image: PublicationImage) -> None:
         """Take an image out of sight: of the network, and of the clients."""

@@ -56,13 +56,9 @@ class Refusals:
     ) -> tuple[RefusalSeen, ...]:
         """Return what was refused of a stream since a time; of one session, or of all."""
         return tuple(
-            RefusalSeen(session_id=session, source=format_address(each.source), reason=words(each))
+            RefusalSeen(
+                session_id=session, source=format_address(each.source), reason=each.refusal.reason()
+            )
             for (stream, session), each in self._entries.items()
             if stream == stream_id and session_id in {None, session} and each.refused_ns >= since_ns
         )
-
-
-def words(entry: Entry) -> str:
-    """Return a refusal as a sentence."""
-    sentence, values = entry.refusal
-    return sentence.format(*values) if values else sentence

@@ -40,7 +40,7 @@ class ErrorFrame:
         stream_id: Stream, within the channel.
         receiver_id: The same as in the status messages of that endpoint.
         group_tag: Group of the receiver; means nothing unless `has_group_tag`.
-        error_code: One of `ErrorCode`; 13, image rejected, is the only one sent today.
+        error_code: One of `ErrorCode`; 13, image rejected, is the only one that Aeron sends.
         message: Text as UTF-8 bytes, at most 1023.
         error_length: Length of the text as the frame states it; see `check_error`.
         flags: Whether the group tag is meant.

@@ -8,6 +8,7 @@ import pytest
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.image_budget import ImageBudget, window_refusal
+from aeron_async.driver.refusal_frames import MAX_TEXT_LENGTH
 from tests.driver.fakes import setup
 from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
 
@@ -16,7 +17,7 @@ MIB = 1 << 20
 
 def reason(budget: ImageBudget, image_count: int = 0, **changes: Any) -> str | None:
     refusal = budget.refusal(setup(**changes), image_count=image_count)
-    return None if refusal is None else refusal[0].format(*refusal[1])
+    return None if refusal is None else refusal.reason()
 
 
 @pytest.fixture
@@ -82,6 +83,21 @@ def test_a_window_must_hold_a_datagram() -> None:
     assert window_refusal(setup(mtu_length=4_096), 4_096) is None
     refusal = window_refusal(setup(mtu_length=4_128), 4_096)
     assert refusal is not None
-    assert "mtu would be 4128, and the limit is 4096" in refusal[0].format(*refusal[1])
+    assert "mtu would be 4128, and the limit is 4096" in refusal.reason()
     assert window_refusal(setup(mtu_length=TERM_LENGTH // 2), 1 << 20) is None
     assert window_refusal(setup(mtu_length=TERM_LENGTH // 2 + 32), 1 << 20) is not None
+
+
+def test_a_gibibyte_of_term_is_refused_by_both_limits_at_once(budget: ImageBudget) -> None:
+    """Row A17: one was named, and the other when that had been raised."""
+    refusal = budget.refusal(setup(term_length=1 << 30), image_count=0)
+    assert refusal is not None
+    assert refusal.reason() == (
+        "term-length would be 1073741824, and the limit is 67108864: raise max_image_term_length; "
+        "image logs would be 3221225472, and the limit is 1073741824: raise "
+        "image_log_budget_length"
+    )
+    assert refusal.brief_reason() == (
+        "max_image_term_length is 67108864, image_log_budget_length is 1073741824"
+    )
+    assert len(refusal.brief_reason()) <= MAX_TEXT_LENGTH

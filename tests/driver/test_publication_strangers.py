@@ -10,6 +10,7 @@ import pytest
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.receiver_liveness import MAX_DEPARTED
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.errors import ErrorCode
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
 from aeron_async.protocol.rtt import RttMeasurement
@@ -224,3 +225,28 @@ def test_one_receiver_is_answered_fifty_times_a_second_and_all_a_hundred(
     assert rig.counts[DriverCounterId.RTT_REPLIES_SUPPRESSED] == 950 + 950
     rig.publication.on_rttm(rttm(), SECOND)
     assert len(rig.outbox.take()) == 1
+
+
+def test_a_refusal_is_told_where_no_receiver_is_there(rig: PublicationRig) -> None:
+    """Row A5: the publisher waited, and only the receiver knew why."""
+    rig.publication.on_error(rejection(error_code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE), 1)
+    assert [error.message for error in rig.errors] == [b"no"]
+    assert not rig.is_connected()
+    assert rig.counts[ERROR_FRAMES_IGNORED] == 0
+
+
+def test_a_refusal_by_a_stranger_is_not_told_where_a_receiver_is_there(rig: PublicationRig) -> None:
+    rig.connect(0)
+    refusal = rejection(receiver_id=1, error_code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+    rig.publication.on_error(refusal, 1)
+    assert rig.errors == []
+    assert rig.is_connected()
+    assert rig.counts[ERROR_FRAMES_IGNORED] == 1
+
+
+def test_ten_refusals_a_second_are_told(rig: PublicationRig) -> None:
+    for receiver_id in range(12):
+        refusal = rejection(receiver_id=receiver_id, error_code=ErrorCode.GENERIC)
+        rig.publication.on_error(refusal, 1)
+    assert len(rig.errors) == 10
+    assert rig.counts[ERROR_FRAMES_IGNORED] == 2

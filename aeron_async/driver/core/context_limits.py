@@ -296,7 +296,7 @@ class DriverSettings(StreamSettings):
     max_elicited_setups_per_second: int = integer(
         "aeron_async.max.elicited.setups.per.second",
         256,
-        "Most setups that one receiving endpoint asks for in a second.",
+        "Most setups that one endpoint asks for in a second; also most refused publishers told.",
         minimum=1,
         maximum=INT32_MAX,
     )

@@ -179,6 +179,8 @@ class ControlPacketDispatcher:
         # Differs: Aeron lets whoever asks last have all the responses. Here the one who has them
         # keeps them while it is heard.
         if outbox is not None and sm.is_setup_elicit and not publication.has_receivers:
+            if outbox.address is None:
+                publication.hasten_setup()
             outbox.on_asked(source, len(datagram))
         if publication.on_status_message(sm, now_ns):
             if outbox is not None and not sm.is_setup_elicit:

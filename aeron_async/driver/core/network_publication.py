@@ -29,6 +29,7 @@ from aeron_async.driver.core.stream_sender import StreamSender
 from aeron_async.driver.core.subscribable_publication import SubscribablePublication
 from aeron_async.driver.core.subscriber_positions import release_subscribers
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import compute_position
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class NetworkPublication(SubscribablePublication):
         )
         # Called for what arrives: not by way of a method that only passes it on.
         self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm
+        self.hasten_setup = sender.hasten_setup
         self._retransmit_handler = RetransmitHandler.of(
             sender.resend, context, self.params, system_counters, position=sender.position
         )
@@ -253,14 +255,14 @@ class NetworkPublication(SubscribablePublication):
         source: Address | None = None,
         destination_id: int | None = None,
     ) -> None:
-        """Take a rejection of this stream by one of its receivers; a stranger's changes nothing.
+        """Take a rejection by one of its receivers, or a refusal to become one.
 
-        Args:
-            error: What it said.
-            now_ns: The time now.
-            source: Where that came from.
-            destination_id: Of the request that added the destination there, if one did.
+        A refusal is only told, and changes nothing else; with receivers it is not even told.
         """
+        if error.error_code != ErrorCode.IMAGE_REJECTED and not self.has_receivers:
+            if self._receivers.on_refusal(error.receiver_id, now_ns):
+                self._listener.on_publication_error(self, error, source, destination_id)
+            return
         if not self._receivers.on_error(error.receiver_id, now_ns):
             return
         self.flow_control.on_error(
@@ -323,12 +325,7 @@ class NetworkPublication(SubscribablePublication):
 
     @held
     def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let nothing time out for the time in which this driver was not running.
-
-        Args:
-            late_ns: How long that was.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
+        """Let nothing time out for the time in which this driver was not running."""
         super().forgive_silence(late_ns, now_ns)
         self._receivers.forgive(late_ns, now_ns)
         self.flow_control.forgive_silence(late_ns, now_ns)

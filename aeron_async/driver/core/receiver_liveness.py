@@ -94,6 +94,13 @@ class ReceiverLiveness:
             self._ignored_goodbyes.increment()
         return False
 
+    def on_refusal(self, receiver_id: int, now_ns: int) -> bool:
+        """Return whether to tell why a receiver did not join; only where there is no other."""
+        is_heard = not self._last_heard_ns and self._error_limiter.try_take(receiver_id, now_ns)
+        if not is_heard:
+            self._ignored_errors.increment()
+        return is_heard
+
     def on_error(self, receiver_id: int, now_ns: int) -> bool:
         """Forget a receiver that rejected the stream; False when it was not there.
 

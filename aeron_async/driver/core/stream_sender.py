@@ -125,6 +125,10 @@ class StreamSender:
         """Return when the next SETUP may leave."""
         return self._last_setup_ns + SETUP_INTERVAL_NS
 
+    def hasten_setup(self) -> None:
+        """Let the next SETUP leave at once: before, there was nobody to send it to."""
+        self._last_setup_ns -= SETUP_INTERVAL_NS
+
     def set_limit(self, limit: int) -> None:
         """Take a new limit from flow control; it may lie behind the position."""
         if limit != self.limit:

@@ -118,6 +118,7 @@ class DriverCounterId(IntEnum):
     DESTINATIONS_REFUSED = 1_023
     FLOW_CONTROL_RECEIVERS_REFUSED = 1_030
     SOCKET_DROPS = 1_031
+    REFUSALS_WITHHELD = 1_032
     HANDSHAKE_SENDS_WITHHELD = 1_060
 
 
@@ -192,6 +193,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
         "Flow control receivers refused: limit reached"
     ),
     DriverCounterId.SOCKET_DROPS: "Datagrams dropped by the system before they were received",
+    DriverCounterId.REFUSALS_WITHHELD: "Refused publishers not told: limit reached",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
 }
 
