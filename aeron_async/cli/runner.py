@@ -125,14 +125,14 @@ def _say_waits_plainly(
     from aeron_async.cli.wording import worded  # noqa: PLC0415 - likewise
 
     if event["event"] == "wait_lasted_long":
-        what, why = event["operation"], event["why"]
+        what, why = "still waiting", event["why"]
     elif event["event"] == "recording_waits":
         is_local = "SourceLocation" in event["remedy"]
         remedy = LOCAL_REMEDY if is_local else event["remedy"]
-        what, why = "recording", f"{event['reason']}; {remedy}"
+        what, why = "no recording yet", f"{event['reason']}; {remedy}"
     else:
         return event
-    remark(f"{what} has waited for {event['seconds']:g} s: {worded(why)}")
+    remark(f"{what} after {event['seconds']:g} s: {worded(why)}")
     raise structlog.DropEvent
 
 

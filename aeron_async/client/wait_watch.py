@@ -26,6 +26,8 @@ __all__ = ["Wait", "WaitWatch", "Waiter"]
 
 SHORTEST_S: Final = 0.001
 """Timers that fire a little early are set again for no less."""
+MAX_LINES: Final = 8
+"""Lines of one client in a second: thousands of publications may wait for one receiver."""
 
 log = get_logger(__name__)
 
@@ -87,6 +89,7 @@ class WaitWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.line_count = 0
+        self._second = self._lines_in_second = self._left_out_count = 0
 
     @property
     def has_timer(self) -> bool:
@@ -125,16 +128,20 @@ class WaitWatch:
         now_ns = self.now_ns()
         next_ns: int | None = None
         try:
+            self._begin_second(now_ns // NS_PER_SECOND)
             for wait in list(self._waits):
                 due_ns = self._look(wait, now_ns)
                 if due_ns is not None and (next_ns is None or due_ns < next_ns):
                     next_ns = due_ns
+            if self._left_out_count:
+                second_ns = (self._second + 1) * NS_PER_SECOND
+                next_ns = second_ns if next_ns is None else min(next_ns, second_ns)
         finally:
             if next_ns is not None and not self._is_closed:
                 self._set_timer(next_ns - now_ns)
 
     def _look(self, wait: Wait, now_ns: int) -> int | None:
-        """Log a wait if it is time, and return when to look again."""
+        """Log a wait if it is time, or leave it out; return when to look again."""
         since_ns = wait.since()
         if since_ns is None:
             self.end(wait)
@@ -145,8 +152,21 @@ class WaitWatch:
         if now_ns < due_ns:
             return due_ns
         wait.told_ns = now_ns
-        self._tell(wait, now_ns - since_ns)
+        if self._lines_in_second < MAX_LINES:
+            self._lines_in_second += 1
+            self._tell(wait, now_ns - since_ns)
+        else:
+            self._left_out_count += 1
         return now_ns + self.hint_ns
+
+    def _begin_second(self, second: int) -> None:
+        """Say what the last second had no room for, where another one has begun."""
+        if second == self._second:
+            return
+        self._second, self._lines_in_second = second, 0
+        if self._left_out_count:
+            log.warning("more_waits_lasted_long", count=self._left_out_count)
+            self._left_out_count = 0
 
     def _tell(self, wait: Wait, waited_ns: int) -> None:
         self.line_count += 1

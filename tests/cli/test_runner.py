@@ -151,5 +151,5 @@ def test_a_long_wait_is_remarked_on_in_one_plain_line(capsys: pytest.CaptureFixt
 
     assert run(write_log(), RunOptions()) == 0
     offer, recording = capsys.readouterr().err.splitlines()
-    assert offer == "offer has waited for 2 s: a: b; raise max_x"
-    assert recording.startswith("recording has waited for 2 s: c; if another process publishes")
+    assert offer == "still waiting after 2 s: a: b; raise max_x"
+    assert recording.startswith("no recording yet after 2 s: c; if another process publishes")

@@ -162,6 +162,24 @@ def test_the_hint_is_a_setting(hint_ns: int, seconds: list[float]) -> None:
     assert [each[1] for each in found] == seconds
 
 
+def test_many_that_wait_at_once_are_counted_beyond_a_few_lines() -> None:
+    async def main(world: World) -> None:
+        async with world.host("alice").aeron(SMALL) as aeron:
+            tasks = []
+            for number in range(20):
+                publication = await aeron.add_publication(HERE, STREAM_ID + number)
+                tasks.append(asyncio.create_task(publication.offer(b"x")))
+            await world.sleep(3_000)
+            for task in tasks:
+                task.cancel()
+
+    with captured_logs() as lines:
+        simulate(main)
+    assert sum(line["event"] == "wait_lasted_long" for line in lines) == 8
+    (more,) = [line for line in lines if line["event"] == "more_waits_lasted_long"]
+    assert more["count"] == 12
+
+
 def test_closing_the_client_ends_the_watch() -> None:
     async def story(world: World, aeron: aa.Aeron) -> None:
         publication = await aeron.add_publication(HERE, STREAM_ID)
