@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.kernel.paths import check_timeout
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OnDisconnected",
+    "check_answer_timeout",
     "check_callable",
     "check_on_disconnected",
     "check_reason",
@@ -174,13 +176,13 @@ def check_on_disconnected(on_disconnected: OnDisconnected) -> OnDisconnected:
     return on_disconnected
 
 
-def check_timeout(timeout: float | None) -> float | None:
-    """Return a timeout in seconds.
+def check_answer_timeout(timeout: float) -> float:
+    """Return how long to wait for an answer, in seconds.
 
     Raises:
-        ConfigurationError: It is negative, or not a number.
+        ConfigurationError: It is not a number of more than 0.
     """
-    if timeout is not None and not timeout >= 0:
-        message = f"timeout={timeout!r} must be 0 or more seconds, or None to wait for ever"
+    if timeout is None or check_timeout(timeout) == 0:
+        message = f"timeout={timeout!r} must be more than 0 seconds"
         raise ConfigurationError(message)
     return timeout

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio.abc import ObjectSendStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from aeron_async.client.arguments import check_timeout
 from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication_base import PublicationBase
@@ -55,6 +56,7 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
 
     async def _append(self, attempt: Callable[[], int], timeout: float | None) -> int:
         """Append now, or when it is our turn and there is room; return the position."""
+        timeout = check_timeout(timeout)
         if self._turn_budget <= 0 and await self._is_behind_others():
             position = BEHIND_OTHERS
         else:
@@ -81,6 +83,7 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
         Raises:
             OfferTimeoutError: As `offer`; likewise the others.
         """
+        timeout = check_timeout(timeout)
         position = self.position
         for data in messages:
             position = await self.offer(data, timeout=timeout)
@@ -153,6 +156,7 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
             ClosedError: The publication was closed, before or meanwhile.
             MessageTooLongError: The length exceeds one frame.
         """
+        timeout = check_timeout(timeout)
         claimed: list[BufferClaim] = []
 
         def attempt() -> int:

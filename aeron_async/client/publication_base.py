@@ -12,7 +12,6 @@ import attrs
 from aeron_async.client.arguments import (
     check_callable,
     check_on_disconnected,
-    check_timeout,
     destination_uri,
 )
 from aeron_async.client.offer_timeout import offer_timeout
@@ -319,7 +318,7 @@ class PublicationBase(Offering, ABC):
         try:
             if timeout is None:
                 return await self._attempt_in_line(attempt, result, place)
-            async with asyncio.timeout(check_timeout(timeout)):
+            async with asyncio.timeout(timeout):
                 return await self._attempt_in_line(attempt, result, place)
         except TimeoutError:
             waited_ns = self._aeron.clock.now_ns() - started_ns

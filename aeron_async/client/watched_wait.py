@@ -48,7 +48,7 @@ async def watched_wait(
         AeronTimeoutError: The timeout passed; its text says why.
         ClosedError: The waiter was closed, before or while waiting.
     """
-    check_timeout(timeout)
+    timeout = check_timeout(timeout)
     waiter.check_open()
     if condition():
         return

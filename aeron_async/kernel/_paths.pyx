@@ -22,6 +22,7 @@ import os
 from collections.abc import Coroutine
 
 from aeron_async.errors import ClosedError
+from aeron_async.kernel.paths import check_timeout
 
 cdef extern from *:
     """
@@ -242,6 +243,13 @@ cdef class Doorbell:
                 self.answer()
 
 
+cdef bint is_seconds(object timeout) except -1:
+    """Return whether a timeout is plainly one; what is not is looked at by `check_timeout`."""
+    if type(timeout) is float:
+        return 0 <= <double>timeout <= 1e9
+    return type(timeout) is int and 0 <= timeout <= 1_000_000_000
+
+
 @cython.final
 @cython.auto_pickle(False)
 cdef class Step:
@@ -277,6 +285,8 @@ cdef class Step:
             # Whatever it raises, it has been awaited.
             self.state = DONE
             if self.is_offer:
+                if self.timeout is not None and not is_seconds(self.timeout):
+                    self.timeout = check_timeout(self.timeout)
                 position = (<Offering>self.owner).try_at_once(self.data, self.reserved_value)
                 if position >= 0:
                     is_done[0] = 1

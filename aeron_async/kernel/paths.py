@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsFloat, TypeVar, cast
 
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.kernel.batch import Batch
 
 if TYPE_CHECKING:
@@ -19,9 +19,42 @@ if TYPE_CHECKING:
 
     from aeron_async.kernel.message import Message
 
-__all__ = ["NOTHING", "Cell", "Doorbell", "HomeLoop", "Offering", "Reading", "Taking", "inheriting"]
+__all__ = [
+    "NOTHING",
+    "Cell",
+    "Doorbell",
+    "HomeLoop",
+    "Offering",
+    "Reading",
+    "Taking",
+    "check_timeout",
+    "inheriting",
+]
 
 Kind = TypeVar("Kind")
+
+
+LONGEST_TIMEOUT_S: Final = 1e9
+"""More seconds than that, 31 years, are for ever: event loops count no further."""
+
+
+def check_timeout(timeout: object) -> float | None:
+    """Return a timeout in seconds; None for one that is endless.
+
+    Raises:
+        ConfigurationError: It is negative, or not a number.
+    """
+    if timeout is None:
+        return None
+    try:
+        is_number = isinstance(timeout, SupportsFloat) and not isinstance(timeout, bool)
+        seconds = float(cast("float", timeout)) if is_number else -1.0
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if not seconds >= 0:
+        message = f"timeout={timeout!r} must be 0 or more seconds, or None to wait for ever"
+        raise ConfigurationError(message)
+    return None if seconds > LONGEST_TIMEOUT_S else seconds
 
 
 class _View(Protocol):
@@ -174,11 +207,14 @@ class Offering:
 
         Raises:
             OfferTimeoutError: The timeout passed; nothing was appended.
+            ConfigurationError: The timeout is not a number of seconds, room or not.
             ClosedError: The publication was closed, before or meanwhile.
             NotConnectedError: No subscriber is there, and the publication was told not to wait.
             MessageTooLongError: The message is longer than the log allows.
             MaxPositionExceededError: The stream is at its end.
         """
+        if timeout is not None:
+            timeout = check_timeout(timeout)
         if self._turn_budget > 0:
             self._turn_budget -= 1
             position = self._offer(data, reserved_value)

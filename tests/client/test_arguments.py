@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import aeron_async as aa
+from aeron_async.archive import RemoteArchive
 from aeron_async.client.arguments import check_stream_id, check_timeout, parse_channel
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
 STREAM_ID = 1001
+NO_TIMEOUTS: list[Any] = [
+    "1",
+    -1,
+    -0.5,
+    float("nan"),
+    True,
+    False,
+    [],
+    b"1",
+    bytearray(b"1"),
+    1j,
+    10**400,
+]
 
 
 class Whole:
@@ -29,9 +47,42 @@ def test_a_stream_id_is_any_whole_number_of_32_bits() -> None:
 def test_a_timeout_is_not_negative() -> None:
     assert check_timeout(None) is None
     assert check_timeout(0) == 0
-    for timeout in (-1, float("nan")):
+    assert check_timeout(float("inf")) is None
+    for timeout in NO_TIMEOUTS:
         with pytest.raises(aa.ConfigurationError, match="0 or more seconds"):
             check_timeout(timeout)
+
+
+@pytest.mark.parametrize("timeout", NO_TIMEOUTS, ids=repr)
+async def test_a_timeout_that_is_none_is_refused_whether_there_is_room_or_not(
+    publication: aa.Publication, subscription: aa.Subscription, timeout: Any
+) -> None:
+    """Row A14: while there was room, nothing looked at the timeout."""
+    exclusive = await publication._aeron.add_exclusive_publication(publication.channel, STREAM_ID)
+    for each in (publication, exclusive):
+        await each.wait_connected(5)
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: publication.offer(b"x", timeout=timeout),
+        lambda: publication.offer_many([], timeout=timeout),
+        lambda: publication.offer_many([b"x"], timeout=timeout),
+        lambda: publication.claim(1, timeout=timeout),
+        lambda: publication.wait_connected(timeout),
+        lambda: publication.drain(timeout),
+        lambda: exclusive.offer(b"x", timeout=timeout),
+        lambda: exclusive.append_padding(32, timeout=timeout),
+        lambda: exclusive.offer_block(b"", timeout=timeout),
+        lambda: subscription.wait_connected(timeout),
+    ]
+    before = publication.position, exclusive.position
+    for call in calls:
+        with pytest.raises(aa.ConfigurationError, match="0 or more seconds"):
+            await call()
+    assert (publication.position, exclusive.position) == before
+    with pytest.raises(aa.ConfigurationError, match="seconds"):
+        RemoteArchive.connect(publication._aeron, control_channel="aeron:ipc", timeout=timeout)
+    seconds: list[Any] = [None, 0, 5, 0.5, float("inf"), 1e300, Fraction(1, 2)]
+    for fine in seconds:
+        await publication.offer(b"x", timeout=fine)
 
 
 def test_a_channel_is_text_or_a_value() -> None:

@@ -31,7 +31,8 @@ from aeron_async.archive.control.requests import (
 )
 from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
-from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.client.arguments import check_answer_timeout
+from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
@@ -129,9 +130,7 @@ class RemoteArchive(RemoteListing, Archive):
             ChannelUriError: A channel cannot be meant.
             ConfigurationError: The timeout is not positive.
         """
-        if not timeout > 0:
-            message = f"timeout is {timeout}, and must be more than 0 seconds"
-            raise ConfigurationError(message)
+        timeout = check_answer_timeout(timeout)
         control = ChannelUri.parse(control_channel)
         if response_channel is None:
             response_channel = "aeron:ipc" if control.media is Media.IPC else LOCAL_RESPONSES

@@ -384,7 +384,7 @@ async def test_nobody_there_is_a_timeout(aeron: aa.Aeron, channel: str) -> None:
 
 
 async def test_a_timeout_must_be_positive(aeron: aa.Aeron, channel: str) -> None:
-    with pytest.raises(ConfigurationError, match="timeout is 0"):
+    with pytest.raises(ConfigurationError, match="timeout=0"):
         RemoteArchive.connect(aeron, control_channel=channel, timeout=0)
 
 
