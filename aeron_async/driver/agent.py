@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.logs import get_logger
+from aeron_async.driver.stall_log import StallLog
 
 if TYPE_CHECKING:
     from aeron_async.clock import Clock
-    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters
 
 __all__ = ["Agent"]
 
@@ -35,8 +34,6 @@ FINE_TIMER_NS: Final = 5 * NS_PER_MS
 TURNS_AFTER_LAG: Final = 8
 """Turns of the loop given to sockets after a stall, before any timeout is looked at."""
 
-log = get_logger(__name__)
-
 
 class Agent(ABC):
     """The life of one agent.
@@ -48,9 +45,11 @@ class Agent(ABC):
         threshold_exceeded: Counts cycles longer than the threshold.
         cycle_threshold_ns: How long a cycle may take unnoticed.
         lag_threshold_ns: How late a timer may be unnoticed.
+        stall_log: Where all agents of a driver report pauses of the loop; one of its own if None.
 
     Attributes:
         role_name: The agent's name, as its task carries it.
+        stall_log: Where it reports pauses of the loop.
     """
 
     role_name: ClassVar[str]
@@ -64,6 +63,7 @@ class Agent(ABC):
         threshold_exceeded: SystemCounterId,
         cycle_threshold_ns: int,
         lag_threshold_ns: int,
+        stall_log: StallLog | None = None,
     ) -> None:
         self._clock = clock
         self._system_counters = system_counters
@@ -71,6 +71,9 @@ class Agent(ABC):
         self._threshold_exceeded = system_counters[threshold_exceeded]
         self._cycle_threshold_ns = cycle_threshold_ns
         self._lag_threshold_ns = lag_threshold_ns
+        if stall_log is None:
+            stall_log = StallLog(system_counters, threshold_ns=lag_threshold_ns)
+        self.stall_log = stall_log
         self._longest_cycle_ns = 0
         self._is_awake = False
         self._waiter: asyncio.Future[None] | None = None
@@ -143,7 +146,10 @@ class Agent(ABC):
         now_ns = self._clock.now_ns()
         due_ns = max(deadline_ns, started_ns)
         if now_ns - due_ns > self._lag_threshold_ns:
-            await self._on_lag(now_ns - due_ns)
+            # The loop was blocked: the sockets are read before anybody counts as silent.
+            self.stall_log.on_pause(now_ns - due_ns, now_ns, self.role_name)
+            for _ in range(TURNS_AFTER_LAG):
+                await asyncio.sleep(0)
             now_ns = self._clock.now_ns()
             # Up to the threshold lateness is ordinary, and silence: a loop that is blocked again
             # and again would otherwise never find out who is dead.
@@ -167,20 +173,6 @@ class Agent(ABC):
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-
-    async def _on_lag(self, late_ns: int) -> None:
-        """Notice that the loop was blocked, and read the sockets before judging who is silent."""
-        self._system_counters[DriverCounterId.LOOP_LAG_COUNT].increment()
-        self._system_counters[DriverCounterId.LOOP_LAG_MAX_NS].propose_max(late_ns)
-        log.warning(
-            "event_loop_lagged",
-            agent=self.role_name,
-            late_ms=late_ns // NS_PER_MS,
-            threshold_ms=self._lag_threshold_ns // NS_PER_MS,
-            remedy="move blocking work off the loop, for example with asyncio.to_thread",
-        )
-        for _ in range(TURNS_AFTER_LAG):
-            await asyncio.sleep(0)
 
     def _count_cycle(self, cycle_ns: int) -> None:
         """Count work in one go, a cycle of this agent or what was done in its stead."""

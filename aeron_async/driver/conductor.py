@@ -16,7 +16,7 @@ from aeron_async.driver.command_queue import CommandQueue
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.publication_state import PublicationState
 from aeron_async.driver.core.session_ids import SessionIds
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
 from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.driver.destinations import Destinations
@@ -80,13 +80,22 @@ class Conductor(Agent):
             lag_threshold_ns=context.loop_lag_threshold_ns,
         )
         self._resources = resources
+        self._log_budget = resources.log_budget
+        self._log_budget.on_left_out = self.wake
+        self._log_lines_left_out = resources.system_counters[DriverCounterId.LOG_LINES_LEFT_OUT]
         self._clients: dict[int, ClientListener] = {}
         self._queue = CommandQueue(self.wake, self._clients)
         self._drained: asyncio.Future[None] | None = None
         self.sender = Sender(
-            context, resources.clock, resources.system_counters, self._on_publication_done
+            context,
+            resources.clock,
+            resources.system_counters,
+            self._on_publication_done,
+            self.stall_log,
         )
-        self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
+        self.receiver = Receiver(
+            context, resources.clock, resources.system_counters, self, self.stall_log
+        )
         self._subscriptions = Subscriptions(resources, self.receiver, self.sender, self.wake)
         self._subscriptions.responses.is_asked = self._is_asked
         self._links = PublicationLinks(resources, self.sender)
@@ -286,7 +295,10 @@ class Conductor(Agent):
     async def do_work(self, now_ns: int) -> int:
         """Carry out what clients asked for."""
         await self._queue.carry_out()
-        return min(self._names.poll(now_ns), self._subscriptions.responses.poll(now_ns))
+        said_at_ns = self._log_budget.poll(now_ns)
+        self._log_lines_left_out.set(self._log_budget.left_out_count)
+        answered_at_ns = self._subscriptions.responses.poll(now_ns)
+        return min(self._names.poll(now_ns), answered_at_ns, said_at_ns)
 
     async def drain(self) -> None:
         """Say goodbye to sources, and wait until every publication has sent what it was given."""
@@ -309,10 +321,12 @@ class Conductor(Agent):
 
     def close(self) -> None:
         """Free everything at once."""
+        self.stall_log.close()
         self._names.close()
         self._publications.close()
         self._ipc_publications.close()
         self._subscriptions.close()
+        self._log_budget.close()
 
     async def wait_closed(self) -> None:
         """Wait until nothing that was started runs any more; after `close`."""

@@ -27,7 +27,7 @@ from aeron_async.driver.media.name_resolver import ResolvingNetwork
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.resources import DriverResources
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
-from aeron_async.logs import get_logger
+from aeron_async.logs import LogBudget, get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -160,7 +160,9 @@ class MediaDriver:
             free_to_reuse_timeout_ms=context.counters_free_to_reuse_timeout_ns // 1_000_000,
             epoch_ms=self._clock.epoch_ms,
         )
-        system_counters = SystemCounters(self._counters, context)
+        system_counters = SystemCounters(
+            self._counters, context, log_budget=LogBudget(self._clock.now_ns)
+        )
         resources = DriverResources(
             context=context,
             clock=self._clock,
@@ -176,6 +178,8 @@ class MediaDriver:
             system_counters=system_counters,
         )
         conductor = self._conductor = Conductor(resources)
+        if self._loop.get_debug():
+            conductor.stall_log.watch_callbacks()
         for agent in (conductor.sender, conductor.receiver, conductor):
             task = self._loop.create_task(agent.run(), name=f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)

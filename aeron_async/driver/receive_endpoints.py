@@ -83,7 +83,7 @@ class ReceiveEndpoints:
         self._endpoints: list[ReceiveChannelEndpoint] = []
         self._elicitors: dict[ReceiveDestinationTransport, SetupElicitor] = {}
         self._next_receiver_id = resources.random_int64()
-        self._invalid_datagrams = InvalidDatagramLog()
+        self._invalid_datagrams = InvalidDatagramLog(resources.log_budget)
 
     def __iter__(self) -> Iterator[ReceiveChannelEndpoint]:
         return iter(tuple(self._endpoints))

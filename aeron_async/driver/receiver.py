@@ -16,7 +16,7 @@ from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.schedule import Schedule
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.setup_elicitor import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.stall_log import StallLog
 
 __all__ = ["ImageLifecycle", "Receiver"]
 
@@ -56,6 +57,7 @@ class Receiver(Agent):
         clock: Reads the time.
         system_counters: The driver's counters.
         lifecycle: Told of images that move through their states.
+        stall_log: Where all agents of the driver report pauses of the loop; one of its own if None.
 
     Attributes:
         endpoints: Where images receive, for what they know of their senders.
@@ -69,6 +71,7 @@ class Receiver(Agent):
         clock: Clock,
         system_counters: SystemCounters,
         lifecycle: ImageLifecycle,
+        stall_log: StallLog | None = None,
     ) -> None:
         super().__init__(
             clock=clock,
@@ -77,7 +80,9 @@ class Receiver(Agent):
             threshold_exceeded=SystemCounterId.RECEIVER_CYCLE_TIME_THRESHOLD_EXCEEDED,
             cycle_threshold_ns=context.receiver_cycle_threshold_ns,
             lag_threshold_ns=context.loop_lag_threshold_ns,
+            stall_log=stall_log,
         )
+        self._peer_log = within(system_counters.log_budget, log)
         self._schedule: Schedule[PublicationImage] = Schedule()
         self._elicitors: Schedule[SetupElicitor] = Schedule()
         self._lifecycle = lifecycle
@@ -195,9 +200,9 @@ class Receiver(Agent):
         """
         try:
             return image.poll(now_ns)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is logged; one image must not end the driver
             self._system_counters[SystemCounterId.ERRORS].increment()
-            log.error(  # noqa: TRY400 - it is given the error
+            self._peer_log.error(
                 "image_failed",
                 source=format_address(image.source),
                 session_id=image.session_id,

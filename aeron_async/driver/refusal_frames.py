@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
-from aeron_async.driver.log_limiter import LogLimiter
 from aeron_async.logs import get_logger
 from aeron_async.protocol.error import ErrorFrame
 
@@ -42,7 +41,7 @@ class RefusalFrames:
     def __init__(self, resources: DriverResources) -> None:
         self._clock = resources.clock
         self._counters = resources.system_counters
-        self._log_limiter = LogLimiter()
+        self._log_budget = resources.log_budget
         self._limiter = ReplyLimiter(
             limit=resources.context.max_elicited_setups_per_second, limit_per_asker=1
         )
@@ -66,7 +65,7 @@ class RefusalFrames:
         """
         self._counters[DriverCounterId.IMAGES_REFUSED].increment()
         now_ns = self._clock.now_ns()
-        if self._log_limiter.allows(source, now_ns):
+        if self._log_budget.allows("image_refused", source, now_ns):
             log.warning(
                 "image_refused",
                 reason=refusal.reason(),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.media.wildcard_ports import WildcardPorts
+from aeron_async.logs import LogBudget
 from aeron_async.protocol.header import wrap_int32
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class DriverResources:
     """Handed to every part of a driver, and owned by none.
 
     Attributes:
+        log_budget: For log lines that peers can cause.
         registration_ids: One count for clients, publications, subscriptions and images.
         sender_ports: Where the control port 0 of a publication comes from; None is the system.
         receiver_ports: Where the endpoint port 0 of a subscription comes from; likewise.
@@ -39,9 +41,14 @@ class DriverResources:
     network: Network
     counters_manager: CountersManager
     system_counters: SystemCounters
+    log_budget: LogBudget = attrs.field(init=False)
     registration_ids: Iterator[int] = attrs.field(factory=lambda: count(1))
     sender_ports: WildcardPorts | None = attrs.field(init=False)
     receiver_ports: WildcardPorts | None = attrs.field(init=False)
+
+    @log_budget.default
+    def _log_budget(self) -> LogBudget:
+        return self.system_counters.log_budget or LogBudget(self.clock.now_ns)
 
     @sender_ports.default
     def _sender_ports(self) -> WildcardPorts | None:

@@ -54,7 +54,7 @@ class SendEndpoints:
         sender.endpoints = self
         self._on_response_setup = on_response_setup
         self._endpoints: list[SendChannelEndpoint] = []
-        self._invalid_datagrams = InvalidDatagramLog()
+        self._invalid_datagrams = InvalidDatagramLog(resources.log_budget)
 
     def __iter__(self) -> Iterator[SendChannelEndpoint]:
         return iter(tuple(self._endpoints))

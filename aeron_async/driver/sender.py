@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.stall_log import StallLog
 
 __all__ = ["Sender"]
 
@@ -55,6 +56,7 @@ class Sender(Agent):
         clock: Reads the time.
         system_counters: The driver's counters.
         on_done: Told of a publication that has nothing more to do, ever.
+        stall_log: Where all agents of the driver report pauses of the loop; one of its own if None.
 
     Attributes:
         endpoints: Where publications send from, for what they know of their receivers.
@@ -68,6 +70,7 @@ class Sender(Agent):
         clock: Clock,
         system_counters: SystemCounters,
         on_done: Callable[[SubscribablePublication], None],
+        stall_log: StallLog | None = None,
     ) -> None:
         super().__init__(
             clock=clock,
@@ -76,6 +79,7 @@ class Sender(Agent):
             threshold_exceeded=SystemCounterId.SENDER_CYCLE_TIME_THRESHOLD_EXCEEDED,
             cycle_threshold_ns=context.sender_cycle_threshold_ns,
             lag_threshold_ns=context.loop_lag_threshold_ns,
+            stall_log=stall_log,
         )
         self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done

@@ -3,11 +3,12 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
+from aeron_async.logs import LogBudget
 from tests.driver.fakes import MS, OTHER_SOURCE, SECOND, SOURCE, data
 
 
 def test_what_cannot_be_meant_is_logged_once_a_second_for_each_source() -> None:
-    invalid = InvalidDatagramLog()
+    invalid = InvalidDatagramLog(LogBudget(lambda: 0))
     with capture_logs() as lines:
         for ms in range(0, 2_000, 100):
             invalid.on_invalid_datagram(memoryview(bytes(range(40))), SOURCE, ms * MS)

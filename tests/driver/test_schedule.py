@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.log_limiter import MAX_CAUSES, LogLimiter
 from aeron_async.driver.schedule import Schedule
 
 ITEMS = st.sampled_from("abcd")
@@ -144,41 +143,3 @@ def test_items_need_no_order_of_their_own() -> None:
     schedule.at(one, 10)
     schedule.at(other, 10)
     assert schedule.due(10) == [one, other]
-
-
-def test_a_cause_is_logged_once_a_second() -> None:
-    limiter = LogLimiter()
-    logged = [ms for ms in range(0, 3_500, 100) if limiter.allows("cause", ms * 1_000_000)]
-    assert logged == [0, 1_000, 2_000, 3_000]
-
-
-def test_causes_do_not_hold_each_other_back() -> None:
-    limiter = LogLimiter(interval_ns=10)
-    assert limiter.allows(("192.0.2.1", 1), 0)
-    assert limiter.allows(("192.0.2.2", 1), 0)
-    assert not limiter.allows(("192.0.2.1", 1), 9)
-    assert limiter.allows(("192.0.2.1", 1), 10)
-
-
-def test_causes_that_are_made_up_cannot_fill_the_log() -> None:
-    limiter = LogLimiter(interval_ns=10)
-    assert [limiter.allows(cause, 0) for cause in range(MAX_CAUSES + 5)].count(True) == MAX_CAUSES
-    assert not limiter.allows(MAX_CAUSES, 9)
-    assert len(limiter._last_ns) == MAX_CAUSES
-    assert limiter.allows(MAX_CAUSES, 10)
-    assert len(limiter._last_ns) == 1, "what does not matter any more is forgotten"
-
-
-def test_what_has_expired_is_told_once_so_many_at_a_time_and_without_what_is_ready() -> None:
-    schedule: Schedule[str] = Schedule()
-    for item, deadline_ns in (("a", 1), ("b", 2), ("c", 3), ("d", 9), ("e", 4)):
-        schedule.at(item, deadline_ns)
-    schedule.ready("b")
-    schedule.at("c", 8)
-    schedule.remove("e")
-    assert schedule.expired(5, 1) == ["a"]
-    assert schedule.expired(5, 9) == []
-    assert schedule.due(5) == ["b"]
-    schedule.at("a", 6)
-    assert schedule.expired(8, 9) == ["a", "c"]
-    assert schedule.next_deadline_ns() == 9

@@ -80,11 +80,13 @@ async def test_a_protocol_that_does_not_ask_is_not_told() -> None:
         assert receiver.errors == []
 
 
-def test_one_socket_warns_once_a_second_of_all_it_lost_since() -> None:
-    drop_log = DropLog({"sockname": ("::1", 9), "granted_rcvbuf_length": 4_096})
+def test_sockets_warn_once_a_second_of_all_they_lost_since() -> None:
+    """Row B8: however many sockets a flood finds."""
+    extra = {"sockname": ("::1", 9), "granted_rcvbuf_length": 4_096}
+    drop_log = DropLog()
     with capture_logs() as lines:
         for count, now_s in ((1, 10.0), (2, 10.5), (4, 10.9), (8, 11.0), (16, 12.5)):
-            drop_log.note(count, now_s)
+            drop_log.note(count, extra, now_s)
     assert [line["count"] for line in lines] == [1, 14, 16]
     assert {line["local"] for line in lines} == {"[::1]:9"}
     assert {line["granted_rcvbuf_length"] for line in lines} == {4_096}

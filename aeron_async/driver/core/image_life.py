@@ -14,7 +14,7 @@ from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
 from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_LABELS, SystemCounterId
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.outbox import Address
     from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
 
 __all__ = ["ImageLife"]
 
@@ -44,6 +45,7 @@ class ImageLife:
         source: Where its SETUP came from.
         context: Says how long its source may be silent, and how long it says goodbye.
         now_ns: The time now.
+        log_budget: For its log lines; None is without limit.
 
     Attributes:
         state: Where it is.
@@ -54,6 +56,7 @@ class ImageLife:
         "_drain_limit_ns",
         "_goodbye_ns",
         "_liveness_timeout_ns",
+        "_log",
         "_session_id",
         "_source",
         "_stream_id",
@@ -61,8 +64,14 @@ class ImageLife:
     )
 
     def __init__(
-        self, log_buffers: LogBuffers, source: Address, context: DriverContext, now_ns: int
+        self,
+        log_buffers: LogBuffers,
+        source: Address,
+        context: DriverContext,
+        now_ns: int,
+        log_budget: LogBudget | None = None,
     ) -> None:
+        self._log = within(log_budget, log)
         self.state = ImageState.ACTIVE
         self._session_id = log_buffers.session_id
         self._stream_id = log_buffers.stream_id
@@ -147,7 +156,7 @@ class ImageLife:
         """
         # Where nobody reads any more, the source has only not heard of it yet.
         if self.state is ImageState.ACTIVE:
-            log.warning(
+            self._log.warning(
                 "image_run_over",
                 source=self._source,
                 session_id=self._session_id,
@@ -175,7 +184,7 @@ class ImageLife:
     def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
         self._changed_ns = now_ns
-        log.info(
+        self._log.info(
             "image_state_changed",
             before=before.name,
             after=self.state.name,

@@ -5,7 +5,6 @@ frame, of which only the header travels, may carry the sender position past it. 
 stays in the log for half a term and a message, so that it can be sent again.
 
 The publication decides; its outbox carries bytes and its listener hears what changed.
-
 Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
 """
 
@@ -130,6 +129,7 @@ class NetworkPublication(SubscribablePublication):
             spies=self.subscribers,
             flow_control=flow_control,
             position=self._sender.position,
+            log_budget=system_counters.log_budget,
         )
         self._set_up_answers(context, system_counters)
         self._has_initial_connection = self.has_unicast_eos = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.publisher_window import PublisherWindow
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.subscriber_positions import SubscriberPositions
     from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
 
 __all__ = ["PublicationConnection"]
 
@@ -41,6 +42,7 @@ class PublicationConnection:
         spies: Those in this driver.
         flow_control: Says whether the receivers it requires are there.
         position: Where the stream starts, in bytes.
+        log_budget: For its log lines, which peers can cause; None is without limit.
 
     Attributes:
         is_connected: Whether offers are taken.
@@ -57,9 +59,11 @@ class PublicationConnection:
         spies: SubscriberPositions,
         flow_control: FlowControl,
         position: int,
+        log_budget: LogBudget | None = None,
     ) -> None:
         self.is_connected = False
         self._log = log_buffers
+        self._peer_log = within(log_budget, log)
         self._channel = channel
         self._receivers = receivers
         self._spies = spies
@@ -114,7 +118,7 @@ class PublicationConnection:
             return False
         self.is_connected = is_connected
         self._log.metadata.is_connected = is_connected
-        log.info(
+        self._peer_log.info(
             "publication_connection_changed",
             is_connected=is_connected,
             channel=self._channel,

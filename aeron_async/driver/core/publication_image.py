@@ -107,7 +107,7 @@ class PublicationImage:
         self._listener = listener
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
-        self._life = ImageLife(log, source, context, now_ns)
+        self._life = ImageLife(log, source, context, now_ns, system_counters.log_budget)
         self.connections = ImageConnections(destination, source, now_ns=now_ns)
         self._feedback = ImageFeedback(
             log,

@@ -19,6 +19,7 @@ from aeron_async.protocol.units import format_duration
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.logs import LogBudget
 
 __all__ = [
     "DRIVER_COUNTER_TYPE_ID",
@@ -119,6 +120,7 @@ class DriverCounterId(IntEnum):
     FLOW_CONTROL_RECEIVERS_REFUSED = 1_030
     SOCKET_DROPS = 1_031
     REFUSALS_WITHHELD = 1_032
+    LOG_LINES_LEFT_OUT = 1_040
     HANDSHAKE_SENDS_WITHHELD = 1_060
 
 
@@ -194,6 +196,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     ),
     DriverCounterId.SOCKET_DROPS: "Datagrams dropped by the system before they were received",
     DriverCounterId.REFUSALS_WITHHELD: "Refused publishers not told: limit reached",
+    DriverCounterId.LOG_LINES_LEFT_OUT: "Log lines left out: limit reached",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
 }
 
@@ -208,6 +211,11 @@ class SystemCounters:
         context: Its thresholds stand in the labels.
         version: Of this software; that of the installed package unless given.
         driver_name: The name under which other drivers resolve this one.
+        log_budget: Of the driver.
+
+    Attributes:
+        log_budget: For the log lines that its peers can cause, beside what is only counted; None
+            is without limit.
     """
 
     def __init__(
@@ -217,7 +225,9 @@ class SystemCounters:
         *,
         version: str | None = None,
         driver_name: str = "",
+        log_budget: LogBudget | None = None,
     ) -> None:
+        self.log_budget = log_budget
         if version is None:
             version = installed_version("aeron-async")
         texts = {

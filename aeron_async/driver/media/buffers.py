@@ -87,22 +87,18 @@ class ShortageLog:
 
 
 class DropLog:
-    """Writes a warning for what one socket had no room for, at most once a second.
+    """Writes a warning for what sockets had no room for, at most once a second for all."""
 
-    Args:
-        extra: Of its transport: `sockname` and `granted_rcvbuf_length`.
-    """
-
-    def __init__(self, extra: Mapping[str, Any]) -> None:
-        self._extra = extra
+    def __init__(self) -> None:
         self._count = 0
         self._next_s = -math.inf
 
-    def note(self, count: int, now_s: float) -> None:
+    def note(self, count: int, extra: Mapping[str, Any], now_s: float) -> None:
         """Warn of datagrams that were dropped, with all those since the last warning.
 
         Args:
             count: Of the datagrams.
+            extra: Of the socket's transport: `sockname` and `granted_rcvbuf_length`.
             now_s: The loop's time.
         """
         self._count += count
@@ -111,9 +107,9 @@ class DropLog:
         self._next_s = now_s + DROP_LOG_INTERVAL_S
         _log.warning(
             "datagrams_dropped",
-            local=format_address(self._extra.get("sockname", ("", 0))),
+            local=format_address(extra.get("sockname", ("", 0))),
             count=self._count,
-            granted_rcvbuf_length=self._extra.get("granted_rcvbuf_length", 0),
+            granted_rcvbuf_length=extra.get("granted_rcvbuf_length", 0),
             remedy="raise socket_rcvbuf_length, or so-rcvbuf of the channel (SO_RCVBUF), "
             "and sysctl net.core.rmem_max with it",
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
 import attrs
 
-from aeron_async.driver.media.buffers import BufferLengths, ShortageLog
+from aeron_async.driver.media.buffers import BufferLengths, DropLog, ShortageLog
 from aeron_async.driver.media.interfaces import system_interfaces
 from aeron_async.driver.media.loop_transport import open_loop_transport
 from aeron_async.driver.media.resolver import resolve_host
@@ -96,6 +96,7 @@ class SystemNetwork:
         self._transport = transport
         self._burst_limit = burst_limit
         self._shortages = ShortageLog()
+        self._drop_log = DropLog()
 
     async def open(
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
@@ -153,6 +154,8 @@ class SystemNetwork:
             "socket": sock,
             "sockname": two_tuple(sock.getsockname()),
             "peername": None if spec.remote is None else two_tuple(sock.getpeername()),
+            # Of all sockets: their lines are few, however many of them a flood finds.
+            "drop_log": self._drop_log,
             **attrs.asdict(granted),
         }
 

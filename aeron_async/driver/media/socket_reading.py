@@ -90,7 +90,7 @@ class ReadingTransport(BoundedTransport):
         self._takes_drops = hasattr(protocol, "datagrams_dropped")
         self._reader: Reader = make_reader(sock)
         self._system_drop_count = 0
-        self._drop_log = DropLog(extra)
+        self._drop_log: DropLog = extra.get("drop_log") or DropLog()
 
     @abstractmethod
     def _on_error(self, error: OSError) -> None:
@@ -168,6 +168,6 @@ class ReadingTransport(BoundedTransport):
         if not count or count >= BACKWARDS:
             return
         self._system_drop_count = system_count
-        self._drop_log.note(count, self._loop.time())
+        self._drop_log.note(count, self._extra, self._loop.time())
         if self._takes_drops:
             cast("SocketProtocol", self._protocol).datagrams_dropped(count)
