@@ -220,6 +220,23 @@ def test_a_context_that_names_a_congestion_control_leaves_the_channel_no_choice(
     assert params.congestion_control == "static"
 
 
+def test_the_term_of_a_prototype_is_64_kibibytes_whatever_is_asked() -> None:
+    """Row C5: it was as long as the channel or the context said."""
+
+    def of(query: str) -> PublicationParams:
+        channel = f"aeron:udp?control=localhost:40123|control-mode=response{query}"
+        return PublicationParams.of(ChannelUri.parse(channel), DriverContext(), is_exclusive=True)
+
+    prototype = "|response-correlation-id=prototype"
+    assert of(prototype).term_length == 64 * KIB
+    assert of(f"{prototype}|term-length=1m").term_length == 64 * KIB
+    assert of(f"{prototype}|term-length=1m").publication_window_length == 32 * KIB
+    assert of("|response-correlation-id=5|term-length=1m").term_length == MIB
+    start = "|init-term-id=1|term-id=1|term-offset=131072|term-length=1m"
+    with pytest.raises(ConfigurationError, match="a prototype has a term of 65536"):
+        of(prototype + start)
+
+
 def test_subscriptions_of_one_stream_must_agree_on_reliability_and_rejoining() -> None:
     subscription().check_same_stream(subscription("rcv-wnd=8k"), stream_id=5)
     for key in ("reliable", "rejoin"):

@@ -27,6 +27,7 @@ IMAGE = {
     (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
+    (ImageState.DRAINING, ImageEvent.UNREAD): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
     (ImageState.ACTIVE, ImageEvent.FAILED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.FAILED): ImageState.LINGER,

@@ -34,6 +34,10 @@ RUN_OVER_REMEDY: Final = (
     "where the stream is then"
 )
 
+UNREAD_CHECK_NS: Final = 1_000_000_000
+"""How often an image is looked at whose readers have stood still for too long already."""
+UNREAD_REMEDY: Final = "read on, or close the subscription: it keeps new streams of its session out"
+
 log = get_logger(__name__)
 
 
@@ -49,6 +53,7 @@ class ImageLife:
 
     Attributes:
         state: Where it is.
+        is_awaited: Whether another stream waits for the place of this one.
     """
 
     __slots__ = (
@@ -59,7 +64,10 @@ class ImageLife:
         "_log",
         "_session_id",
         "_source",
+        "_still_ns",
         "_stream_id",
+        "_taken",
+        "is_awaited",
         "state",
     )
 
@@ -80,6 +88,9 @@ class ImageLife:
         self._goodbye_ns = EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
         self._changed_ns = now_ns
         self._drain_limit_ns = NEVER_NS
+        self._taken: list[int] = []
+        self._still_ns = now_ns
+        self.is_awaited = False
 
     def end(
         self,
@@ -124,6 +135,8 @@ class ImageLife:
         *,
         has_readers: bool,
         is_drained: Callable[[], bool],
+        consumed: Callable[[], list[int]],
+        heard_ns: int,
         position: int,
     ) -> int:
         """Move an image that is over towards its end, and return the next deadline.
@@ -132,6 +145,8 @@ class ImageLife:
             now_ns: The time now.
             has_readers: Whether anybody holds it.
             is_drained: Says whether the readers have taken all that arrived.
+            consumed: Says how far each has come, in bytes.
+            heard_ns: When its source was last heard that has not ended the stream; 0 if it has.
             position: Up to where it is rebuilt, in bytes; for the log.
         """
         if self.state is ImageState.DRAINING:
@@ -140,13 +155,41 @@ class ImageLife:
                 return goodbye_at_ns
             drained_at_ns = min(self._changed_ns + self._drain_limit_ns, NEVER_NS)
             if now_ns < drained_at_ns and not is_drained():
-                return drained_at_ns
-            self._set_state(ImageEvent.DRAINED, now_ns, position)
+                is_awaited = self.is_awaited or heard_ns > self._changed_ns
+                unread_at_ns = self._unread_at(consumed(), now_ns)
+                if now_ns < unread_at_ns or not is_awaited:
+                    return min(drained_at_ns, max(unread_at_ns, now_ns + UNREAD_CHECK_NS))
+                self._give_up(position, now_ns)
+            else:
+                self._set_state(ImageEvent.DRAINED, now_ns, position)
             return now_ns + self._liveness_timeout_ns
         linger_at_ns = self._changed_ns + self._liveness_timeout_ns
         if self.state is ImageState.LINGER and (not has_readers or now_ns >= linger_at_ns):
             self._set_state(ImageEvent.LINGERED, now_ns, position)
         return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
+
+    def _unread_at(self, taken: list[int], now_ns: int) -> int:
+        """Return when the readers count as gone if none of them takes anything before."""
+        if taken != self._taken:
+            self._taken, self._still_ns = taken, now_ns
+        return self._still_ns + self._liveness_timeout_ns
+
+    def _give_up(self, position: int, now_ns: int) -> None:
+        """End an image whose readers stand still, to make room for another stream.
+
+        Differs: Aeron waits for its readers without end, and for so long no stream of the same
+        session can be received.
+        """
+        log.warning(
+            "image_left_unread",
+            source=self._source,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=position,
+            unread_length=position - min(self._taken, default=position),
+            remedy=UNREAD_REMEDY,
+        )
+        self._set_state(ImageEvent.UNREAD, now_ns, position)
 
     def on_over_run(self, position: int) -> None:
         """Warn that the source runs ahead of what its readers have made room for; once is enough.
@@ -180,6 +223,7 @@ class ImageLife:
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Let goodbye and linger last as much longer as this driver was not running."""
         self._changed_ns = min(self._changed_ns + late_ns, now_ns)
+        self._still_ns = min(self._still_ns + late_ns, now_ns)
 
     def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)

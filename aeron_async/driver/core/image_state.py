@@ -48,6 +48,8 @@ class ImageEvent(Enum):
     """A new response stream of the same server takes its place."""
     DRAINED = auto()
     """The readers have taken all that arrived, and the goodbye phase is over."""
+    UNREAD = auto()
+    """The readers took nothing for the image liveness timeout, and another stream waits."""
     LINGERED = auto()
     """No subscription holds it, or the image liveness timeout has passed again."""
     FAILED = auto()
@@ -61,6 +63,7 @@ TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
+    (ImageState.DRAINING, ImageEvent.UNREAD): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,
     (ImageState.ACTIVE, ImageEvent.FAILED): ImageState.DRAINING,
     (ImageState.DRAINING, ImageEvent.FAILED): ImageState.LINGER,

@@ -180,11 +180,11 @@ class PublicationImage:
             source: Where it came from.
             now_ns: The time now.
         """
-        log = self.log
-        if terms != (log.initial_term_id, log.term_length, log.mtu_length):
-            return False
-        connection = self.connections.find(destination, source, now_ns)
+        log, connection = self.log, None
+        if terms == (log.initial_term_id, log.term_length, log.mtu_length):
+            connection = self.connections.find(destination, source, now_ns)
         if connection is None:
+            self._life.is_awaited = True
             return False
         connection.last_activity_ns = now_ns
         if connection.is_new:
@@ -386,6 +386,8 @@ class PublicationImage:
             now_ns,
             has_readers=self.subscribers.has_working,
             is_drained=self._is_drained,
+            consumed=self.subscribers.consumed,
+            heard_ns=0 if self.is_end_of_stream else self._intake.last_packet_ns,
             position=self.rebuild_position,
         )
 

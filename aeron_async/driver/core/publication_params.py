@@ -11,7 +11,8 @@ import attrs
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.logbuffer.position import term_id_at
-from aeron_async.protocol.channel_uri import ControlMode, Media
+from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Media
+from aeron_async.protocol.header import TERM_MIN_LENGTH
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
@@ -106,6 +107,12 @@ class PublicationParams:
             uri.term_length,
             context.ipc_term_buffer_length if is_ipc else context.term_buffer_length,
         )
+        if is_prototype(uri):
+            # It answers nothing: it is there to have the socket open before the first request.
+            term_length = TERM_MIN_LENGTH
+            if (uri.term_offset or 0) > term_length:
+                message = f"term-offset {uri.term_offset}: a prototype has a term of {term_length}"
+                raise ConfigurationError(message)
         mtu_length = given(uri.mtu_length, context.ipc_mtu_length if is_ipc else context.mtu_length)
         return cls(
             mtu_length=mtu_length,
@@ -133,6 +140,18 @@ class PublicationParams:
             is_response=uri.control_mode is ControlMode.RESPONSE,
             is_batching=context.socket_batching and context.transport != "loop",
         )
+
+
+def is_prototype(uri: ChannelUri) -> bool:
+    """Return whether a channel is that of a response to nothing, by which Aeron takes less memory.
+
+    Source: Aeron `DriverConductor.onAddNetworkPublication`.
+    """
+    return (
+        uri.media is Media.UDP
+        and uri.control_mode is ControlMode.RESPONSE
+        and uri.response_correlation_id == PROTOTYPE_CORRELATION_ID
+    )
 
 
 def start_position(uri: ChannelUri) -> StartPosition | None:
