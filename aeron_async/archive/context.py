@@ -50,7 +50,8 @@ def stream(property_name: str, default: int, doc: str) -> Any:
 class ArchiveContext:
     """The settings of an archive: what is not given has Aeron's default.
 
-    Reads no environment; `from_environment` does. Every field is described by `settings`.
+    Sizes are in bytes and durations in nanoseconds, or either is text as in a channel: `"64k"`,
+    `"5s"`. Reads no environment; `from_environment` does. Every field is described by `settings`.
 
     Raises:
         ConfigurationError: A value is beyond its limits; names the setting.
@@ -212,7 +213,7 @@ class ArchiveContext:
 
         Args:
             environ: Variables by name; those of this process unless given.
-            overrides: Settings by field name, in the units of the fields.
+            overrides: Settings by field name, as for the class itself.
 
         Raises:
             ConfigurationError: A value cannot be read, or as for the class itself.
@@ -221,13 +222,8 @@ class ArchiveContext:
         found: dict[str, Any] = {}
         for field_name, setting in cls.settings().items():
             text = variables.get(setting.env_name)
-            if not text or field_name in overrides:
-                continue
-            try:
-                found[field_name] = setting.parse(text.strip())
-            except ConfigurationError as error:
-                message = f"{setting} cannot be read: {error}"
-                raise ConfigurationError(message) from error
+            if text and field_name not in overrides:
+                found[field_name] = setting.read(text)
         return cls(**found, **overrides)
 
     @classmethod

@@ -52,6 +52,28 @@ class ArchiveSetting:
         """Return the environment variable, such as `AERON_ARCHIVE_DIR`."""
         return self.name.upper().replace(".", "_")
 
+    def convert(self, value: object) -> object:
+        """Return a size or a duration that was given as text, such as `64k` or `5s`, as a number.
+
+        Raises:
+            ConfigurationError: The text means nothing for this kind of setting.
+        """
+        if isinstance(value, str) and self.parse in {parse_size, parse_duration_ns}:
+            return self.read(value)
+        return value
+
+    def read(self, text: str) -> object:
+        """Return the value that a text spells.
+
+        Raises:
+            ConfigurationError: The text means nothing for this kind of setting.
+        """
+        try:
+            return self.parse(text.strip())
+        except ConfigurationError as error:
+            message = f"{self} cannot be read: {error}"
+            raise ConfigurationError(message) from error
+
     def check(self, value: object) -> None:
         """Refuse a value of another kind, or beyond the limits.
 
@@ -124,7 +146,9 @@ def field(
 ) -> Any:
     """Declare a setting."""
     setting = ArchiveSetting(name=property_name, default=default, doc=doc, parse=parse, **more)
-    return attrs.field(default=default, validator=validate, metadata={KEY: setting})
+    return attrs.field(
+        default=default, converter=setting.convert, validator=validate, metadata={KEY: setting}
+    )
 
 
 def validate(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -104,10 +104,33 @@ def test_numbers_are_held_to_their_limits(field_name: str) -> None:
 
 
 @pytest.mark.parametrize("field_name", numbers())
-@pytest.mark.parametrize("value", [True, 1.0, "1408", b"1"])
+@pytest.mark.parametrize("value", [True, 1.0, "1408 apples", b"1"])
 def test_numbers_are_whole_numbers(field_name: str, value: object) -> None:
-    with pytest.raises(ConfigurationError, match="must be a whole number"):
+    with pytest.raises(ConfigurationError, match=r"must be a whole number|cannot be read"):
         context(**{field_name: value})
+
+
+def test_sizes_and_durations_are_read_as_in_channels() -> None:
+    """Row A15: `term_buffer_length="64k"` was refused, though a channel takes it."""
+    made = context(term_buffer_length="64k", mtu_length="8K", image_liveness_timeout_ns=" 5s ")
+    assert made.term_buffer_length == 65_536
+    assert made.mtu_length == 8_192
+    assert made.image_liveness_timeout_ns == 5_000_000_000
+    read = DriverContext.from_environment({}, timer_interval_ns="100ms", term_buffer_length="1m")
+    assert (read.timer_interval_ns, read.term_buffer_length) == (100_000_000, MIB)
+    for field_name in numbers():
+        setting = SETTINGS[field_name]
+        if setting.kind in {Kind.SIZE, Kind.DURATION} and setting.default is not None:
+            text = setting.format(setting.default)
+            assert getattr(context(**{field_name: text}), field_name) == setting.default
+    for values, reason in (
+        ({"term_buffer_length": "64x"}, r"aeron\.term\.buffer\.length .* cannot be read"),
+        ({"term_buffer_length": "65k"}, "power of two"),
+        ({"linger": "5s"}, "linger"),
+        ({"max_resend": "16"}, "must be a whole number"),
+    ):
+        with pytest.raises((ConfigurationError, TypeError), match=reason):
+            context(**values)
 
 
 @pytest.mark.parametrize(

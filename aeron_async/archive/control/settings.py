@@ -10,6 +10,7 @@ from aeron_async.archive.control.authentication import AcceptAll, AuthenticatorS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.protocol.units import duration_ns_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,8 @@ __all__ = ["ControlSettings"]
 
 
 def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    if value <= 0:
-        message = f"{attribute.name} is {value}, and must be more than 0"
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        message = f"{attribute.name} is {value!r}, and must be a number of more than 0"
         raise ConfigurationError(message)
 
 
@@ -48,6 +49,8 @@ def _check(
 @attrs.frozen(kw_only=True)
 class ControlSettings:
     """How an archive is asked, and what a client may ask of it.
+
+    Sizes are in bytes and durations in nanoseconds, or either is text such as `64k` or `5s`.
 
     Attributes:
         control_channel: Where clients elsewhere are heard; None lets none in.
@@ -81,21 +84,33 @@ class ControlSettings:
     local_control_stream_id: int = 10
     recording_events_channel: str | None = attrs.field(default=None, validator=_check_publication)
     recording_events_stream_id: int = 30
-    control_term_length: int = attrs.field(default=65_536, validator=_check_positive)
-    control_mtu_length: int = attrs.field(default=1_408, validator=_check_positive)
+    control_term_length: int = attrs.field(
+        default=65_536, converter=size_of, validator=_check_positive
+    )
+    control_mtu_length: int = attrs.field(
+        default=1_408, converter=size_of, validator=_check_positive
+    )
     is_control_term_sparse: bool = True
-    connect_timeout_ns: int = attrs.field(default=5 * NS_PER_SECOND, validator=_check_positive)
-    liveness_interval_ns: int = attrs.field(default=NS_PER_SECOND, validator=_check_positive)
-    resend_interval_ns: int = attrs.field(default=NS_PER_SECOND // 5, validator=_check_positive)
+    connect_timeout_ns: int = attrs.field(
+        default=5 * NS_PER_SECOND, converter=duration_ns_of, validator=_check_positive
+    )
+    liveness_interval_ns: int = attrs.field(
+        default=NS_PER_SECOND, converter=duration_ns_of, validator=_check_positive
+    )
+    resend_interval_ns: int = attrs.field(
+        default=NS_PER_SECOND // 5, converter=duration_ns_of, validator=_check_positive
+    )
     max_sessions: int = attrs.field(default=256, validator=_check_positive)
     max_unconnected_sessions: int = attrs.field(default=32, validator=_check_positive)
     max_unconnected_sessions_per_image: int = attrs.field(default=4, validator=_check_positive)
     unconnected_session_timeout_ns: int = attrs.field(
-        default=NS_PER_SECOND, validator=_check_positive
+        default=NS_PER_SECOND, converter=duration_ns_of, validator=_check_positive
     )
     max_pending_requests: int = attrs.field(default=1_024, validator=_check_positive)
     max_pending_responses: int = attrs.field(default=4_096, validator=_check_positive)
-    max_request_length: int = attrs.field(default=65_536, validator=_check_positive)
+    max_request_length: int = attrs.field(
+        default=65_536, converter=size_of, validator=_check_positive
+    )
     authenticator_supplier: AuthenticatorSupplier = AcceptAll
 
     @classmethod

@@ -68,8 +68,9 @@ _SYSTEM_DEFAULT_IF_ZERO: Final = frozenset({"socket_sndbuf_length", "socket_rcvb
 class DriverContext(DriverSettings):
     """The settings of a media driver: what is not given has Aeron's default.
 
-    Reads no environment; `from_environment` does. Every field is described in the reference page
-    of settings, and by `DriverContext.settings()`.
+    Sizes are in bytes and durations in nanoseconds, or either is text as in a channel: `"64k"`,
+    `"5s"`. The field then holds the number. Reads no environment; `from_environment` does. Every
+    field is described in the reference page of settings, and by `DriverContext.settings()`.
 
     Raises:
         ConfigurationError: a value is beyond its limits or contradicts another; names both.
@@ -111,7 +112,7 @@ class DriverContext(DriverSettings):
 
         Args:
             environ: Variables by name; those of this process unless given.
-            overrides: Settings by field name, in the units of the fields.
+            overrides: Settings by field name, as for the class itself.
 
         Raises:
             ConfigurationError: a value cannot be read, or as for the class itself.

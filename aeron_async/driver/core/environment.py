@@ -115,6 +115,16 @@ class Setting:
         except ConfigurationError as error:
             self._refuse(f"cannot be read: {error}", cause=error)
 
+    def convert(self, value: object) -> object:
+        """Return a size or a duration that was given as text, such as `64k` or `5s`, as a number.
+
+        Raises:
+            ConfigurationError: The text means nothing for this kind of setting.
+        """
+        if isinstance(value, str) and self.kind in {Kind.SIZE, Kind.DURATION}:
+            return self.parse(value)
+        return value
+
     def check(self, value: object) -> None:
         """Refuse a value of another type, or beyond the limits.
 
@@ -248,7 +258,12 @@ def _field(
     if env_name is None:
         env_name = name.upper().replace(".", "_")
     setting = Setting(name=name, env_name=env_name, kind=kind, default=default, doc=doc, **more)
-    return attrs.field(default=default, validator=_validate, metadata={_SETTING_KEY: setting})
+    return attrs.field(
+        default=default,
+        converter=setting.convert,
+        validator=_validate,
+        metadata={_SETTING_KEY: setting},
+    )
 
 
 def _validate(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
