@@ -22,6 +22,7 @@
         ├── UnknownRecordingError     (LookupError) no recording has that id
         ├── InvalidPositionError       (ValueError) a position outside, or in mid frame
         ├── DataLossError                           what is to be read is no longer there, or torn
+        ├── RecordingGapError                       a recording stopped, and its stream went on
         └── StorageError                  (OSError) the disk is full, or failed
 
 The expected is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
@@ -60,6 +61,7 @@ __all__ = [
     "OfferTimeoutError",
     "ProtocolError",
     "PublicationError",
+    "RecordingGapError",
     "RegistrationError",
     "StorageError",
     "UnknownRecordingError",
@@ -299,6 +301,26 @@ class DataLossError(ArchiveError):
         super().__init__(f"recording {recording_id}, position {position}: {message}")
         self.recording_id = recording_id
         self.position = position
+
+
+class RecordingGapError(ArchiveError):
+    """A recording has stopped, and its stream has gone on: what lies between is nowhere.
+
+    Attributes:
+        recording_id: Of the recording.
+        recorded_position: Where it ends, or what was read of its stream; in bytes.
+        live_position: Where the live stream is, in bytes.
+    """
+
+    def __init__(self, *, recording_id: int, recorded_position: int, live_position: int) -> None:
+        super().__init__(
+            f"recording {recording_id} ends at {recorded_position}, and its stream goes on at "
+            f'{live_position}: on_gap="report" goes on there, and a new recording misses nothing '
+            "from now on"
+        )
+        self.recording_id = recording_id
+        self.recorded_position = recorded_position
+        self.live_position = live_position
 
 
 class StorageError(ArchiveError, OSError):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.local_archive import LocalArchive
     from aeron_async.archive.persistent_subscription import PersistentSubscription, subscribe
+    from aeron_async.archive.recording_gap import RecordingGap
 
 __all__ = [
     "ALL_AND_FOLLOW",
@@ -38,6 +39,7 @@ __all__ = [
     "LocalArchive",
     "PersistentSubscription",
     "RecordingDescriptor",
+    "RecordingGap",
     "RecordingSignal",
     "RecordingSignalEvent",
     "RecordingSubscription",
@@ -55,6 +57,7 @@ MODULES: Final = {
     "LocalArchive": "local_archive",
     "PersistentSubscription": "persistent_subscription",
     "RecordingDescriptor": "disk.descriptor",
+    "RecordingGap": "recording_gap",
     "RemoteArchive": "control.client",
     "subscribe": "persistent_subscription",
 }

@@ -5,7 +5,11 @@ read until they meet: the first message that came live is handed out from the re
 the next one on the live stream goes on. Where the live stream is lost, because this reader could
 not keep up or its source went away, it is replayed again from the last message.
 
-Every message comes once, in order, whatever happens to either.
+Every message comes once, in order, whatever happens to either; but where the recording has stopped
+and its stream has gone on, what lies between is nowhere. That ends the iteration with an error, or
+is reported, and the live stream goes on behind it.
+
+Differs: Aeron waits for the recording to go on.
 
 Source: Aeron `PersistentSubscription`.
 """
@@ -13,10 +17,17 @@ Source: Aeron `PersistentSubscription`.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final, Self, final
 
+import attrs
+
 from aeron_async.archive.argument_order import check_archive_and_aeron
-from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.archive.live_stream import LiveStream
+from aeron_async.archive.recording_gap import OnGap, RecordingGap, check_on_gap, end_behind
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
+from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
@@ -24,8 +35,6 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.api import Archive, Replay
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import Image
-    from aeron_async.client.subscription import Subscription
     from aeron_async.kernel import Message
 
 __all__ = ["PersistentSubscription", "subscribe"]
@@ -34,72 +43,15 @@ READ: Final = ("describe", "recording_position", "replay")
 """What an archive must have to be subscribed to."""
 LOOK_INTERVAL_NS: Final = 50_000_000
 """Between two looks at how far the recording has got."""
+IDLE_LOOK_INTERVAL_NS: Final = 250_000_000
+"""Likewise while there is nothing to be replayed: whether the recording has stopped."""
+MOST_GAPS: Final = 64
+"""Gaps that are remembered, the last ones."""
 NEAR_SHIFT: Final = 2
 """The live stream is joined when less than a quarter of a term is still to be replayed."""
 
 
-@final
-class LiveStream:
-    """The live stream of a recording, joined in the background up to its first message.
-
-    Attributes:
-        session_id: Of the source that is waited for: an extension has another.
-        first: The message that came first; None until there is one.
-        is_lost: Whether it ended before that.
-    """
-
-    def __init__(self, aeron: Aeron, channel: ChannelUri, stream_id: int, session_id: int) -> None:
-        self._aeron = aeron
-        self.session_id = session_id
-        self._channel = channel.replace(session_id=session_id)
-        self._stream_id = stream_id
-        self._subscription: Subscription | None = None
-        self._image: Image | None = None
-        self.first: Message | None = None
-        self.is_lost = False
-        self._task = asyncio.create_task(self._join(), name="aeron-persistent-subscription")
-
-    async def _join(self) -> None:
-        subscription = self._subscription = await self._aeron.add_subscription(
-            self._channel, self._stream_id
-        )
-        await subscription.wait_connected()
-        self._image = subscription.images[0]
-        try:
-            self.first = await anext(self._image)
-        except StopAsyncIteration:
-            self.is_lost = True
-
-    def check(self) -> None:
-        """Raise what joining raised.
-
-        Raises:
-            AeronError: The live stream cannot be subscribed to.
-        """
-        if self._task.done() and not self._task.cancelled():
-            self._task.result()
-
-    async def following(self) -> Message | None:
-        """Return the next message; None where the stream is lost, or over."""
-        if self._image is None:
-            return None
-        try:
-            return await anext(self._image)
-        except StopAsyncIteration:
-            return None
-
-    async def aclose(self) -> None:
-        """Leave the live stream."""
-        self._task.cancel()
-        try:
-            # Awaited itself, it could not be told whose cancellation came back.
-            await asyncio.wait((self._task,))
-        finally:
-            if self._task.done() and not self._task.cancelled():
-                # Nobody asks any more why it failed.
-                self._task.exception()
-            if self._subscription is not None:
-                self._subscription.close()
+log = get_logger(__name__)
 
 
 @final
@@ -115,16 +67,21 @@ class PersistentSubscription:
             that is too slow is left behind, and replays, and holds nobody up.
         live_stream_id: Of the live stream.
         from_position: Where to begin, in bytes; the start of the recording when not given.
+        on_gap: Where the recording has stopped and its stream has gone on: "raise" ends the
+            iteration with `RecordingGapError`; "report" logs the gap, puts it into `gaps`, and goes
+            on with the live stream.
 
     Attributes:
         recording_id: Of the recording.
         position: Where the message ends that was handed out last, in bytes.
         join_count: How often the live stream was joined.
         fallback_count: How often it was lost again.
+        gaps: The gaps that were reported, the last 64 of them.
 
     Raises:
         ChannelUriError: The live channel cannot be meant.
-        ConfigurationError: It names a session, which is the recording's to say.
+        ConfigurationError: It names a session, which is the recording's to say; or another
+            argument cannot be meant.
     """
 
     def __init__(
@@ -136,8 +93,10 @@ class PersistentSubscription:
         live_stream_id: int,
         *,
         from_position: int | None = None,
+        on_gap: OnGap = "raise",
     ) -> None:
         check_archive_and_aeron("subscribe", archive, aeron, needs=READ)
+        check_on_gap(on_gap)
         uri = ChannelUri.parse(live_channel)
         if uri.session_id is not None:
             message = f"{live_channel} names a session: it is the recording's to say, leave it out"
@@ -154,6 +113,12 @@ class PersistentSubscription:
         self._replay: Replay | None = None
         self._live: LiveStream | None = None
         self._finished: Replay | None = None
+        self.gaps: deque[RecordingGap] = deque(maxlen=MOST_GAPS)
+        self._on_gap = on_gap
+        self._watching: asyncio.Task[None] | None = None
+        self._is_looking = False
+        self._end_position: int | None = None
+        self._failure: AeronError | None = None
         self._next_look_ns = 0
         self._is_closed = False
 
@@ -169,6 +134,7 @@ class PersistentSubscription:
         """Return the next message, waiting for it; the iteration ends when this side closes.
 
         Raises:
+            RecordingGapError: The recording has stopped, and its stream has gone on.
             ArchiveError: The recording cannot be replayed.
             ConfigurationError: It is of another stream than the live one.
             AeronError: The live stream cannot be subscribed to.
@@ -196,6 +162,10 @@ class PersistentSubscription:
     async def aclose(self) -> None:
         """Read no more; closing twice is closing once."""
         self._is_closed = True
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait((watching,))
         replay, self._replay = self._replay, None
         live, self._live = self._live, None
         finished, self._finished = self._finished, None
@@ -217,8 +187,13 @@ class PersistentSubscription:
     async def _replayed(self) -> Message | None:
         """Return the next message of the recording, and go over to the live stream in time."""
         if self._replay is None:
+            if self.fallback_count and not await self._is_recorded():
+                return None
             self._replay = self._archive.replay(self.recording_id, self._from_position, follow=True)
             self._next_look_ns = 0
+            self._watching = asyncio.create_task(
+                self._watch(self._replay), name="aeron-persistent-subscription-watch"
+            )
         now_ns = self._aeron.clock.now_ns()
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + LOOK_INTERVAL_NS
@@ -233,11 +208,29 @@ class PersistentSubscription:
         if self._has_closed():
             return None
         if message is None:
-            error = f"the replay of recording {self.recording_id} ended at {self.position}"
-            raise ClosedError(error)
+            await self._on_replay_ended()
+            return None
         self._from_position = message.position
         self._go_over(message.position)
         return message
+
+    async def _on_replay_ended(self) -> None:
+        """Go on behind the end of a replay, or raise why there is none.
+
+        Raises:
+            AeronError: Looking for the end of the recording has failed.
+            RecordingGapError: As `_cross`.
+            ClosedError: The replay was closed by somebody else.
+        """
+        if self._failure is not None:
+            raise self._failure
+        end_position, self._end_position = self._end_position, None
+        if end_position is None:
+            error = f"the replay of recording {self.recording_id} ended at {self.position}"
+            raise ClosedError(error)
+        self._replay = None
+        if self._live is not None:
+            await self._cross(end_position, self._live)
 
     def _has_closed(self) -> bool:
         """Return whether it was closed meanwhile."""
@@ -250,6 +243,16 @@ class PersistentSubscription:
             live.check()
             if live.first is not None:
                 return
+        if self._is_looking:
+            return
+        self._is_looking = True
+        try:
+            await self._try_join()
+        finally:
+            self._is_looking = False
+
+    async def _try_join(self) -> None:
+        live = self._live
         descriptor = await self._archive.describe(self.recording_id)
         if descriptor.stream_id != self._stream_id:
             message = (
@@ -261,7 +264,9 @@ class PersistentSubscription:
             if not live.is_lost and live.session_id == descriptor.session_id:
                 return
             await self._leave()
-        recorded = await self._archive.recording_position(self.recording_id)
+        recorded: int | None = descriptor.stop_position
+        if descriptor.is_active:
+            recorded = await self._archive.recording_position(self.recording_id)
         if self._is_closed:
             return
         at = self._from_position
@@ -278,6 +283,77 @@ class PersistentSubscription:
         # To be closed with the next call: this one has a message that a cancellation would lose.
         self._replay, self._finished = None, replay
         self.join_count += 1
+        if self._watching is not None:
+            self._watching.cancel()
+
+    # Where the recording has stopped.
+
+    async def _watch(self, replay: Replay) -> None:
+        """End a replay that has come to the end of a recording whose stream has gone on."""
+        position = None
+        try:
+            while True:
+                await asyncio.sleep(IDLE_LOOK_INTERVAL_NS / NS_PER_SECOND)
+                if self._replay is not replay:
+                    return
+                if self._from_position == position:
+                    await self._look()
+                    end = await end_behind(self._archive, self.recording_id, self._live, position)
+                    if end is not None and self._from_position == position:
+                        self._end_position = end
+                        break
+                position = self._from_position
+        except AeronError as error:
+            self._failure = error
+        await replay.aclose()
+
+    async def _cross(self, end_position: int, live: LiveStream) -> None:
+        """Go over to the live stream where the recording has ended.
+
+        Raises:
+            RecordingGapError: It was joined behind that, and the caller wants to be told so; the
+                subscription is closed then.
+        """
+        join_position = live.join_position
+        if join_position is not None and join_position > end_position:
+            gap = RecordingGap(self.recording_id, end_position, join_position)
+            if self._on_gap == "raise":
+                await self.aclose()
+                raise RecordingGapError(
+                    recording_id=gap.recording_id,
+                    recorded_position=gap.start_position,
+                    live_position=gap.end_position,
+                )
+            self.gaps.append(gap)
+            log.warning("recording_gap", **attrs.asdict(gap))
+        self.join_count += 1
+
+    async def _is_recorded(self) -> bool:
+        """Return whether the recording holds what follows the last message.
+
+        Where it has stopped before that, the live stream is joined again, and its gap told of.
+        """
+        live: LiveStream | None = None
+        try:
+            while not self._has_closed():
+                descriptor = await self._archive.describe(self.recording_id)
+                if descriptor.is_active or self.position <= descriptor.stop_position:
+                    return True
+                if live is None:
+                    live = LiveStream(
+                        self._aeron, self._channel, self._stream_id, descriptor.session_id
+                    )
+                live.check()
+                if live.join_position is not None:
+                    self._live, joined = live, live
+                    live = None
+                    await self._cross(self.position, joined)
+                    break
+                await asyncio.sleep(IDLE_LOOK_INTERVAL_NS / NS_PER_SECOND)
+        finally:
+            if live is not None:
+                await live.aclose()
+        return False
 
     async def _fall_back(self) -> None:
         """Replay again from the last message."""
@@ -299,8 +375,15 @@ def subscribe(
     live_stream_id: int,
     *,
     from_position: int | None = None,
+    on_gap: OnGap = "raise",
 ) -> PersistentSubscription:
     """Return an iterator over a recording and its live stream; see `PersistentSubscription`."""
     return PersistentSubscription(
-        archive, aeron, recording_id, live_channel, live_stream_id, from_position=from_position
+        archive,
+        aeron,
+        recording_id,
+        live_channel,
+        live_stream_id,
+        from_position=from_position,
+        on_gap=on_gap,
     )

@@ -40,6 +40,8 @@ async def test_arguments_in_another_order_are_named(
         unopened = LocalArchive.open(aeron, context)
         with pytest.raises(ConfigurationError, match="must be an archive that is open"):
             call(unopened, aeron)
+        async with unopened:
+            pass
 
 
 def test_the_type_of_what_was_given_is_named() -> None:

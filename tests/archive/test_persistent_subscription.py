@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from aeron_async.archive import PersistentSubscription, RecordingSignal, subscribe
-from aeron_async.archive.persistent_subscription import LiveStream
+from aeron_async.archive import (
+    PersistentSubscription,
+    RecordingGap,
+    RecordingSignal,
+    subscribe,
+)
+from aeron_async.archive.live_stream import LiveStream
 from aeron_async.errors import (
     ChannelUriError,
     ConfigurationError,
     InvalidPositionError,
+    RecordingGapError,
     UnknownRecordingError,
 )
 from aeron_async.protocol.channel_uri import ChannelUri
@@ -252,3 +259,126 @@ async def test_what_cannot_be_meant_is_refused(open_archive: OpenArchive) -> Non
             # As the official one: what is yet to come is no place to begin.
             with pytest.raises(InvalidPositionError):
                 await anext(subscribe(archive, aeron, 0, CHANNEL, STREAM, from_position=1 << 20))
+
+
+# Where the recording has stopped.
+
+
+async def stopped_while_the_stream_goes_on(
+    aeron: Aeron, archive: LocalArchive
+) -> tuple[ExclusivePublication, int]:
+    """Return a publication of which fifty messages were recorded, and fifty more are nowhere."""
+    publication = await recorded(aeron, archive)
+    await offer(publication, texts(0, 50))
+    end = publication.position
+    await archive.stop_recording(CHANNEL, STREAM)
+    async with await aeron.add_subscription(CHANNEL, STREAM) as other:
+        await offer(publication, texts(50, 100))
+        for _ in range(50):
+            await anext(other)
+    return publication, end
+
+
+async def test_a_stream_that_went_on_without_its_recording_is_an_error(
+    open_archive: OpenArchive,
+) -> None:
+    """Row A3: it yielded what there was, then waited for ever."""
+    async with open_archive() as (aeron, archive):
+        publication, end = await stopped_while_the_stream_goes_on(aeron, archive)
+        async with publication, subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+            assert await take(messages, 50) == texts(0, 50)
+            async with asyncio.timeout(20):
+                with pytest.raises(RecordingGapError) as caught:
+                    await anext(messages)
+            error = caught.value
+            assert (error.recording_id, error.recorded_position) == (0, end)
+            assert end < error.live_position <= publication.position
+            assert f"recording 0 ends at {end}, and its stream goes on at" in str(error)
+            with pytest.raises(StopAsyncIteration):
+                await anext(messages)
+
+
+async def test_a_gap_is_reported_and_the_live_stream_goes_on(open_archive: OpenArchive) -> None:
+    """Row A3: the caller may choose to go on."""
+    async with open_archive() as (aeron, archive):
+        publication, end = await stopped_while_the_stream_goes_on(aeron, archive)
+        with capture_logs() as logs:
+            async with (
+                publication,
+                subscribe(archive, aeron, 0, CHANNEL, STREAM, on_gap="report") as messages,
+            ):
+                assert await take(messages, 50) == texts(0, 50)
+                following = asyncio.create_task(take(messages, 100))
+                async with asyncio.timeout(20):
+                    while not messages.gaps:
+                        await asyncio.sleep(0.01)
+                await offer(publication, texts(100, 200))
+                (gap,) = messages.gaps
+                # Each message takes a frame of 64 bytes.
+                first = gap.end_position // 64
+                assert 50 < first <= 100
+                assert await following == texts(first, first + 100)
+                assert gap == RecordingGap(0, end, 64 * first)
+                assert messages.is_live
+        (line,) = [each for each in logs if each["event"] == "recording_gap"]
+        assert (line["start_position"], line["end_position"]) == (end, 64 * first)
+
+
+async def test_a_stream_that_is_joined_where_its_recording_stopped_has_no_gap(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 50))
+            await archive.stop_recording(CHANNEL, STREAM)
+            async with subscribe(archive, aeron, 0, CHANNEL, STREAM) as messages:
+                assert await take(messages, 50) == texts(0, 50)
+                following = asyncio.create_task(take(messages, 50))
+                await offer(publication, texts(50, 100))
+                assert await following == texts(50, 100)
+                assert messages.is_live
+                assert not messages.gaps
+
+
+@pytest.mark.parametrize("on_gap", ["raise", "report"])
+async def test_a_live_stream_that_is_lost_behind_the_recording_is_joined_again(
+    open_archive: OpenArchive, on_gap: Any
+) -> None:
+    async with open_archive() as (aeron, archive):
+        publication = await recorded(aeron, archive)
+        async with publication:
+            await offer(publication, texts(0, 10))
+            await archive.stop_recording(CHANNEL, STREAM)
+            async with subscribe(archive, aeron, 0, CHANNEL, STREAM, on_gap=on_gap) as messages:
+                assert await take(messages, 10) == texts(0, 10)
+                following = asyncio.create_task(take(messages, 10))
+                await offer(publication, texts(10, 20))
+                assert await following == texts(10, 20)
+                live = messages._live
+                assert live is not None
+                assert live._subscription is not None
+                live._subscription.on_unavailable_image(live._subscription.images[0].image_id)
+                async with await aeron.add_subscription(CHANNEL, STREAM) as other:
+                    await offer(publication, texts(20, 30))
+                    for _ in range(10):
+                        await anext(other)
+                if on_gap == "raise":
+                    async with asyncio.timeout(20):
+                        with pytest.raises(RecordingGapError):
+                            await anext(messages)
+                    return
+                following = asyncio.create_task(take(messages, 5))
+                async with asyncio.timeout(20):
+                    while not messages.gaps:
+                        await asyncio.sleep(0.01)
+                await offer(publication, texts(30, 35))
+                first = messages.gaps[0].end_position // 64
+                assert 20 < first <= 30
+                assert await following == texts(first, first + 5)
+
+
+async def test_a_way_to_treat_gaps_that_is_none_is_refused(open_archive: OpenArchive) -> None:
+    async with open_archive() as (aeron, archive):
+        with pytest.raises(ConfigurationError, match="on_gap is 'skip'"):
+            subscribe(archive, aeron, 0, CHANNEL, STREAM, on_gap="skip")  # type: ignore[arg-type]
