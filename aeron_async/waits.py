@@ -153,7 +153,8 @@ class PublicationSeen:
         unresolved: Destinations whose names lead nowhere.
         receivers: Those alive, longest silent first.
         receiver_count: How many are alive.
-        last_gone: The receiver that fell silent last.
+        last_gone: The receiver that left or fell silent last, where none has rejected the stream
+            since.
         group_size: Receivers that flow control tracks; None where it tracks none.
         group_min_size: Receivers without which the publication is not connected.
         slowest_receiver: The receiver that sets the pace, where it is known.

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
+from aeron_async.client.watched_wait import watched_wait
+
 if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import Image
@@ -46,7 +48,13 @@ class LiveStream:
         subscription = self._subscription = await self._aeron.add_subscription(
             self._channel, self._stream_id
         )
-        await subscription.wait_connected()
+        await watched_wait(
+            subscription,
+            subscription.progress,
+            lambda: subscription.is_connected,
+            "subscribe",
+            None,
+        )
         self._image = subscription.images[0]
         self.join_position = self._image.join_position
         try:

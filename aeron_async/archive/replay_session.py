@@ -147,6 +147,8 @@ class ReplaySession:
 
     async def _connect(self) -> None:
         publication = self.publication
+        # The channel is a client's, who is told itself.
+        publication.logs_waits = False
         try:
             await publication.wait_connected(self._connect_timeout_ns / NS_PER_SECOND)
         except AeronTimeoutError as error:

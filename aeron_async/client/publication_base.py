@@ -64,7 +64,10 @@ class PublicationBase(Offering, ABC):
         max_payload_length: Longest message that fits one frame, in bytes.
         max_message_length: Longest message at all, in bytes.
         local_address: What the socket is bound to, as `host:port`.
+        logs_waits: Whether a wait for a subscriber or for room is logged when it lasts for long.
     """
+
+    logs_waits = True
 
     def __init__(
         self,
@@ -311,7 +314,7 @@ class PublicationBase(Offering, ABC):
             # What the attempt that has just failed saw: only another state of things is news.
             self._news = self._look_around()
         place = self._line.join(started_ns)
-        if not self._offer_wait.is_watched:
+        if self.logs_waits and not self._offer_wait.is_watched:
             self.waits.begin(self._offer_wait)
         # While anybody waits there is no budget, and so `offer` need look at the line only without.
         self._turn_budget = 0

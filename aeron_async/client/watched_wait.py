@@ -22,6 +22,7 @@ class OpenWaiter(Waiter, Protocol):
     """A publication or subscription that can be closed while its callers wait."""
 
     waits: WaitWatch
+    logs_waits: bool
 
     def check_open(self) -> None:
         """Raise `ClosedError` where it is closed."""
@@ -54,7 +55,8 @@ async def watched_wait(
         return
     started_ns = waiter.waits.now_ns()
     wait = Wait(waiter, operation, lambda: started_ns)
-    waiter.waits.begin(wait)
+    if waiter.logs_waits:
+        waiter.waits.begin(wait)
     try:
         async with asyncio.timeout(timeout):
             while not condition():

@@ -102,7 +102,8 @@ def _refused(seen: PublicationSeen) -> tuple[WaitReason, str, str] | None:
             f"this very driver refuses the stream: {printable(seen.refusal.reason)}",
             "change that setting of the driver",
         )
-    if seen.last_error is not None:
+    # An error from before the last receiver that was there says nothing of now.
+    if seen.last_error is not None and seen.last_gone is None:
         return (
             WaitReason.REJECTED,
             printable(seen.last_error),

@@ -1,62 +1,19 @@
-"""Rows A1 to A5: what waits says why, with what was seen and what to change, in virtual time."""
+"""Rows A1 to A5: a publication that waits says why, with what was seen, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
 import aeron_async as aa
-from aeron_async.testing import World, simulate
-from aeron_async.waits import PublicationSeen, SubscriptionSeen
-from tests.logs import captured_logs
+from aeron_async.waits import PublicationSeen
+from tests.client.waiting import HERE, SMALL, STREAM_ID, seen_by, told
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-HERE = "aeron:udp?endpoint=127.0.0.1:20121"
-STREAM_ID = 1001
-SMALL = aa.DriverContext(term_buffer_length=64 * 1024, ipc_term_buffer_length=64 * 1024)
-
-
-def told(story: Callable[[World, aa.Aeron], Awaitable[None]], **settings: Any) -> list[Any]:
-    """Return the lines about waits that a story of one client has written."""
-
-    async def main(world: World) -> None:
-        async with world.host("alice").aeron(attrs.evolve(SMALL, **settings)) as aeron:
-            await story(world, aeron)
-
-    with captured_logs() as lines:
-        simulate(main)
-    return [line for line in lines if line["event"] == "wait_lasted_long"]
-
-
-async def seen_by(publication: aa.Publication) -> tuple[aa.WaitReason, PublicationSeen]:
-    """Return what a publication says after three seconds of an offer, which times out."""
-    with pytest.raises(aa.OfferTimeoutError) as caught:
-        await publication.offer(bytes(64), timeout=3)
-    why = caught.value.why
-    assert why is not None
-    assert str(why) in str(caught.value)
-    assert isinstance(why.seen, PublicationSeen)
-    assert aa.why(publication).reason is why.reason
-    return why.reason, why.seen
-
-
-async def heard_by(subscription: aa.Subscription) -> tuple[aa.WaitReason, SubscriptionSeen]:
-    """Return what a subscription says after three seconds without an image."""
-    with pytest.raises(aa.AeronTimeoutError) as caught:
-        await subscription.wait_connected(timeout=3)
-    why = caught.value.why
-    assert why is not None
-    assert str(why) in str(caught.value)
-    assert isinstance(why.seen, SubscriptionSeen)
-    return why.reason, why.seen
-
-
-# Publications.
+    from aeron_async.testing import World
 
 
 def test_setups_that_nobody_answers() -> None:
@@ -120,6 +77,46 @@ def test_a_receiver_that_refuses_the_stream_in_the_same_driver() -> None:
         assert [each.session_id for each in subscription.images] == [first.session_id]
 
     told(story, max_images_per_stream=1)
+
+
+def test_a_receiver_that_refuses_the_stream_elsewhere() -> None:
+    """Row A5: the text names the limit of the receiver, in its own words."""
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        context = attrs.evolve(SMALL, max_images_per_stream=1)
+        async with world.host("bob").aeron(context) as other:
+            await other.add_subscription("aeron:udp?endpoint=bob:20121", STREAM_ID)
+            channel = "aeron:udp?endpoint=bob:20121"
+            first = await aeron.add_exclusive_publication(channel, STREAM_ID)
+            await first.wait_connected(timeout=1)
+            second = await aeron.add_exclusive_publication(channel, STREAM_ID)
+            reason, seen = await seen_by(second)
+            assert reason is aa.WaitReason.REJECTED
+            assert seen.refusal is None
+            assert seen.last_error == second.last_error is not None
+            assert "max_images_per_stream" in str(seen.last_error)
+
+    (line,) = told(story)
+    assert "max_images_per_stream" in line["why"]
+
+
+def test_a_rejection_before_the_last_receiver_explains_nothing() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        async with world.host("bob").aeron(SMALL) as other:
+            channel = "aeron:udp?endpoint=bob:20121"
+            subscription = await other.add_subscription(channel, STREAM_ID)
+            publication = await aeron.add_publication(channel, STREAM_ID)
+            await subscription.wait_connected(timeout=1)
+            await subscription.images[0].reject("not now")
+            await world.sleep(0.1)
+            assert aa.why(publication).reason is aa.WaitReason.REJECTED
+            await publication.wait_connected(timeout=60)
+            subscription.close()
+            await world.sleep(6)
+            assert publication.last_error is not None
+            assert aa.why(publication).reason is aa.WaitReason.RECEIVERS_GONE
+
+    told(story)
 
 
 def test_a_receiver_that_has_rejected_the_stream() -> None:
@@ -268,110 +265,3 @@ def test_nothing_is_in_the_way_or_it_is_closed() -> None:
 def test_only_publications_and_subscriptions_are_explained() -> None:
     with pytest.raises(aa.ConfigurationError, match="got str"):
         aa.why("aeron:ipc")  # type: ignore[arg-type]
-
-
-# Subscriptions.
-
-
-def test_a_subscription_that_hears_nothing() -> None:
-    async def story(_world: World, aeron: aa.Aeron) -> None:
-        subscription = await aeron.add_subscription(HERE, STREAM_ID)
-        reason, seen = await heard_by(subscription)
-        assert reason is aa.WaitReason.NOTHING_HEARD
-        assert seen == SubscriptionSeen(listening_at=("127.0.0.1:20121",))
-
-    (line,) = told(story)
-    assert (line["operation"], line["cause"]) == ("wait_connected", "nothing_heard")
-
-
-def test_a_subscription_that_hears_another_stream() -> None:
-    async def story(_world: World, aeron: aa.Aeron) -> None:
-        subscription = await aeron.add_subscription(HERE, STREAM_ID)
-        publication = await aeron.add_publication(HERE, STREAM_ID + 1)
-        reason, seen = await heard_by(subscription)
-        assert reason is aa.WaitReason.OTHER_STREAMS_HEARD
-        (stream,) = seen.other_streams
-        assert (stream.stream_id, stream.session_id) == (STREAM_ID + 1, publication.session_id)
-        assert stream.source == publication.local_address
-        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
-
-    told(story)
-
-
-def test_a_subscription_that_hears_another_session() -> None:
-    async def story(_world: World, aeron: aa.Aeron) -> None:
-        subscription = await aeron.add_subscription(f"{HERE}|session-id=7", STREAM_ID)
-        await aeron.add_publication(f"{HERE}|session-id=8", STREAM_ID)
-        reason, seen = await heard_by(subscription)
-        assert reason is aa.WaitReason.OTHER_SESSIONS_HEARD
-        assert (seen.session_id, seen.other_sessions) == (7, (8,))
-
-    told(story)
-
-
-def test_a_subscription_whose_driver_refuses_the_image() -> None:
-    async def story(_world: World, aeron: aa.Aeron) -> None:
-        subscription = await aeron.add_subscription(HERE, STREAM_ID)
-        publication = await aeron.add_publication(f"{HERE}|term-length=128k", STREAM_ID)
-        reason, seen = await heard_by(subscription)
-        assert reason is aa.WaitReason.IMAGE_REFUSED
-        (refusal,) = seen.refusals
-        assert (refusal.session_id, refusal.source) == (
-            publication.session_id,
-            publication.local_address,
-        )
-        assert "max_image_term_length" in refusal.reason
-
-    told(story, max_image_term_length=64 * 1024)
-
-
-@pytest.mark.parametrize("channel", ["aeron:ipc", f"aeron-spy:{HERE}"])
-def test_a_subscription_without_a_publication_in_its_driver(channel: str) -> None:
-    async def story(_world: World, aeron: aa.Aeron) -> None:
-        subscription = await aeron.add_subscription(channel, STREAM_ID)
-        await aeron.add_publication(channel.removeprefix("aeron-spy:"), STREAM_ID + 1)
-        reason, seen = await heard_by(subscription)
-        assert reason is aa.WaitReason.NO_PUBLICATION_HERE
-        assert seen.is_local
-        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
-
-    told(story)
-
-
-def test_a_response_that_no_server_has_named() -> None:
-    """Row A1: a subscription for responses that waits says for what."""
-
-    async def story(_world: World, aeron: aa.Aeron) -> None:
-        subscription = await aeron.add_subscription(
-            "aeron:udp?control=127.0.0.1:20130|control-mode=response", STREAM_ID
-        )
-        reason, seen = await heard_by(subscription)
-        assert reason is aa.WaitReason.NO_RESPONSE_SESSION
-        assert seen.is_response_pending
-
-    told(story)
-
-
-def test_a_subscription_that_was_left_behind() -> None:
-    async def story(world: World, aeron: aa.Aeron) -> None:
-        slow = await aeron.add_subscription(f"{HERE}|tether=false", STREAM_ID)
-        fast = await aeron.add_subscription(HERE, STREAM_ID)
-        publication = await aeron.add_publication(HERE, STREAM_ID)
-        await publication.wait_connected(timeout=1)
-
-        async def read() -> None:
-            async for _ in fast:
-                pass
-
-        reading = asyncio.create_task(read())
-        for _ in range(1_500):
-            publication.try_offer(bytes(1024))
-            await world.sleep(0.01)
-        assert slow.images == ()
-        why = aa.why(slow)
-        assert why.reason is aa.WaitReason.LEFT_BEHIND
-        assert isinstance(why.seen, SubscriptionSeen)
-        assert why.seen.resting_count == 1
-        reading.cancel()
-
-    told(story)

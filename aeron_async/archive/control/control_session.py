@@ -154,6 +154,8 @@ class ControlSession:
                 on_disconnected="raise",
                 handshake_length=self._handshake_length,
             )
+            # The channel is a stranger's: its waits are for the log of the session.
+            publication.logs_waits = False
             timeout_ns = self._settings.unconnected_session_timeout_ns
             await publication.wait_connected(timeout=timeout_ns / NS_PER_SECOND)
             self.is_connected = True

@@ -38,7 +38,8 @@ class ReceiverLiveness:
         system_counters: The driver's.
 
     Attributes:
-        last_gone: Id of the receiver that left or fell silent last, and when it was heard last.
+        last_gone: Id of the receiver that left or fell silent last, and when it was heard last;
+            None where one has rejected or refused the stream since.
     """
 
     def __init__(self, context: DriverContext, system_counters: SystemCounters) -> None:
@@ -97,7 +98,9 @@ class ReceiverLiveness:
     def on_refusal(self, receiver_id: int, now_ns: int) -> bool:
         """Return whether to tell why a receiver did not join; only where there is no other."""
         is_heard = not self._last_heard_ns and self._error_limiter.try_take(receiver_id, now_ns)
-        if not is_heard:
+        if is_heard:
+            self.last_gone = None
+        else:
             self._ignored_errors.increment()
         return is_heard
 
@@ -108,6 +111,7 @@ class ReceiverLiveness:
         """
         if receiver_id in self._last_heard_ns and self._error_limiter.try_take(receiver_id, now_ns):
             self._forget(receiver_id)
+            self.last_gone = None
             return True
         if receiver_id not in self._departed:
             self._ignored_errors.increment()

@@ -1,0 +1,137 @@
+"""Rows A1 to A5: a subscription that waits says why, with what was seen, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.archive.live_stream import LiveStream
+from aeron_async.waits import SubscriptionSeen
+from tests.client.waiting import HERE, STREAM_ID, heard_by, told
+
+if TYPE_CHECKING:
+    from aeron_async.testing import World
+
+
+def test_a_subscription_that_hears_nothing() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NOTHING_HEARD
+        assert seen == SubscriptionSeen(listening_at=("127.0.0.1:20121",))
+
+    (line,) = told(story)
+    assert (line["operation"], line["cause"]) == ("wait_connected", "nothing_heard")
+
+
+def test_a_subscription_that_hears_another_stream() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(HERE, STREAM_ID + 1)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.OTHER_STREAMS_HEARD
+        (stream,) = seen.other_streams
+        assert (stream.stream_id, stream.session_id) == (STREAM_ID + 1, publication.session_id)
+        assert stream.source == publication.local_address
+        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+
+    told(story)
+
+
+def test_a_subscription_that_hears_another_session() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(f"{HERE}|session-id=7", STREAM_ID)
+        await aeron.add_publication(f"{HERE}|session-id=8", STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.OTHER_SESSIONS_HEARD
+        assert (seen.session_id, seen.other_sessions) == (7, (8,))
+
+    told(story)
+
+
+def test_a_subscription_whose_driver_refuses_the_image() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(f"{HERE}|term-length=128k", STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.IMAGE_REFUSED
+        (refusal,) = seen.refusals
+        assert (refusal.session_id, refusal.source) == (
+            publication.session_id,
+            publication.local_address,
+        )
+        assert "max_image_term_length" in refusal.reason
+
+    told(story, max_image_term_length=64 * 1024)
+
+
+@pytest.mark.parametrize("channel", ["aeron:ipc", f"aeron-spy:{HERE}"])
+def test_a_subscription_without_a_publication_in_its_driver(channel: str) -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        await aeron.add_publication(channel.removeprefix("aeron-spy:"), STREAM_ID + 1)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NO_PUBLICATION_HERE
+        assert seen.is_local
+        assert [each.stream_id for each in seen.nearly] == [STREAM_ID + 1]
+
+    told(story)
+
+
+def test_a_response_that_no_server_has_named() -> None:
+    """Row A1: a subscription for responses that waits says for what."""
+
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(
+            "aeron:udp?control=127.0.0.1:20130|control-mode=response", STREAM_ID
+        )
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NO_RESPONSE_SESSION
+        assert seen.is_response_pending
+
+    told(story)
+
+
+def test_a_subscription_that_was_left_behind() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        slow = await aeron.add_subscription(f"{HERE}|tether=false", STREAM_ID)
+        fast = await aeron.add_subscription(HERE, STREAM_ID)
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        await publication.wait_connected(timeout=1)
+
+        async def read() -> None:
+            async for _ in fast:
+                pass
+
+        reading = asyncio.create_task(read())
+        for _ in range(1_500):
+            publication.try_offer(bytes(1024))
+            await world.sleep(0.01)
+        assert slow.images == ()
+        why = aa.why(slow)
+        assert why.reason is aa.WaitReason.LEFT_BEHIND
+        assert isinstance(why.seen, SubscriptionSeen)
+        assert why.seen.resting_count == 1
+        reading.cancel()
+
+    told(story)
+
+
+def test_a_persistent_subscription_that_waits_for_its_live_stream() -> None:
+    """Row A3: what waits is named by what the caller called."""
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        live = LiveStream(aeron, aa.ChannelUri.parse(HERE), STREAM_ID, session_id=7)
+        await aeron.add_publication(f"{HERE}|session-id=8", STREAM_ID)
+        await world.sleep(3)
+        await live.aclose()
+
+    (line,) = told(story)
+    assert (line["operation"], line["seconds"], line["cause"]) == (
+        "subscribe",
+        2.0,
+        "other_sessions_heard",
+    )
