@@ -29,6 +29,7 @@ def offer_timeout(why: Why, waited_ns: int) -> OfferTimeoutError:
     )
 
 
-def wait_timeout(why: Why, operation: str, timeout: float | None) -> AeronTimeoutError:
-    """Return the error of another operation whose timeout, in seconds, has passed."""
-    return AeronTimeoutError(f"{operation} waited {timeout} s: {why}", why=why)
+def wait_timeout(why: Why, operation: str, waited_ns: int) -> AeronTimeoutError:
+    """Return the error of another operation whose timeout has passed."""
+    message = f"{operation} waited {waited_ns / NS_PER_SECOND:.3f} s: {why}"
+    return AeronTimeoutError(message, why=why)

@@ -294,7 +294,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                         return
                 # Reading nothing may still have passed the padding before the end of a stream.
                 if not self._is_over(only):
-                    await self._wait_for_progress()
+                    if not self._images:
+                        self._watch_for_image()
+                    await self._progress.wait()
         finally:
             self._is_waiting = False
             self._waits_since_ns = None

@@ -84,7 +84,7 @@ class SubscriptionBase(Reading, ABC):
         self.last_error: str | None = None
         self.waits = aeron.waits
         self._waits_since_ns: int | None = None
-        self._image_wait = Wait(self, "anext", lambda: self._waits_since_ns)
+        self._image_wait = Wait(self, "anext", self._waits_since)
 
     @abstractmethod
     def _make_image(self, ready: ImageReady) -> Image: ...
@@ -141,16 +141,16 @@ class SubscriptionBase(Reading, ABC):
             self, self._progress, lambda: bool(self._images), "wait_connected", timeout
         )
 
-    async def _wait_for_progress(self) -> None:
-        """Wait for more to read; without any source, for one, and that is watched."""
-        if not self._images and self.logs_waits:
-            if self._waits_since_ns is None:
-                self._waits_since_ns = self.waits.now_ns()
-            if not self._image_wait.is_watched:
-                self.waits.begin(self._image_wait)
-        else:
-            self._waits_since_ns = None
-        await self._progress.wait()
+    def _watch_for_image(self) -> None:
+        """Watch a wait that has no source to wait for; it ends with one, or with the wait."""
+        if self._waits_since_ns is None:
+            self._waits_since_ns = self.waits.now_ns()
+        if self.logs_waits and not self._image_wait.is_watched:
+            self.waits.begin(self._image_wait)
+
+    def _waits_since(self) -> int | None:
+        """Return since when a task waits for any source, in nanoseconds; None where none does."""
+        return None if self._images else self._waits_since_ns
 
     def explain(self) -> Why:
         """Return why the subscription waits; see `aeron_async.why`."""

@@ -63,6 +63,7 @@ async def watched_wait(
                 await changed.wait()
                 waiter.check_open()
     except TimeoutError:
-        raise wait_timeout(waiter.explain(), operation, timeout) from None
+        waited_ns = waiter.waits.now_ns() - started_ns
+        raise wait_timeout(waiter.explain(), operation, waited_ns) from None
     finally:
         waiter.waits.end(wait)
