@@ -7,9 +7,10 @@ from typing import NoReturn
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.receiver_liveness import MAX_RECEIVERS, ReceiverLiveness
 from aeron_async.driver.core.session_ids import SessionIds
-from tests.driver.fakes import Counts
+from tests.driver.fakes import MS, Counts
 
 TIMEOUT_NS = 5_000
 
@@ -119,3 +120,25 @@ def test_ids_in_use_are_passed_over() -> None:
     ids = SessionIds(5_000, reserved_low=-1, reserved_high=1_000)
     assert ids.take({5_000, 5_001, 5_003}.__contains__) == 5_002
     assert ids.take({5_000, 5_001, 5_003}.__contains__) == 5_004
+
+
+def test_a_successor_starts_where_the_last_report_was_overdue() -> None:
+    """Row A1: what was sent between two servers was lost, though the publication was connected."""
+    receivers = ReceiverLiveness(DriverContext(), Counts().system)
+    term_length = 64 * 1024
+    assert receivers.note_position(0, 0) == NEVER_NS
+    assert receivers.start_position(0, term_length) == 0
+    receivers.on_status_message(1, 0)
+    receivers.on_status_message(2, 100 * MS)
+    # A report comes every 200 ms; half as much again is overdue, and the latest report counts.
+    assert receivers.note_position(64, 100 * MS) == 400 * MS
+    assert receivers.start_position(64, term_length) == 64
+    assert receivers.note_position(128, 400 * MS) == NEVER_NS
+    receivers.note_position(256, 500 * MS)
+    assert receivers.start_position(256, term_length) == 128
+    # Half a term is kept for resends; beyond that nothing is.
+    assert receivers.start_position(128 + term_length // 2, term_length) == 128
+    assert receivers.start_position(160 + term_length // 2, term_length) == 160 + term_length // 2
+    receivers.on_status_message(3, 600 * MS)
+    receivers.note_position(512, 600 * MS)
+    assert receivers.start_position(512, term_length) == 512
