@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aeron_async.client.subscription import Subscription
     from aeron_async.client.why import why
     from aeron_async.clock import Clock, SystemClock
-    from aeron_async.driver.commands import PublicationErrorFrame
+    from aeron_async.driver.commands import ImageEnd, ImageEndReason, PublicationErrorFrame
     from aeron_async.driver.core.congestion_control import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control import FlowControl
@@ -76,6 +76,8 @@ __all__ = [
     "FlowControl",
     "FragmentHeader",
     "Image",
+    "ImageEnd",
+    "ImageEndReason",
     "ImageEvent",
     "ImageEventKind",
     "MaxPositionExceededError",
@@ -116,6 +118,8 @@ MODULES: Final = {
     "FlowControl": "driver.core.flow_control",
     "FragmentHeader": "client.message",
     "Image": "client.image",
+    "ImageEnd": "driver.commands",
+    "ImageEndReason": "driver.commands",
     "ImageEvent": "client.image_events",
     "ImageEventKind": "client.image_events",
     "MediaDriver": "driver.media_driver",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Self, final
 
 from aeron_async.client.message import FragmentHeader, Message
+from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.kernel import Batch, Taking, scan_for_send
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT
@@ -53,6 +54,7 @@ class Image(Taking):
         source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is this
             very driver.
         subscription: Who reads it.
+        end: Why and where it ended; None for as long as it is open.
     """
 
     def __init__(self, subscription: Subscription, ready: ImageReady) -> None:
@@ -78,6 +80,7 @@ class Image(Taking):
         self._trigger = -1
         self._attach(ready.position.cell, ready.doorbell)
         self._is_closed = self._is_revoked = False
+        self.end: ImageEnd | None = None
         self._end_of_stream_position = END_OF_STREAM_UNKNOWN
 
     @property
@@ -256,12 +259,27 @@ class Image(Taking):
         self._discarded_before += self._reader.discarded_fragments
         self._reader = TermReader(self._log, self._position)
 
-    def mark_closed(self) -> None:
-        """Touch the log no more: it is about to go."""
+    def mark_closed(self, end: ImageEnd | None = None) -> None:
+        """Touch the log no more: it is about to go.
+
+        Args:
+            end: Why, where the driver says so.
+        """
         if not self._is_closed:
             self._end_of_stream_position = self._metadata.end_of_stream_position
             self._is_revoked = self._metadata.is_publication_revoked
             self._is_closed = True
+            self.end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
+
+    def _end_reason(self) -> ImageEndReason:
+        """Return why it is over, as far as that can be told from here."""
+        if self.subscription.is_closed:
+            return ImageEndReason.CLOSED
+        if self._is_revoked:
+            return ImageEndReason.REVOKED
+        if self._end_of_stream_position != END_OF_STREAM_UNKNOWN:
+            return ImageEndReason.END_OF_STREAM
+        return ImageEndReason.LEFT_BEHIND
 
     async def reject(self, reason: str) -> None:
         """Take nothing more of this source, and tell it why; it comes back when it was silent.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weakref import WeakSet
 
     from aeron_async.client.image import Image
+    from aeron_async.driver.commands import ImageEnd, ImageEndReason
 
 __all__ = ["ImageEvent", "ImageEventKind", "ImageEvents"]
 
@@ -40,6 +41,17 @@ class ImageEvent(NamedTuple):
 
     kind: ImageEventKind
     image: Image
+
+    @property
+    def end(self) -> ImageEnd | None:
+        """Return why and where the image ended: the reason, and the positions in question."""
+        return self.image.end
+
+    @property
+    def reason(self) -> ImageEndReason | None:
+        """Return why the image ended; None of one that has come, while it is open."""
+        end = self.image.end
+        return None if end is None else end.reason
 
 
 @final

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.aeron import Aeron
-    from aeron_async.driver.commands import ImageReady, SubscriptionReady
+    from aeron_async.driver.commands import ImageEnd, ImageReady, SubscriptionReady
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import Why
 
@@ -251,16 +251,16 @@ class SubscriptionBase(Reading, ABC):
         del image_id
         self._progress.ring()
 
-    def on_unavailable_image(self, image_id: int) -> None:
+    def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
         """Let go of an image."""
         unannounced = self._unannounced.pop(image_id, None)
         if unannounced is not None:
-            unannounced.mark_closed()
+            unannounced.mark_closed(end)
         image = self._images.pop(image_id, None)
         if image is not None:
             if image in self._turn:
                 self._turn.remove(image)
-            self._retire(image)
+            self._retire(image, end)
             self._progress.ring()
 
     def on_unanswered(self, reason: str | None) -> None:
@@ -287,11 +287,11 @@ class SubscriptionBase(Reading, ABC):
         self._turn.append(image)
         self._progress.ring()
 
-    def _retire(self, image: Image) -> None:
+    def _retire(self, image: Image, end: ImageEnd | None = None) -> None:
         """Close an image that was announced, and tell of it in the next turn of the loop."""
         if self._batch.image is image:
             self._batch.keep()
-        image.mark_closed()
+        image.mark_closed(end)
         if self._is_for_responses and not self._is_closed:
             self._last_image = image
         self._put_event(ImageEventKind.UNAVAILABLE, image)

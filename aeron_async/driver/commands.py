@@ -14,6 +14,7 @@ import attrs
 
 from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
 from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
+from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ __all__ = [
     "ClientListener",
     "CongestionControlSupplier",
     "FlowControlSupplier",
+    "ImageEnd",
+    "ImageEndReason",
     "ImagePort",
     "ImageReady",
     "PublicationErrorFrame",
@@ -69,8 +72,8 @@ class SubscriptionListener(Protocol):
         """More of the image can be read, or its end is known."""
         ...
 
-    def on_unavailable_image(self, image_id: int) -> None:
-        """The image is over; its log is about to go."""
+    def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
+        """The image is over; its log is about to go. Why, where the image itself can tell."""
         ...
 
     def on_unanswered(self, reason: str | None) -> None:

@@ -112,8 +112,10 @@ class Readers:
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Take the image from the client of a subscription: it was left behind, or all is over."""
+        # Of an image that is not over it is the subscriber that was left behind.
+        end = source.ended if isinstance(source, PublicationImage) else None
         link = self._links[subscriber.subscription_id]
-        link.listener.on_unavailable_image(source.registration_id)
+        link.listener.on_unavailable_image(source.registration_id, end)
 
     def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Give an image to the client of a subscription that has joined, or has rested."""

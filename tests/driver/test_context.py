@@ -55,6 +55,7 @@ receiver_group_consideration aeron.receiver.group.consideration infer group
 timer_interval_ns aeron.timer.interval 1s -
 status_message_timeout_ns aeron.rcv.status.message.timeout 200ms -
 image_liveness_timeout_ns aeron.image.liveness.timeout 10s -
+image_gap_timeout_ns aeron_async.image.gap.timeout 5s -
 publication_connection_timeout_ns aeron.publication.connection.timeout 5s -
 publication_linger_timeout_ns aeron.publication.linger.timeout 5s linger
 publication_unblock_timeout_ns aeron.publication.unblock.timeout 15s -

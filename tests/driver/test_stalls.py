@@ -14,7 +14,7 @@ from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import EOS, MS, SECOND, US, Counts, data, heartbeat
+from tests.driver.fakes import CONTEXT, EOS, MS, SECOND, US, Counts, data, heartbeat
 from tests.driver.rigs import DispatcherRig, ImageRig, PublicationRig
 from tests.logbuffer.logs import STREAM_ID
 
@@ -22,9 +22,9 @@ HOUR = 3_600 * SECOND
 STALLS = [SECOND, 4 * SECOND, 12 * SECOND, HOUR]
 
 
-def talking_image() -> ImageRig:
+def talking_image(context: DriverContext = CONTEXT) -> ImageRig:
     """Return an image with a gap, polled and heard every 50 ms up to two seconds."""
-    rig = ImageRig()
+    rig = ImageRig(context=context)
     rig.feed(data(128, 64), 0)
     for ms in range(0, 2_001, 50):
         rig.feed(heartbeat(192), ms * MS)
@@ -101,7 +101,7 @@ def test_goodbye_and_linger_last_as_much_longer() -> None:
 
 
 def test_a_clock_that_goes_back_a_second_ends_nothing_and_silences_nobody_for_longer() -> None:
-    rig = talking_image()
+    rig = talking_image(DriverContext(image_gap_timeout_ns=HOUR))
     sent = []
     for ms in range(1_000, 12_000, 50):
         rig.feed(heartbeat(192), ms * MS)

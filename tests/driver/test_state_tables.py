@@ -23,6 +23,9 @@ PUBLICATION = {
 IMAGE = {
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.REVOKED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.GAP_UNFILLED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.CONTRADICTED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageEvent.WENT_ON): ImageState.ACTIVE,
     (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.STREAM_ENDED): ImageState.DRAINING,

@@ -210,6 +210,12 @@ class StreamSettings:
         "How long an image lives without a datagram; also how long it lingers.",
         minimum=US,
     )
+    image_gap_timeout_ns: int = duration(
+        "aeron_async.image.gap.timeout",
+        5 * SECOND,
+        "How long the first gap of an image may stay while its source is heard; then it ends.",
+        minimum=MS,
+    )
     publication_connection_timeout_ns: int = duration(
         "aeron.publication.connection.timeout",
         5 * SECOND,

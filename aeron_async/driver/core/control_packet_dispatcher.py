@@ -197,7 +197,6 @@ class ControlPacketDispatcher:
             )
 
     def _on_nak(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
-        del source
         nak = Nak.decode(datagram)
         publication = self._publications.get((nak.session_id, nak.stream_id))
         if publication is None:
@@ -205,7 +204,7 @@ class ControlPacketDispatcher:
         if not check_nak(nak, publication.log.term_length):
             return False
         self._counters[SystemCounterId.NAK_MESSAGES_RECEIVED].increment()
-        publication.on_nak(nak, now_ns)
+        publication.on_nak(nak, now_ns, source=source)
         self._on_activity(publication)
         return True
 

@@ -135,6 +135,11 @@ class ImageFeedback:
         self._flags = StatusMessageFlags.END_OF_STREAM
         self._is_pending = True
 
+    def stay(self) -> None:
+        """Take a goodbye back."""
+        self._flags = StatusMessageFlags(0)
+        self._is_pending = True
+
     def reject(self, reason: str) -> None:
         """From now on say why we take nothing more, and nothing else."""
         self._rejection = self._error_frame(reason)

@@ -16,7 +16,7 @@ from aeron_async.driver.core.loss_detector import LossDetector
 from aeron_async.driver.core.nak_budget import NakPatience
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.cleaner import zero
-from aeron_async.logbuffer.position import partition_index, term_id_at
+from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
 
 if TYPE_CHECKING:
@@ -93,6 +93,20 @@ class ImageGaps:
                 return position, is_new
         self.forget()
         return position, False
+
+    @property
+    def end(self) -> int:
+        """Return where the first gap ends, in bytes; 0 where there is none."""
+        gap, log = self.detector, self._log
+        if not gap.length:
+            return 0
+        start = compute_position(
+            gap.term_id,
+            gap.term_offset,
+            initial_term_id=log.initial_term_id,
+            bits=log.position_bits,
+        )
+        return start + gap.length
 
     def forget(self) -> None:
         """Ask for nothing until the next scan finds something missing."""

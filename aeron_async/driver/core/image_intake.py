@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import place_runs, skip_whole
+from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import Counter
     from aeron_async.driver.core.image_connection import ImageConnection, ImageConnections
+    from aeron_async.driver.core.image_doubts import ImageDoubts
     from aeron_async.driver.core.image_feedback import ImageFeedback
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.late_frames import LateFrames
     from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = ["EOS_FLAGS_OFFSET", "ImageIntake"]
@@ -33,6 +36,8 @@ EOS_FLAGS_OFFSET = 5
 # Plain integers: to combine members of an enum takes as long as all else that a heartbeat does.
 END_OF_STREAM: Final = int(DataFlags.END_OF_STREAM)
 REVOKED: Final = int(DataFlags.REVOKED)
+HEARTBEATS_AFTER_THE_END: Final = 2
+"""So many that say nothing of an end take it back: one may have been held up under way."""
 
 
 class ImageIntake:
@@ -40,11 +45,13 @@ class ImageIntake:
 
     Args:
         log: Where datagrams are placed.
+        late_frames: Places what does not come in order; None where gaps are filled.
+        doubts: Hears of what contradicts what is there.
         connections: Where they come from.
         feedback: Knows what the sources have been told.
         max_window_length: The most they are ever told to send ahead, in bytes.
         hwm: Shows how far they have come.
-        on_end: Called when the stream has ended.
+        on_end: Called when the stream has ended, or goes on after all.
         on_over_run: Called when something begins beyond what may be placed, the first time.
         system_counters: The driver's.
         position: Where the image joined, in bytes.
@@ -57,11 +64,14 @@ class ImageIntake:
         is_end_of_stream: Whether every source has ended.
         is_revoked: Whether its publisher took the stream back.
         is_rejected: Whether nothing is taken any more.
+        idle_position: What the latest heartbeat said, in bytes; -1 where that has been looked at.
     """
 
     def __init__(
         self,
         log: LogBuffers,
+        late_frames: LateFrames | None,
+        doubts: ImageDoubts,
         connections: ImageConnections,
         feedback: ImageFeedback,
         *,
@@ -79,7 +89,13 @@ class ImageIntake:
         self.is_end_of_stream = False
         self.is_revoked = False
         self.is_rejected = False
+        self.idle_position = -1
+        self._is_short_way_closed = False
+        self._heartbeats_after_end = 0
+        self._join_position = position
         self._log = log
+        self._late_frames = late_frames
+        self._doubts = doubts
         self._bits = log.position_bits
         self._connections = connections
         self._feedback = feedback
@@ -93,6 +109,8 @@ class ImageIntake:
         self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
         self._images_revoked = system_counters[SystemCounterId.PUBLICATION_IMAGES_REVOKED]
         self._old_terms = system_counters[DriverCounterId.OLD_TERM_PACKETS]
+        self._ends_ignored = system_counters[DriverCounterId.STREAM_ENDS_IGNORED]
+        self._ends_withdrawn = system_counters[DriverCounterId.STREAM_ENDS_WITHDRAWN]
         hwm.set(position)
 
     def on_data(
@@ -138,19 +156,65 @@ class ImageIntake:
         elif length == HEARTBEAT:
             self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], connection, now_ns)
         elif position < feedback.last_sm_position:
-            # Already consumed, at least by the account the sender has of it.
-            self._under_runs.increment()
-            if end >= feedback.last_sm_position - self._max_window_length:
-                connection.last_activity_ns = now_ns
+            self._on_under_run(datagram, position, end, connection, now_ns)
         else:
             connection.last_activity_ns = now_ns
             self.last_packet_ns = now_ns
-            if position >= self.floor_position:
+            if position >= self.hwm_position:
                 index = partition_index(position, bits=self._bits)
                 insert(log.terms[index], log.term_words[index], term_offset, datagram)
-            if end > self.hwm_position:
-                self._set_hwm(end)
+                self._on_placed(end)
+            elif self._take_late(datagram, position, connection, now_ns):
+                self._on_placed(end)
         return True
+
+    def _on_placed(self, end: int) -> None:
+        if end > self.hwm_position:
+            self._set_hwm(end)
+        if self.is_end_of_stream and end > self._log.metadata.end_of_stream_position:
+            self._withdraw_end()
+
+    def _on_under_run(
+        self,
+        datagram: memoryview,
+        position: int,
+        end: int,
+        connection: ImageConnection,
+        now_ns: int,
+    ) -> None:
+        """Take what was already consumed, at least by the account the sender has of it."""
+        feedback = self._feedback
+        self._under_runs.increment()
+        if end >= feedback.last_sm_position - self._max_window_length:
+            connection.last_activity_ns = now_ns
+        # What readers were shown stays in the log for a term more.
+        oldest_position = feedback.next_sm_position - self._log.term_length // 2
+        if position >= max(self._join_position, oldest_position):
+            self._take_late(datagram, position, connection, now_ns)
+
+    def _take_late(
+        self, datagram: memoryview, position: int, connection: ImageConnection, now_ns: int
+    ) -> bool:
+        """Take a datagram for a place where something may lie already; return whether it fits."""
+        late_frames, floor_position = self._late_frames, self.floor_position
+        if late_frames is None:
+            # Padding lies where gaps were filled, and what it covers contradicts it in all honesty.
+            if position >= floor_position:
+                log, index = self._log, partition_index(position, bits=self._bits)
+                offset = position & (log.term_length - 1)
+                insert(log.terms[index], log.term_words[index], offset, datagram)
+            return True
+        conflict = late_frames.place(
+            datagram, position, floor_position=floor_position, hwm_position=self.hwm_position
+        )
+        doubts = self._doubts
+        if conflict is None:
+            doubts.on_agreement(position, position + len(datagram))
+            return True
+        if not conflict.is_shown and doubts.may_act(now_ns):
+            late_frames.clear(conflict, hwm_position=self.hwm_position)
+        doubts.on_conflict(conflict, connection.source, now_ns)
+        return False
 
     def on_run(
         self,
@@ -179,12 +243,20 @@ class ImageIntake:
         """
         log = self._log
         term_count = wrap_int32(term_id - log.initial_term_id)
-        if term_count < 0 or self.is_rejected or not 0 <= term_offset < log.term_length:
+        if term_count < 0 or self._is_short_way_closed or not 0 <= term_offset < log.term_length:
             return 0
         position = (term_count << self._bits) + term_offset
         feedback = self._feedback
         if position < self.floor_position or position < feedback.last_sm_position:
             return 0
+        limit = feedback.overrun_threshold - position
+        if position < self.hwm_position and self._late_frames is not None:
+            room = self._late_frames.room_at(
+                position, floor_position=self.floor_position, hwm_position=self.hwm_position
+            )
+            if not room:
+                return 0
+            limit = min(limit, room)
         partition = term_count % PARTITION_COUNT
         placed = place_runs(
             data,
@@ -194,13 +266,18 @@ class ImageIntake:
             log.terms[partition],
             log.term_words[partition],
             term_offset,
-            limit=feedback.overrun_threshold - position,
+            limit=limit,
         )
         if placed:
             connection.last_activity_ns = self.last_packet_ns = now_ns
             if position + placed > self.hwm_position:
                 self._set_hwm(position + placed)
         return placed
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether any of the stream has come."""
+        return self.hwm_position > self._join_position
 
     def whole_position(self) -> int:
         """Return how far the stream has come if nothing of it is missing, and -1 if in doubt.
@@ -233,14 +310,38 @@ class ImageIntake:
             self._under_runs.increment()
             return
         connection.last_activity_ns = now_ns
+        if position < self.floor_position and len(self._connections) == 1:
+            self._doubts.on_behind(
+                position,
+                now_ns=now_ns,
+                last_packet_ns=self.last_packet_ns,
+                shown=self.floor_position,
+            )
         self.last_packet_ns = now_ns
-        if flags & END_OF_STREAM and not self.is_end_of_stream:
-            connection.is_end_of_stream = True
-            connection.eos_position = position
-            self.check_end_of_stream(is_revoked=bool(flags & REVOKED))
+        self.idle_position = position
+        if flags & END_OF_STREAM:
+            self._on_end_told(position, connection, is_revoked=bool(flags & REVOKED))
+        elif self.is_end_of_stream:
+            self._heartbeats_after_end += 1
+            if self._heartbeats_after_end >= HEARTBEATS_AFTER_THE_END:
+                self._withdraw_end()
         if position > self.hwm_position:
             self._set_hwm(position)
         self._heartbeats_received.increment()
+
+    def reject(self) -> None:
+        """Take nothing more."""
+        self.is_rejected = self._is_short_way_closed = True
+
+    def _on_end_told(self, position: int, connection: ImageConnection, *, is_revoked: bool) -> None:
+        # Differs: Aeron believes an end up to a term behind what was reported. The stream has been
+        # further on than that, so no publisher of it says so.
+        if position < max(self.floor_position, self._feedback.last_sm_position):
+            self._ends_ignored.increment()
+        elif not self.is_end_of_stream:
+            connection.is_end_of_stream = True
+            connection.eos_position = position
+            self.check_end_of_stream(is_revoked=is_revoked)
 
     def check_end_of_stream(self, *, is_revoked: bool = False) -> None:
         """End the stream when every source has ended it, and revoke it if the last took it back."""
@@ -253,6 +354,21 @@ class ImageIntake:
             self._log.metadata.is_publication_revoked = True
             self._images_revoked.increment()
         self._log.metadata.end_of_stream_position = eos_position
+        # What comes now is looked at one by one: it may show that there was no end.
+        self._is_short_way_closed = True
+        self._heartbeats_after_end = 0
+        self._on_end()
+
+    def _withdraw_end(self) -> None:
+        """Take the end of the stream back: its publisher goes on."""
+        self._ends_withdrawn.increment()
+        self.is_end_of_stream = self.is_revoked = False
+        self._is_short_way_closed = self.is_rejected
+        metadata = self._log.metadata
+        metadata.end_of_stream_position = END_OF_STREAM_UNKNOWN
+        metadata.is_publication_revoked = False
+        for connection in self._connections:
+            connection.is_end_of_stream = False
         self._on_end()
 
     def _set_hwm(self, position: int) -> None:

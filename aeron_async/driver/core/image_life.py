@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
+from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
 from aeron_async.driver.core.image_state import ImageEvent, ImageState, next_state
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_LABELS, SystemCounterId
@@ -37,6 +38,26 @@ RUN_OVER_REMEDY: Final = (
 UNREAD_CHECK_NS: Final = 1_000_000_000
 """How often an image is looked at whose readers have stood still for too long already."""
 UNREAD_REMEDY: Final = "read on, or close the subscription: it keeps new streams of its session out"
+BROKEN_REMEDY: Final = (
+    "a new image joins where the stream is now; what was sent until then is lost to this reader. "
+    "Look for forged frames, for two publishers of one session and address, and at the "
+    "publisher's log for NAKs it refused"
+)
+REASONS: Final = {
+    ImageEvent.STREAM_ENDED: ImageEndReason.END_OF_STREAM,
+    ImageEvent.REVOKED: ImageEndReason.REVOKED,
+    ImageEvent.SOURCE_SILENT: ImageEndReason.SOURCE_SILENT,
+    ImageEvent.ABANDONED: ImageEndReason.CLOSED,
+    ImageEvent.SUPERSEDED: ImageEndReason.SUPERSEDED,
+    ImageEvent.GAP_UNFILLED: ImageEndReason.GAP_UNFILLED,
+    ImageEvent.CONTRADICTED: ImageEndReason.CONTRADICTED,
+    ImageEvent.FAILED: ImageEndReason.FAILED,
+}
+BROKEN: Final = {
+    ImageEndReason.GAP_UNFILLED: ImageEvent.GAP_UNFILLED,
+    ImageEndReason.CONTRADICTED: ImageEvent.CONTRADICTED,
+}
+RESUMABLE: Final = frozenset({ImageEndReason.END_OF_STREAM, ImageEndReason.REVOKED})
 
 log = get_logger(__name__)
 
@@ -54,6 +75,7 @@ class ImageLife:
     Attributes:
         state: Where it is.
         is_awaited: Whether another stream waits for the place of this one.
+        ended: Why and where it ended; None where it has not.
     """
 
     __slots__ = (
@@ -67,6 +89,8 @@ class ImageLife:
         "_still_ns",
         "_stream_id",
         "_taken",
+        "_usual_goodbye_ns",
+        "ended",
         "is_awaited",
         "state",
     )
@@ -81,11 +105,14 @@ class ImageLife:
     ) -> None:
         self._log = within(log_budget, log)
         self.state = ImageState.ACTIVE
+        self.ended: ImageEnd | None = None
         self._session_id = log_buffers.session_id
         self._stream_id = log_buffers.stream_id
         self._source = source
         self._liveness_timeout_ns = context.image_liveness_timeout_ns
-        self._goodbye_ns = EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
+        self._usual_goodbye_ns = self._goodbye_ns = (
+            EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
+        )
         self._changed_ns = now_ns
         self._drain_limit_ns = NEVER_NS
         self._taken: list[int] = []
@@ -100,6 +127,7 @@ class ImageLife:
         has_readers: bool,
         is_whole: bool,
         is_revoked: bool,
+        broken: ImageEnd | None,
         position: int,
     ) -> int:
         """Let an active image drain if it is over; if not, return when its source counts as silent.
@@ -112,6 +140,7 @@ class ImageLife:
             has_readers: Whether anybody reads it.
             is_whole: Whether it has ended, and all of it has arrived.
             is_revoked: Whether its publisher took it back; then nobody waits for what is missing.
+            broken: How it ends if it cannot go on, its source being heard; else None.
             position: Up to where it is rebuilt, in bytes; for the log.
         """
         silent_at_ns = last_packet_ns + self._liveness_timeout_ns
@@ -121,6 +150,8 @@ class ImageLife:
             self._set_state(ImageEvent.REVOKED, now_ns, position)
         elif not has_readers:
             self._set_state(ImageEvent.ABANDONED, now_ns, position)
+        elif broken is not None:
+            self._break(broken, now_ns, position)
         elif is_whole:
             self._set_state(ImageEvent.STREAM_ENDED, now_ns, position)
         elif now_ns > silent_at_ns:
@@ -216,6 +247,35 @@ class ImageLife:
         if self.state is ImageState.ACTIVE:
             self._set_state(ImageEvent.SUPERSEDED, now_ns, position)
 
+    def resume(self, now_ns: int, position: int) -> bool:
+        """Be active again after an end that was none; return whether that is what it was."""
+        ended = self.ended
+        if self.state is not ImageState.DRAINING or ended is None:
+            return False
+        if ended.reason not in RESUMABLE:
+            return False
+        self._goodbye_ns, self._drain_limit_ns = self._usual_goodbye_ns, NEVER_NS
+        self._set_state(ImageEvent.WENT_ON, now_ns, position)
+        self.ended = None
+        return True
+
+    def _break(self, broken: ImageEnd, now_ns: int, position: int) -> None:
+        """End an image that cannot go on, and tell of it; without a goodbye, for it comes back."""
+        self._goodbye_ns = 0
+        self._set_state(BROKEN[broken.reason], now_ns, position)
+        self.ended = broken
+        self._log.warning(
+            "image_broken",
+            reason=broken.reason.name,
+            source=self._source,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=broken.position,
+            start_position=broken.start_position,
+            end_position=broken.end_position,
+            remedy=BROKEN_REMEDY,
+        )
+
     def fail(self, now_ns: int, position: int) -> None:
         """Come one step nearer to the end."""
         self._set_state(ImageEvent.FAILED, now_ns, position)
@@ -228,6 +288,8 @@ class ImageLife:
     def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
         self._changed_ns = now_ns
+        if before is ImageState.ACTIVE:
+            self.ended = ImageEnd.at(REASONS[event], position)
         self._log.info(
             "image_state_changed",
             before=before.name,

@@ -52,6 +52,12 @@ class ImageEvent(Enum):
     """The readers took nothing for the image liveness timeout, and another stream waits."""
     LINGERED = auto()
     """No subscription holds it, or the image liveness timeout has passed again."""
+    GAP_UNFILLED = auto()
+    """What was missing did not come in time, though the source was heard."""
+    CONTRADICTED = auto()
+    """The source says that it sent something else than what readers were shown."""
+    WENT_ON = auto()
+    """The source is heard to go on behind what was taken for its end."""
     FAILED = auto()
     """Something broke that is this image's own, such as its congestion control."""
 
@@ -62,6 +68,9 @@ TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
     (ImageState.ACTIVE, ImageEvent.SOURCE_SILENT): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.ABANDONED): ImageState.DRAINING,
     (ImageState.ACTIVE, ImageEvent.SUPERSEDED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.GAP_UNFILLED): ImageState.DRAINING,
+    (ImageState.ACTIVE, ImageEvent.CONTRADICTED): ImageState.DRAINING,
+    (ImageState.DRAINING, ImageEvent.WENT_ON): ImageState.ACTIVE,
     (ImageState.DRAINING, ImageEvent.DRAINED): ImageState.LINGER,
     (ImageState.DRAINING, ImageEvent.UNREAD): ImageState.LINGER,
     (ImageState.LINGER, ImageEvent.LINGERED): ImageState.DONE,

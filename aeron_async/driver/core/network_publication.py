@@ -140,7 +140,6 @@ class NetworkPublication(SubscribablePublication):
         self.quiet = self._quiet = QuietSender(
             sender, self.doorbell, self.counters, partial(self._listener.on_window_changed, self)
         )
-        # Called for what arrives: not by way of a method that only passes it on.
         self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm
         self.hasten_setup = sender.hasten_setup
         self._retransmit_handler = RetransmitHandler.of(
@@ -232,8 +231,8 @@ class NetworkPublication(SubscribablePublication):
         return True
 
     @held
-    def on_nak(self, nak: Nak, now_ns: int) -> None:
-        """Take a NAK for this stream; the caller has checked its fields."""
+    def on_nak(self, nak: Nak, now_ns: int, *, source: Address | None = None) -> None:
+        """Take a NAK for this stream from `source`; the caller has checked its fields."""
         self.counters.naks_received.increment()
         granted = self.flow_control.max_retransmission_length(
             term_offset=nak.term_offset, length=nak.length, term_length=self.log.term_length
@@ -245,6 +244,7 @@ class NetworkPublication(SubscribablePublication):
             sender_position=self.sender_position,
             now_ns=now_ns,
         )
+        self._sender.refused_naks.tell(source, now_ns)
 
     @held
     def on_error(

@@ -11,6 +11,7 @@ Source: Aeron `PublicationImage`, `aeron_publication_image.c`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.congestion_control.base import TrackRebuild
@@ -23,6 +24,7 @@ from aeron_async.driver.core.image_gaps import ImageGaps
 from aeron_async.driver.core.image_intake import ImageIntake
 from aeron_async.driver.core.image_life import ImageLife
 from aeron_async.driver.core.image_state import OUT_OF_SIGHT, ImageState
+from aeron_async.driver.core.image_watch import ImageWatch
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.nak_budget import NakBudget
 from aeron_async.driver.core.reply_limiter import ReplyLimiter
@@ -35,11 +37,9 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.delay import FeedbackDelay
     from aeron_async.driver.core.image_counters import ImageCounters
+    from aeron_async.driver.core.image_end import ImageEnd
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
-    from aeron_async.driver.core.subscriber_positions import (
-        SubscribableListener,
-        SubscriberPosition,
-    )
+    from aeron_async.driver.core.subscriber_positions import SubscribableListener
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
@@ -69,7 +69,7 @@ class PublicationImage:
     Attributes:
         rebuild_position: Up to where every byte is there, in bytes.
         consumption_trigger: A reader that passes this position should let the image be polled.
-        rtt_replies: Says which round-trip measurements of its sources are answered.
+        rtt_replies: Says which round-trip measurements are answered.
         connections: Its sources, by the way they are heard.
         is_response_requested: Whether its source wants to be answered on a stream of its own.
         is_following: Whether it is a response, whose readers follow the session that answers.
@@ -123,26 +123,36 @@ class PublicationImage:
             system_counters=system_counters,
             now_ns=now_ns,
         )
+        parts = log, self._feedback, source, context, system_counters
+        self._watch = ImageWatch(*parts, is_reliable=is_reliable, on_doubt=self._on_doubt)
         self._intake = self._make_intake(system_counters, now_ns)
         self._gaps = ImageGaps(
             log, self._feedback, feedback_delay, system_counters, is_reliable=is_reliable
         )
         self._consumption = ImageConsumption(log, self.subscribers, self._feedback, join_position)
         self._calm_until_ns = 0
-        # Called for what arrives: not by way of a method that only passes it on.
-        self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
+        self._bind()
         self.rtt_replies = ReplyLimiter.of(context)
         counters.receiver_position.set(join_position)
         self.consumption_trigger = self._feedback.consumption_trigger
 
+    def _bind(self) -> None:
+        """Let the parts be called directly: not by way of methods that only pass things on."""
+        self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
+        self.on_setup = partial(self._watch.on_setup, self.connections, self._intake, self._life)
+        self.answer_with = self._feedback.respond_with
+        self.add_subscriber, self.remove_subscriber = self.subscribers.add, self.subscribers.remove
+
     def _make_intake(self, system_counters: SystemCounters, now_ns: int) -> ImageIntake:
         return ImageIntake(
             self.log,
+            self._watch.late_frames,
+            self._watch.doubts,
             self.connections,
             self._feedback,
             max_window_length=self._congestion_control.max_window_length(),
             hwm=self.counters.receiver_hwm,
-            on_end=lambda: self._listener.on_image_progress(self),
+            on_end=self._on_end,
             on_over_run=lambda: self._life.on_over_run(self.rebuild_position),
             system_counters=system_counters,
             position=self.rebuild_position,
@@ -161,44 +171,10 @@ class PublicationImage:
         self.connections.remove(destination)
         self._intake.check_end_of_stream()
 
-    def on_setup(
-        self,
-        terms: tuple[int, int, int],
-        *,
-        destination: ReceiveDestination,
-        source: Address,
-        now_ns: int,
-    ) -> bool:
-        """Take note that a source still sends SETUPs; return False for those of another stream.
-
-        Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
-        or has other terms comes from a publisher whose data this image can never take.
-
-        Args:
-            terms: Its initial term id, term length and MTU.
-            destination: By which way it came.
-            source: Where it came from.
-            now_ns: The time now.
-        """
-        log, connection = self.log, None
-        if terms == (log.initial_term_id, log.term_length, log.mtu_length):
-            connection = self.connections.find(destination, source, now_ns)
-        if connection is None:
-            self._life.is_awaited = True
-            return False
-        connection.last_activity_ns = now_ns
-        if connection.is_new:
-            self.connections.keep(connection)
-        return True
-
     def reject(self, reason: str) -> None:
         """Take nothing more, and tell its sources why, until they are silent; up to 1023 bytes."""
-        self._intake.is_rejected = True
+        self._intake.reject()
         self._feedback.reject(reason)
-
-    def answer_with(self, session_id: int | None) -> None:
-        """Tell the source which session its responses will have, or that it need not know more."""
-        self._feedback.respond_with(session_id)
 
     # Who reads.
 
@@ -206,6 +182,11 @@ class PublicationImage:
     def state(self) -> ImageState:
         """Return where the image is in its life."""
         return self._life.state
+
+    @property
+    def ended(self) -> ImageEnd | None:
+        """Return why and where it ended; None where it has not."""
+        return self._life.ended
 
     @property
     def join_position(self) -> int:
@@ -229,14 +210,6 @@ class PublicationImage:
             self.state is ImageState.ACTIVE
             or (self.state is ImageState.DRAINING and not self._is_drained())
         )
-
-    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
-        """Let one more subscription read; the slowest sets the pace."""
-        self.subscribers.add(subscriber)
-
-    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
-        """Let a subscription go, and return the position it had, if it read this image."""
-        return self.subscribers.remove(subscription_id)
 
     # What is due.
 
@@ -307,6 +280,7 @@ class PublicationImage:
         self.connections.forgive(late_ns, now_ns)
         self._life.forgive(late_ns, now_ns)
         self._untethered.forgive(late_ns, now_ns)
+        self._watch.forgive(late_ns, now_ns)
 
     def disable_status_messages(self) -> None:
         """Say no more: a newer image of the same session speaks for this end."""
@@ -326,6 +300,7 @@ class PublicationImage:
         self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):
             self._track_rebuild(now_ns)
+        self._watch.look(self._gaps, self._intake, now_ns)
 
     def _report(self, now_ns: int) -> int:
         """Send what is due to the sources, and return when there is more to send."""
@@ -336,7 +311,7 @@ class PublicationImage:
             self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
         )
         if self.connections.live_count(now_ns):
-            deadline_ns = min(deadline_ns, self._gaps.deadline_ns)
+            deadline_ns = min(deadline_ns, self._gaps.deadline_ns, self._watch.deadline_ns)
         if self._congestion_control.should_measure_rtt(now_ns):
             self._feedback.send_rttm(now_ns)
             self._congestion_control.on_rttm_sent(now_ns)
@@ -369,6 +344,8 @@ class PublicationImage:
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""
         life = self._life
+        if not self.is_end_of_stream and life.resume(now_ns, self.rebuild_position):
+            self._feedback.stay()
         if life.state is ImageState.ACTIVE:
             untethered_ns = self._untethered.poll_image(now_ns, self._feedback.window_length)
             deadline_ns = life.end(
@@ -377,11 +354,13 @@ class PublicationImage:
                 has_readers=self.subscribers.has_working,
                 is_whole=self.is_end_of_stream and self._is_rebuilt_to_its_end(),
                 is_revoked=self._intake.is_revoked,
+                broken=self._watch.broken,
                 position=self.rebuild_position,
             )
             if deadline_ns:
                 return min(deadline_ns, untethered_ns)
-            self._feedback.say_goodbye()
+            if self._watch.broken is None:
+                self._feedback.say_goodbye()
         return life.leave(
             now_ns,
             has_readers=self.subscribers.has_working,
@@ -390,6 +369,14 @@ class PublicationImage:
             heard_ns=0 if self.is_end_of_stream else self._intake.last_packet_ns,
             position=self.rebuild_position,
         )
+
+    def _on_end(self) -> None:
+        """Tell readers where the stream ends, or that it goes on after all."""
+        self._calm_until_ns = 0
+        self._listener.on_image_progress(self)
+
+    def _on_doubt(self) -> None:
+        self._calm_until_ns = 0
 
     def _is_rebuilt_to_its_end(self) -> bool:
         # Differs: Aeron waits for whatever any heartbeat claimed to have been sent. One that was

@@ -15,6 +15,7 @@ from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVA
 from aeron_async.driver.core.frame_starts import FrameStarts
 from aeron_async.driver.core.handshake_budget import HandshakeBudget
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.refused_naks import RefusedNaks
 from aeron_async.driver.core.resender import resend_range
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import scan_for_send, scan_runs
@@ -65,6 +66,7 @@ class StreamSender:
         limit: Up to where data may be sent, in bytes.
         setup_count: SETUPs sent.
         first_setup_ns: When the first of them left.
+        refused_naks: Tells of NAKs that are refused again and again.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class StreamSender:
         self._retransmits_sent = system_counters[SystemCounterId.RETRANSMITS_SENT]
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
+        self.refused_naks = RefusedNaks(log, system_counters.log_budget)
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox
@@ -292,6 +295,7 @@ class StreamSender:
         )
         if not self._frame_starts.is_start(position):
             self._rejected_naks.increment()
+            self.refused_naks.on_refused(position)
             return 0
         resent_length = resend_range(
             log,

@@ -1,0 +1,180 @@
+"""Whether the stream of an image can still be put together: gaps that stay, and contradictions.
+
+Invariant: while its source is heard, an image moves on, or its source says that it stands still, or
+the image ends within the gap timeout and says why. It never waits in silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.driver.core.gap_clock import GapClock
+from aeron_async.driver.core.image_doubts import ImageDoubts
+from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
+from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.logbuffer.late_frames import LateFrames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.image_connection import ImageConnections
+    from aeron_async.driver.core.image_feedback import ImageFeedback
+    from aeron_async.driver.core.image_gaps import ImageGaps
+    from aeron_async.driver.core.image_intake import ImageIntake
+    from aeron_async.driver.core.image_life import ImageLife
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.logbuffer.term_log import LogBuffers
+
+__all__ = ["ImageWatch"]
+
+FOREIGN_SETUPS_MAX: Final = 3
+"""SETUPs of other terms from the address of the image's own, before any of its data has come."""
+
+
+class ImageWatch:
+    """Watches one image.
+
+    Args:
+        log: Of the image.
+        feedback: Asks its sources.
+        source: Where its SETUP came from.
+        context: The driver's settings.
+        system_counters: The driver's.
+        is_reliable: Whether lost data is asked for; where gaps are filled, none stays.
+        on_doubt: Called when the image should be polled.
+
+    Attributes:
+        doubts: Hears of contradictions.
+        late_frames: Places what does not come in order; None where gaps are filled.
+        broken: How the image ends, once it cannot go on.
+    """
+
+    def __init__(
+        self,
+        log: LogBuffers,
+        feedback: ImageFeedback,
+        source: Address,
+        context: DriverContext,
+        system_counters: SystemCounters,
+        *,
+        is_reliable: bool,
+        on_doubt: Callable[[], None],
+    ) -> None:
+        self.doubts = ImageDoubts(log, feedback, source, system_counters, on_doubt)
+        self.late_frames = LateFrames(log) if is_reliable else None
+        self.broken: ImageEnd | None = None
+        self._log = log
+        self._source = source
+        self._clock = GapClock(context.image_gap_timeout_ns)
+        self._images_broken = system_counters[DriverCounterId.IMAGES_BROKEN]
+        self._shown_position = self._shown_from = -1
+        self._foreign_setup_count = 0
+
+    @property
+    def deadline_ns(self) -> int:
+        """Return when to look again."""
+        return min(self.doubts.deadline_ns, self._clock.deadline_ns)
+
+    def on_setup(
+        self,
+        connections: ImageConnections,
+        intake: ImageIntake,
+        life: ImageLife,
+        terms: tuple[int, int, int],
+        *,
+        destination: ReceiveDestination,
+        source: Address,
+        now_ns: int,
+    ) -> bool:
+        """Take note that a source still sends SETUPs; return False for those of another stream.
+
+        Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
+        or has other terms comes from a publisher whose data this image can never take. If nothing
+        else is heard from the image's own address, it was the image's SETUP that was forged.
+
+        Args:
+            connections: The image's sources.
+            intake: What has come.
+            life: Of the image; it hears that another stream waits.
+            terms: Its initial term id, term length and MTU.
+            destination: By which way it came.
+            source: Where it came from.
+            now_ns: The time now.
+        """
+        log = self._log
+        if terms != (log.initial_term_id, log.term_length, log.mtu_length):
+            if source == self._source and not intake.is_begun:
+                self._foreign_setup_count += 1
+                if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
+                    position = intake.floor_position
+                    self.doubts.prove(position, position, position)
+            life.is_awaited = True
+            return False
+        connection = connections.find(destination, source, now_ns)
+        if connection is None:
+            life.is_awaited = True
+            return False
+        self._foreign_setup_count = 0
+        connection.last_activity_ns = now_ns
+        if connection.is_new:
+            connections.keep(connection)
+        return True
+
+    def on_shown(self, position: int) -> None:
+        """Take note of how far the stream is whole, each time an image is looked at closely."""
+        if position != self._shown_position:
+            self._shown_from, self._shown_position = self._shown_position, position
+
+    def look(self, gaps: ImageGaps, intake: ImageIntake, now_ns: int) -> None:
+        """See whether the image can go on.
+
+        Args:
+            gaps: Of the image, as they were found just now.
+            intake: What has come.
+            now_ns: The time now.
+        """
+        position = intake.floor_position
+        self.on_shown(position)
+        self.doubts.poll(now_ns, position)
+        end = gaps.end if self.late_frames is not None else 0
+        if not end:
+            self._clock.stop()
+        elif intake.idle_position == position:
+            # The publisher itself says that it has sent no more.
+            self._clock.restart(now_ns)
+        elif self._clock.look(position, last_packet_ns=intake.last_packet_ns, now_ns=now_ns):
+            self._break(
+                ImageEnd(
+                    reason=ImageEndReason.GAP_UNFILLED,
+                    position=position,
+                    start_position=position,
+                    end_position=end,
+                )
+            )
+        elif self._clock.is_wider_due(now_ns):
+            self._ask_wider(position, end, now_ns)
+        intake.idle_position = -1
+        if self.doubts.end is not None:
+            self._break(self.doubts.end)
+
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Do not count the time in which this driver was not running."""
+        self._clock.forgive(late_ns, now_ns)
+
+    def _ask_wider(self, position: int, end: int, now_ns: int) -> None:
+        """Ask with a gap for the frame before it, and for a datagram behind it.
+
+        Where a forged frame was shorter or longer than the genuine one, the gap begins or ends
+        where no frame of the publisher does, and nothing it sends fills it.
+        """
+        start = position
+        if self.late_frames is not None and 0 <= self._shown_from < position:
+            start = self.late_frames.last_frame(position, from_position=self._shown_from)
+        self.doubts.ask(start, end + self._log.mtu_length, now_ns)
+
+    def _break(self, end: ImageEnd) -> None:
+        if self.broken is None:
+            self.broken = end
+            self._images_broken.increment()

@@ -1,0 +1,360 @@
+"""What one forged frame does to an image: nothing, or its end, told aloud; never silence.
+
+A publisher of 1,000 frames is played here by hand: it answers what it is asked from where a frame
+of its own begins, and refuses the rest, as drivers do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from aeron_async.driver.core.image_end import ImageEndReason
+from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.protocol.header import DataFlags
+from aeron_async.protocol.nak import Nak
+from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, pad, payload, position_of, setup
+from tests.driver.rigs import ImageRig, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REVOKED = EOS | DataFlags.REVOKED
+LENGTHS = (64, 256, 1_408, 96, 640)
+CONFLICTS = DriverCounterId.FRAME_CONFLICTS
+
+
+class Stage:
+    """An image, and a publisher whose frames it receives.
+
+    Attributes:
+        now_ns: The time.
+        sent: Up to which frame the publisher has come.
+        is_deaf: Whether it hears no NAK.
+        read: Messages that the reader has taken.
+    """
+
+    def __init__(self) -> None:
+        self.rig = ImageRig()
+        self.image = self.rig.image
+        self.now_ns = 0
+        self.sent = 0
+        self.is_deaf = False
+        self.read: list[bytes] = []
+        self.starts = [0]
+        while len(self.starts) < 200:
+            self.starts.append(self.starts[-1] + LENGTHS[len(self.starts) % len(LENGTHS)])
+        self.pass_time(MS)
+
+    def frame(self, index: int) -> bytes:
+        return data(self.starts[index], self.starts[index + 1] - self.starts[index])
+
+    def message(self, index: int) -> bytes:
+        return payload(self.starts[index], self.starts[index + 1] - self.starts[index])
+
+    @property
+    def position(self) -> int:
+        return self.starts[self.sent]
+
+    def send(self, count: int, *, lost: tuple[int, ...] = (), in_one_go: bool = True) -> None:
+        """Let the publisher send its next frames, some of which are lost."""
+        for index in range(self.sent, self.sent + count):
+            self.sent = index + 1
+            if index not in lost:
+                self.rig.feed(self.frame(index), self.now_ns)
+            if not in_one_go:
+                self.settle()
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the image ask, the publisher answer, and the reader read."""
+        for _ in range(4):
+            self.image.poll(self.now_ns)
+            self.read += self.rig.read(limit_position=self.image.rebuild_position)
+            for nak in self.rig.outbox.take_frames(Nak):
+                self.answer(position_of(nak.term_id, nak.term_offset, self.rig.log), nak.length)
+
+    def answer(self, position: int, length: int) -> None:
+        if self.is_deaf or position not in self.starts[: self.sent]:
+            return
+        index = self.starts.index(position)
+        while index < self.sent and self.starts[index + 1] <= position + length:
+            self.rig.feed(self.frame(index), self.now_ns)
+            index += 1
+
+    def pass_time(self, time_ns: int, *, heartbeats: bool = True) -> None:
+        """Let time pass, in which the publisher says where it is."""
+        end_ns = self.now_ns + time_ns
+        while self.now_ns < end_ns:
+            self.now_ns += min(50 * MS, end_ns - self.now_ns)
+            if heartbeats and self.now_ns % (100 * MS) < 50 * MS:
+                self.rig.feed(heartbeat(self.position), self.now_ns)
+            self.settle()
+
+    def expect_everything(self) -> None:
+        """See that all that was sent was read, in order, and the image lives."""
+        assert self.read == [self.message(index) for index in range(self.sent)]
+        assert self.image.state is ImageState.ACTIVE
+
+
+@pytest.fixture
+def stage() -> Stage:
+    stage = Stage()
+    stage.send(20)
+    return stage
+
+
+def end_behind(stage: Stage) -> bytes:
+    return heartbeat(stage.starts[5], EOS)
+
+
+def revocation_behind(stage: Stage) -> bytes:
+    return heartbeat(stage.starts[5], REVOKED)
+
+
+def shorter_ahead(stage: Stage) -> bytes:
+    return data(stage.starts[22], 32)
+
+
+def longer_ahead(stage: Stage) -> bytes:
+    return data(stage.starts[22], stage.starts[24] - stage.starts[22] + 32)
+
+
+def padding_ahead(stage: Stage) -> bytes:
+    return pad(stage.starts[22], stage.starts[26] - stage.starts[22] + 32)
+
+
+def inside_a_frame_ahead(stage: Stage) -> bytes:
+    return data(stage.starts[22] + 32, 96)
+
+
+def other_flags_ahead(stage: Stage) -> bytes:
+    return data(stage.starts[22], stage.starts[23] - stage.starts[22], flags=DataFlags(0x80))
+
+
+def beyond_what_was_sent(stage: Stage) -> bytes:
+    return data(stage.starts[60] + 32, 64)
+
+
+def heartbeat_ahead(stage: Stage) -> bytes:
+    return heartbeat(stage.starts[70])
+
+
+def end_ahead(stage: Stage) -> bytes:
+    return heartbeat(stage.starts[24] + 32, EOS)
+
+
+def end_here(stage: Stage) -> bytes:
+    return heartbeat(stage.position, EOS)
+
+
+def end_long_ahead(stage: Stage) -> bytes:
+    return heartbeat(stage.starts[80], EOS)
+
+
+def revocation_ahead(stage: Stage) -> bytes:
+    return heartbeat(stage.starts[24] + 32, REVOKED)
+
+
+def duplicate_of_another_length(stage: Stage) -> bytes:
+    return data(stage.starts[18], 4_000)
+
+
+def padding_behind(stage: Stage) -> bytes:
+    return pad(stage.starts[18], 512)
+
+
+def inside_a_frame_behind(stage: Stage) -> bytes:
+    return data(stage.starts[17] + 32, 96)
+
+
+HARMLESS = [
+    end_behind,
+    revocation_behind,
+    shorter_ahead,
+    longer_ahead,
+    padding_ahead,
+    inside_a_frame_ahead,
+    other_flags_ahead,
+    beyond_what_was_sent,
+    heartbeat_ahead,
+    end_here,
+    end_ahead,
+    duplicate_of_another_length,
+    padding_behind,
+    inside_a_frame_behind,
+]
+
+
+@pytest.mark.parametrize("forge", HARMLESS)
+@pytest.mark.parametrize("lost", [(), (22,), (20, 22)], ids=str)
+def test_a_forged_frame_costs_a_stream_nothing(
+    stage: Stage, forge: Callable[[Stage], bytes], lost: tuple[int, ...]
+) -> None:
+    """Rows B1 and B2: the publisher decides what lies there, and its stream goes on."""
+    stage.rig.feed(forge(stage), stage.now_ns)
+    stage.settle()
+    stage.send(10, lost=lost)
+    stage.pass_time(2 * SECOND)
+    stage.send(60)
+    stage.pass_time(8 * SECOND)
+    if 22 in lost and forge is shorter_ahead:
+        # The genuine frame came too late: only when its place had been read.
+        ended = stage.image.ended
+        assert ended is not None
+        assert ended.reason is ImageEndReason.CONTRADICTED
+    elif not (22 in lost and forge is other_flags_ahead):
+        # But for one of the same length, whose genuine twin was lost: nobody asks for that.
+        stage.expect_everything()
+
+
+@pytest.mark.parametrize("forge", HARMLESS)
+def test_a_forged_frame_costs_a_stream_nothing_that_stands_still(
+    stage: Stage, forge: Callable[[Stage], bytes]
+) -> None:
+    """Row B1: a publisher that says it has sent no more is believed, for as long as it says so."""
+    stage.rig.feed(forge(stage), stage.now_ns)
+    stage.pass_time(20 * SECOND)
+    stage.expect_everything()
+    stage.send(70)
+    stage.pass_time(2 * SECOND)
+    stage.expect_everything()
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        pytest.param(lambda stage: data(stage.position, 32), id="shorter"),
+        pytest.param(lambda stage: data(stage.position, 2_048), id="longer"),
+        pytest.param(lambda stage: pad(stage.position, 4_096), id="padding"),
+        pytest.param(
+            lambda stage: data(stage.position, 64, flags=DataFlags(0x40)), id="other flags"
+        ),
+    ],
+)
+@pytest.mark.parametrize("lost", [(), (20,)], ids=str)
+def test_what_was_read_and_is_contradicted_by_the_publisher_ends_the_image_aloud(
+    stage: Stage, forge: Callable[[Stage], bytes], lost: tuple[int, ...]
+) -> None:
+    """Row B2: it cannot be taken back, so the reader is told, and the stream joined again."""
+    stage.rig.feed(forge(stage), stage.now_ns)
+    stage.settle()
+    with capture_logs() as lines:
+        stage.send(10, lost=lost, in_one_go=False)
+        stage.pass_time(2 * SECOND)
+    assert stage.rig.state() is ImageState.LINGER
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+    assert ended.start_position <= stage.starts[21]
+    assert stage.rig[DriverCounterId.IMAGES_BROKEN] == 1
+    assert [line["reason"] for line in lines if line["event"] == "image_broken"] == ["CONTRADICTED"]
+    conflicts = [line for line in lines if line["event"] == "frame_conflict"]
+    assert 1 <= len(conflicts) <= 3
+    assert conflicts[0]["source"] == conflicts[0]["datagram_source"] == stage.image.source
+    assert stage.rig[CONFLICTS] >= len(conflicts)
+
+
+def test_a_gap_that_nobody_fills_ends_the_image_aloud_within_its_timeout(stage: Stage) -> None:
+    """Row B2: a stream that stands still says so."""
+    stage.is_deaf = True
+    stage.send(4, lost=(21,))
+    begun_ns = stage.now_ns
+    with capture_logs() as lines:
+        stage.pass_time(4_900 * MS)
+        assert stage.rig.state() is ImageState.ACTIVE
+        stage.pass_time(400 * MS)
+    assert stage.rig.state() is ImageState.LINGER, "and no goodbye holds up the next image"
+    assert stage.now_ns - begun_ns < 6 * SECOND
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.GAP_UNFILLED
+    assert ended.position == ended.start_position == stage.starts[21]
+    assert ended.end_position == stage.starts[22]
+    (line,) = [line for line in lines if line["event"] == "image_broken"]
+    assert (line["reason"], line["position"]) == ("GAP_UNFILLED", stage.starts[21])
+
+
+def test_the_silence_of_a_source_does_not_count_for_a_gap(stage: Stage) -> None:
+    stage.is_deaf = True
+    stage.send(4, lost=(21,))
+    stage.pass_time(9 * SECOND, heartbeats=False)
+    assert stage.rig.state() is ImageState.ACTIVE
+    stage.is_deaf = False
+    stage.pass_time(SECOND)
+    stage.expect_everything()
+
+
+def test_an_end_behind_what_was_reported_is_counted_and_changes_nothing(stage: Stage) -> None:
+    """Row B1: no publisher ends a stream that has been further on."""
+    for flags in (EOS, REVOKED):
+        stage.rig.feed(heartbeat(stage.starts[10], flags), stage.now_ns)
+        stage.settle()
+    assert stage.rig[DriverCounterId.STREAM_ENDS_IGNORED] == 2
+    assert not stage.image.is_end_of_stream
+    assert not stage.rig.log.metadata.is_publication_revoked
+
+
+def test_the_true_end_of_a_stream_ends_it_at_once(stage: Stage) -> None:
+    stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
+    stage.settle()
+    assert stage.rig.state() is ImageState.DRAINING
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.END_OF_STREAM
+
+
+def test_an_end_is_withdrawn_when_the_publisher_goes_on(stage: Stage) -> None:
+    """Row B1: data behind an end shows that there was none."""
+    stage.rig.feed(end_here(stage), stage.now_ns)
+    stage.settle()
+    assert stage.rig.state() is ImageState.DRAINING
+    stage.send(1)
+    assert stage.rig.state() is ImageState.ACTIVE
+    assert stage.image.ended is None
+    assert stage.rig[DriverCounterId.STREAM_ENDS_WITHDRAWN] == 1
+    stage.pass_time(2 * SECOND)
+    stage.expect_everything()
+
+
+def test_a_stranger_who_goes_on_contradicting_gets_few_questions_out_of_an_image(
+    stage: Stage,
+) -> None:
+    for _ in range(20_000):
+        stage.now_ns += MS // 10
+        stage.rig.feed(data(stage.starts[18], 4_000), stage.now_ns)
+        stage.image.poll(stage.now_ns)
+    assert stage.rig[CONFLICTS] == 20_000
+    assert len(stage.rig.outbox.take_frames(Nak)) <= 10
+
+
+def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_began() -> None:
+    rig = ImageRig()
+    rig.image.poll(0)
+    terms = setup(term_length=2**20).initial_term_id, 2**20, rig.log.mtu_length
+    for count in range(3):
+        connection = connect(rig.image, rig.outbox, rig.image.source, 0)
+        assert rig.image.ended is None
+        assert not rig.image.on_setup(
+            terms,
+            destination=connection.destination,
+            source=connection.source,
+            now_ns=count * 100 * MS,
+        )
+        rig.image.poll(count * 100 * MS)
+    ended = rig.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_a_publisher_that_has_not_come_as_far_as_was_read_is_believed(stage: Stage) -> None:
+    """A frame forged at the end of a stream that stands still is found out by its heartbeats."""
+    stage.rig.feed(data(stage.position, 64), stage.now_ns)
+    stage.settle()
+    stage.pass_time(3 * SECOND)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
