@@ -119,12 +119,12 @@ class DriverCounterId(IntEnum):
     DESTINATIONS_REFUSED = 1_023
     FLOW_CONTROL_RECEIVERS_REFUSED = 1_030
     SOCKET_DROPS = 1_031
-    FRAME_CONFLICTS = 1_040
-    STREAM_ENDS_IGNORED = 1_041
-    STREAM_ENDS_WITHDRAWN = 1_042
-    IMAGES_BROKEN = 1_043
     REFUSALS_WITHHELD = 1_032
     LOG_LINES_LEFT_OUT = 1_040
+    FRAME_CONFLICTS = 1_050
+    STREAM_ENDS_IGNORED = 1_051
+    STREAM_ENDS_WITHDRAWN = 1_052
+    IMAGES_BROKEN = 1_053
     HANDSHAKE_SENDS_WITHHELD = 1_060
 
 
@@ -199,12 +199,12 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
         "Flow control receivers refused: limit reached"
     ),
     DriverCounterId.SOCKET_DROPS: "Datagrams dropped by the system before they were received",
+    DriverCounterId.REFUSALS_WITHHELD: "Refused publishers not told: limit reached",
+    DriverCounterId.LOG_LINES_LEFT_OUT: "Log lines left out: limit reached",
     DriverCounterId.FRAME_CONFLICTS: "Frames that contradict the one in their place",
     DriverCounterId.STREAM_ENDS_IGNORED: "Ends of streams ignored: their stream is further on",
     DriverCounterId.STREAM_ENDS_WITHDRAWN: "Ends of streams withdrawn: their publisher went on",
     DriverCounterId.IMAGES_BROKEN: "Images ended: gap unfilled, or what was read contradicted",
-    DriverCounterId.REFUSALS_WITHHELD: "Refused publishers not told: limit reached",
-    DriverCounterId.LOG_LINES_LEFT_OUT: "Log lines left out: limit reached",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
 }
 
