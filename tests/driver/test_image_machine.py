@@ -178,12 +178,11 @@ class ImageMachine(RuleBasedStateMachine):
         assert 0 < nak.length <= TERM_LENGTH - nak.term_offset
         words = self.rig.log.term_words[position // TERM_LENGTH % PARTITION_COUNT]
         is_gap = is_hole(words, nak.term_offset, nak.term_offset + nak.length)
+        is_gap = is_gap and position + nak.length <= self.image.hwm_position
         if position < self.image.rebuild_position or not is_gap:
             # A question about what is there: something contradicts it, or nobody fills the gap.
             is_gap_old = self.now_ns >= CONTEXT.image_gap_timeout_ns // WIDER_STEPS
             assert self.rig[DriverCounterId.FRAME_CONFLICTS] or is_gap_old
-            return
-        assert position + nak.length <= self.image.hwm_position
 
     @rule(which=st.integers(0, 1), limit=st.integers(1, 200))
     def read(self, which: int, limit: int) -> None:
