@@ -291,7 +291,7 @@ class ControlConnection:
         except TimeoutError:
             message = (
                 f"the archive on {publication.channel} stream {publication.stream_id} did not "
-                f"answer a {type(request).__name__} within {self.timeout} s: raise timeout"
+                f"answer a {type(request).__name__} within {self.timeout} s: {remedy(request)}"
             )
             raise AeronTimeoutError(message) from None
         finally:
@@ -369,3 +369,13 @@ class ControlConnection:
         self._subscription.close()
         self._reading.cancel()
         await asyncio.wait((self._reading,))
+
+
+def remedy(request: Message) -> str:
+    """Return what to do about a request that was not answered."""
+    if isinstance(request, AuthConnectRequest):
+        return (
+            f"its answers go to {request.response_channel}, which must lead from the archive to "
+            "this client; give response_channel as the archive sees this host"
+        )
+    return "raise timeout"

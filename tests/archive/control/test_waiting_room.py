@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.messages import PROTOCOL_VERSION
 from aeron_async.archive.control.requests import AuthConnectRequest
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.control.waiting_room import WaitingRoom
+from aeron_async.errors import AeronTimeoutError
 from aeron_async.testing.virtual_clock import VirtualLoop
+
+if TYPE_CHECKING:
+    import aeron_async as aa
+    from aeron_async.archive.control.server import ControlServer
 
 SECOND = 1_000_000_000
 REQUEST = AuthConnectRequest(
@@ -145,3 +151,14 @@ def test_the_archive_sets_the_bounds(setting: str) -> None:
 
     context = ArchiveContext(**{setting: 7})  # type: ignore[arg-type]
     assert getattr(ControlSettings.of(context), setting) == 7
+
+
+async def test_a_client_that_is_not_answered_is_told_where_its_answers_go(
+    aeron: aa.Aeron, server: ControlServer, channel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row B4: the timeout advised a longer timeout."""
+    monkeypatch.setattr(server.waiting_room, "try_enter", lambda *_: False)
+    remote = RemoteArchive.connect(aeron, control_channel=channel, timeout=0.1)
+    with pytest.raises(AeronTimeoutError, match=r"did not answer .*: its answers go to aeron:udp"):
+        await remote.start()
+    assert server.refused_sessions == 1
