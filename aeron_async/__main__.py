@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from aeron_async.cli.main import main
+from aeron_async.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.segments import segment_bases, segment_name
 from aeron_async.archive.extending import extending_channel
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened
-from aeron_async.cli.options import Flag, RunOptions, Stream
+from aeron_async.cli.options import Flag, RecordingId, RunOptions, Stream
 from aeron_async.cli.output import make_console, print_json, print_line, safe_text
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.errors import ChannelUriError
@@ -87,7 +87,12 @@ async def _ls(where: str, channel: str, stream: int | None, *, is_json: bool) ->
 
 
 def describe(
-    where: str, recording_id: int, /, *, json: Flag = False, options: RunOptions | None = None
+    where: str,
+    recording_id: RecordingId,
+    /,
+    *,
+    json: Flag = False,
+    options: RunOptions | None = None,
 ) -> int:
     """Say all that is known of one recording, and how to go on with it.
 

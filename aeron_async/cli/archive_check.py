@@ -18,13 +18,15 @@ from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
 from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_where import listed
+from aeron_async.cli.consent import ask_at_once, can_ask
+from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
-from aeron_async.errors import ArchiveFileError
+from aeron_async.errors import ArchiveFileError, ConfigurationError
 
 if TYPE_CHECKING:
-    from aeron_async.archive.disk.files import Directory
+    from aeron_async.archive.disk.files import Directory, OsDirectory
 
 __all__ = ["repair", "verify"]
 
@@ -64,50 +66,70 @@ def repair(
     /,
     *,
     yes: Flag = False,
+    dry_run: Flag = False,
     checksum: Checksum = "none",
     json: Flag = False,
 ) -> int:
-    """Say what can be mended, and mend it with --yes; what changes is kept as NAME.before-repair.
+    """Say what can be mended, and mend it if that is agreed to.
+
+    On a terminal it asks, and elsewhere it takes --yes. What changes is kept as NAME.before-repair.
 
     What is wrong and cannot be mended is told with the commands that give up some of a recording.
 
     Args:
         directory: Of an archive that is not at work.
-        yes: Mend it.
+        yes: Mend it, and do not ask.
+        dry_run: Only say what can be mended; so it is without --yes where there is no terminal.
         checksum: What the archive puts into frames and entries.
         json: One JSON object a line.
     """
+    if yes and dry_run:
+        message = "--yes and --dry-run contradict each other: give one"
+        raise ConfigurationError(message)
     place = listed(directory)
     now_ms = time.time_ns() // NS_PER_MS
     mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
-    count = damages = 0
+    is_done = yes
     try:
-        with progress_bar("looking at recordings", recording_count(place)) as advance:
-            repairs = mend(
-                place,
-                consent=yes,
-                now_ms=now_ms,
-                checksum=checksum_named(checksum),
-                ends_are_whole=mark.ends_are_whole,
-                on_looked_at=advance,
-            )
-            for each in repairs:
-                is_mended = isinstance(each, Repair)
-                count += is_mended
-                damages += not is_mended
-                if json:
-                    print_json(as_json(each, is_done=yes))
-                else:
-                    print_line(str(each))
+        count, damages = mend_all(place, mark, checksum, consent=yes, is_json=json)
+        if count and not (yes or dry_run) and can_ask():
+            is_done = ask_at_once(f"Mend {plural(count, 'thing')}?")
+            if is_done:
+                mend_all(place, mark, checksum, consent=True, is_json=json)
     finally:
         mark.close()
     if not count:
         remark("nothing is to be mended" if not damages else "nothing here can be mended")
-    elif not yes:
+    elif not is_done:
         remark("nothing was changed: add --yes to mend it")
     if damages:
         remark(f"not mended, and up to you: {damages}")
-    return ExitCode.SUCCESS if not damages and (yes or not count) else ExitCode.FAILURE
+    return ExitCode.SUCCESS if not damages and (is_done or not count) else ExitCode.FAILURE
+
+
+def mend_all(
+    place: OsDirectory, mark: MarkFile, checksum: Checksum, *, consent: bool, is_json: bool
+) -> tuple[int, int]:
+    """Say what can be mended, mend it with consent, and return how much can be and cannot be."""
+    count = damages = 0
+    with progress_bar("looking at recordings", recording_count(place)) as advance:
+        repairs = mend(
+            place,
+            consent=consent,
+            now_ms=time.time_ns() // NS_PER_MS,
+            checksum=checksum_named(checksum),
+            ends_are_whole=mark.ends_are_whole,
+            on_looked_at=advance,
+        )
+        for each in repairs:
+            is_mended = isinstance(each, Repair)
+            count += is_mended
+            damages += not is_mended
+            if is_json:
+                print_json(as_json(each, is_done=consent))
+            else:
+                print_line(str(each))
+    return count, damages
 
 
 def as_json(each: Repair | Unmended, *, is_done: bool) -> dict[str, object]:

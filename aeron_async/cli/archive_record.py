@@ -18,7 +18,7 @@ from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_new import made_for_good
 from aeron_async.cli.archive_where import CONTROL_EXAMPLE, is_elsewhere, opened
-from aeron_async.cli.options import Flag, RunOptions, Stream
+from aeron_async.cli.options import Flag, RecordingId, RunOptions, Stream
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.client.aeron import Aeron
@@ -46,7 +46,7 @@ def record(
     *,
     stream: Stream,
     local: Flag = False,
-    extend: int | None = None,
+    extend: RecordingId | None = None,
     auto_stop: Flag = False,
     json: Flag = False,
     options: RunOptions | None = None,

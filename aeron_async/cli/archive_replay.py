@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_where import is_elsewhere, opened
-from aeron_async.cli.options import Count, Quiet, RunOptions, Size
+from aeron_async.cli.options import Count, Quiet, RecordingId, RunOptions, Size
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.cli.sub import Format, Printer
@@ -28,7 +28,7 @@ LOOK_SECONDS: Final = 0.5
 
 def replay(
     where: str,
-    recording_id: int,
+    recording_id: RecordingId,
     /,
     *,
     begin: Size | None = None,
@@ -57,7 +57,7 @@ def replay(
 
 def follow(
     where: str,
-    recording_id: int,
+    recording_id: RecordingId,
     /,
     *,
     begin: Size | None = None,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.archive.disk.retention import Retention, expired_segments
+from aeron_async.archive.disk.retention import Expired, Retention, expired_segments
 from aeron_async.archive.disk.segments import segment_bases
 from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened
+from aeron_async.cli.consent import ask, check_can_ask
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Flag, Positive, RunOptions, Size
+from aeron_async.cli.options import Flag, Positive, RecordingId, RunOptions, Size
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.errors import ConfigurationError
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import Archive
@@ -27,21 +29,42 @@ NS_PER_MS: Final = 1_000_000
 
 
 def truncate(
-    where: str, recording_id: int, position: Size, /, *, options: RunOptions | None = None
+    where: str,
+    recording_id: RecordingId,
+    position: Size,
+    /,
+    *,
+    yes: Flag = False,
+    dry_run: Flag = False,
+    options: RunOptions | None = None,
 ) -> int:
-    """Forget what was recorded behind a position.
+    """Forget what was recorded after a position.
 
     Args:
         where: Directory of an archive, or the control channel of one that is running.
         recording_id: Of a recording that has stopped.
         position: Where a frame begins; the error names the nearest one.
+        yes: Do not ask.
+        dry_run: Only say what would go.
         options: How to run.
     """
-    return run(_truncate(where, recording_id, position), options or RunOptions())
+    check_can_ask(yes=yes, dry_run=dry_run, what="forget what was recorded")
+    main = _truncate(where, recording_id, position, yes=yes, is_dry=dry_run)
+    return run(main, options or RunOptions())
 
 
-async def _truncate(where: str, recording_id: int, position: int) -> int:
+async def _truncate(
+    where: str, recording_id: int, position: int, *, yes: bool, is_dry: bool
+) -> int:
     async with opened(where) as (_, archive):
+        descriptor = await archive.describe(recording_id)
+        end = await archive.max_recorded_position(recording_id)
+        gone = forgotten(descriptor, max(position, descriptor.start_position), end)
+        if is_dry:
+            print_line(f"would forget {gone}")
+            return ExitCode.SUCCESS
+        if not await ask(f"Forget {gone}?", yes=yes):
+            return ExitCode.FAILURE
         count = await archive.truncate(recording_id, position)
         print_line(
             f"recording {recording_id} ends at position {position} now; removed "
@@ -52,10 +75,12 @@ async def _truncate(where: str, recording_id: int, position: int) -> int:
 
 def purge(
     where: str,
-    recording_id: int,
+    recording_id: RecordingId,
     /,
     *,
     before: Size | None = None,
+    yes: Flag = False,
+    dry_run: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
     """Forget a recording, or with --before only whole files at its beginning.
@@ -64,13 +89,30 @@ def purge(
         where: Directory of an archive, or the control channel of one that is running.
         recording_id: Of the recording; its id is never used again.
         before: Where one of its files begins, which becomes the first.
+        yes: Do not ask.
+        dry_run: Only say what would go.
         options: How to run.
     """
-    return run(_purge(where, recording_id, before), options or RunOptions())
+    check_can_ask(yes=yes, dry_run=dry_run, what="forget what was recorded")
+    main = _purge(where, recording_id, before, yes=yes, is_dry=dry_run)
+    return run(main, options or RunOptions())
 
 
-async def _purge(where: str, recording_id: int, before: int | None) -> int:
+async def _purge(
+    where: str, recording_id: int, before: int | None, *, yes: bool, is_dry: bool
+) -> int:
     async with opened(where) as (_, archive):
+        descriptor = await archive.describe(recording_id)
+        end = await archive.max_recorded_position(recording_id)
+        if before is None:
+            gone = f"{forgotten(descriptor, descriptor.start_position, end)}, and its entry"
+        else:
+            gone = forgotten(descriptor, descriptor.start_position, min(before, end))
+        if is_dry:
+            print_line(f"would forget {gone}")
+            return ExitCode.SUCCESS
+        if not await ask(f"Forget {gone}?", yes=yes):
+            return ExitCode.FAILURE
         if before is None:
             count = await archive.purge_recording(recording_id)
             print_line(f"recording {recording_id} is gone; removed {plural(count, 'file')}")
@@ -83,14 +125,24 @@ async def _purge(where: str, recording_id: int, before: int | None) -> int:
     return ExitCode.SUCCESS
 
 
+def forgotten(descriptor: RecordingDescriptor, start: int, end: int) -> str:
+    """Return in words what goes of a recording."""
+    return (
+        f"{plural(max(0, end - start), 'byte')} of recording {descriptor.recording_id}, positions "
+        f"{start} to {max(start, end)} of stream {descriptor.stream_id} on "
+        f"{printable(descriptor.original_channel, SHORT)}"
+    )
+
+
 def prune(
     where: str,
     /,
     *,
-    recording: int | None = None,
+    recording: RecordingId | None = None,
     max_age: Positive | None = None,
     max_bytes: Size | None = None,
     before: Size | None = None,
+    yes: Flag = False,
     dry_run: Flag = False,
     json: Flag = False,
     options: RunOptions | None = None,
@@ -105,6 +157,7 @@ def prune(
         max_age: Files that were last written to so many seconds ago may go; of a directory only.
         max_bytes: So much of each recording is kept.
         before: What lies before this position may go.
+        yes: Do not ask.
         dry_run: Only say what would go.
         json: One JSON object a line.
         options: How to run.
@@ -118,14 +171,15 @@ def prune(
             "channel: give its directory, or --max-bytes or --before"
         )
         raise ConfigurationError(message)
+    check_can_ask(yes=yes, dry_run=dry_run, what="remove files of recordings")
     age_ms = None if max_age is None else int(max_age * MS_PER_SECOND)
     retention = Retention(max_age_ms=age_ms, max_bytes=max_bytes, before_position=before)
-    main = _prune(where, retention, recording, is_dry=dry_run, is_json=json)
+    main = _prune(where, retention, recording, yes=yes, is_dry=dry_run, is_json=json)
     return run(main, options or RunOptions())
 
 
 async def _prune(
-    where: str, retention: Retention, only: int | None, *, is_dry: bool, is_json: bool
+    where: str, retention: Retention, only: int | None, *, yes: bool, is_dry: bool, is_json: bool
 ) -> int:
     place = None if is_elsewhere(where) else listed(where)
     async with opened(where) as (_, archive):
@@ -133,15 +187,25 @@ async def _prune(
             found = [each async for each in archive.recordings()]
         else:
             found = [await archive.describe(only)]
-        count = 0
+        goes: list[tuple[int, Expired]] = []
         with progress_bar("looking at recordings", len(found)) as advance:
             for looked_at, descriptor in enumerate(found):
                 advance(looked_at)
-                count += await _prune_one(
-                    archive, place, descriptor, retention, is_dry=is_dry, is_json=is_json
-                )
-    if not count:
-        remark(f"nothing may go: {why_nothing(place, found)}")
+                end = await archive.max_recorded_position(descriptor.recording_id)
+                now_ms = time.time_ns() // NS_PER_MS
+                expired = expired_segments(place, descriptor, retention, now_ms=now_ms, end=end)
+                if expired is not None and expired.bases:
+                    goes.append((descriptor.recording_id, expired))
+        if not goes:
+            remark(f"nothing may go: {why_nothing(place, found)}")
+            return ExitCode.SUCCESS
+        if not is_dry:
+            count = sum(len(expired.bases) for _, expired in goes)
+            what = f"{plural(count, 'file')} of {plural(len(goes), 'recording')}"
+            if not await ask(f"Remove {what}?", yes=yes):
+                return ExitCode.FAILURE
+        for recording_id, expired in goes:
+            await _prune_one(archive, recording_id, expired, is_dry=is_dry, is_json=is_json)
     return ExitCode.SUCCESS
 
 
@@ -156,21 +220,9 @@ def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> 
 
 
 async def _prune_one(
-    archive: Archive,
-    place: OsDirectory | None,
-    descriptor: RecordingDescriptor,
-    retention: Retention,
-    *,
-    is_dry: bool,
-    is_json: bool,
-) -> int:
-    """Let go of what may go of one recording; return how many files that is."""
-    recording_id = descriptor.recording_id
-    now_ms = time.time_ns() // NS_PER_MS
-    end = await archive.max_recorded_position(recording_id)
-    expired = expired_segments(place, descriptor, retention, now_ms=now_ms, end=end)
-    if expired is None:
-        return 0
+    archive: Archive, recording_id: int, expired: Expired, *, is_dry: bool, is_json: bool
+) -> None:
+    """Let go of what may go of one recording, and say so."""
     count = len(expired.bases)
     if not is_dry:
         count = await archive.purge_segments(recording_id, expired.new_start_position)
@@ -183,10 +235,9 @@ async def _prune_one(
                 "is_done": not is_dry,
             }
         )
-        return count
+        return
     verb = "would remove" if is_dry else "removed"
     print_line(
         f"recording {recording_id} begins at position {expired.new_start_position}; {verb} "
         f"{plural(count, 'file')}"
     )
-    return count

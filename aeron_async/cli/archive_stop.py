@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aeron_async.cli.archive_where import needs_control, opened
-from aeron_async.cli.options import RunOptions, Stream
+from aeron_async.cli.options import Int64, RecordingId, RunOptions, Stream
 from aeron_async.cli.output import complain, print_line
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.errors import ConfigurationError
@@ -18,10 +18,10 @@ __all__ = ["stop"]
 
 def stop(
     control: str,
-    recording_id: int | None = None,
+    recording_id: RecordingId | None = None,
     /,
     *,
-    subscription: int | None = None,
+    subscription: Int64 | None = None,
     channel: str | None = None,
     stream: Stream | None = None,
     options: RunOptions | None = None,

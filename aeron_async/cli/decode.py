@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, final
 from aeron_async.cli.decode_frames import fields_of, kind_of
 from aeron_async.cli.decode_output import JsonOutput, Output, TextOutput
 from aeron_async.cli.decode_streams import Tally
-from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
+from aeron_async.cli.options import Flag, Int32, Port  # noqa: TC001 - likewise
 from aeron_async.cli.pcap import CaptureError, CaptureReader
 from aeron_async.cli.runner import ExitCode
 from aeron_async.errors import ProtocolError
@@ -27,9 +27,9 @@ def decode(
     file: Path,
     /,
     *,
-    stream: int | None = None,
-    session: int | None = None,
-    port: int | None = None,
+    stream: Int32 | None = None,
+    session: Int32 | None = None,
+    port: Port | None = None,
     summary: Flag = False,
     json: Flag = False,
 ) -> int:

@@ -7,21 +7,47 @@ from typing import Annotated, Literal
 import attrs
 from cyclopts import Parameter, validators
 
-__all__ = ["Count", "Flag", "Positive", "Quiet", "RunOptions", "Size", "Stream"]
+__all__ = [
+    "LONGEST_MESSAGE",
+    "Count",
+    "Flag",
+    "Int32",
+    "Int64",
+    "MessageSize",
+    "Port",
+    "Positive",
+    "Quiet",
+    "RecordingId",
+    "RunOptions",
+    "Size",
+    "Stream",
+]
 
 INT32 = validators.Number(gte=-(2**31), lt=2**31)
+INT64_MAX = 2**63 - 1
+LONGEST_MESSAGE = 16 * 1024 * 1024
+"""In bytes, of any channel."""
+MOST = 1e9
+"""Seconds are 31 years, and more messages in a second there are not."""
 
 
 def _is_positive(_type: object, value: float | None) -> None:
-    if value is not None and not 0 < value < float("inf"):
-        message = "must be more than 0"
+    if value is not None and not 0 < value <= MOST:
+        message = f"must be more than 0, and at most {MOST:,.0f}"
         raise ValueError(message)
 
 
 Positive = Annotated[float, Parameter(validator=_is_positive)]
 """A duration in seconds, or a rate."""
-Count = Annotated[int, Parameter(validator=validators.Number(gte=1))]
-Size = Annotated[int, Parameter(validator=validators.Number(gte=0))]
+Count = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=INT64_MAX))]
+Size = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=INT64_MAX))]
+"""A position, or an amount of bytes."""
+MessageSize = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=LONGEST_MESSAGE))]
+RecordingId = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=INT64_MAX))]
+Int32 = Annotated[int, Parameter(validator=INT32)]
+"""Such as a stream or session id."""
+Int64 = Annotated[int, Parameter(validator=validators.Number(gte=-INT64_MAX - 1, lte=INT64_MAX))]
+Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**16))]
 Stream = Annotated[int, Parameter(name=("--stream", "-s"), validator=INT32)]
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Quiet = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_default=False)]

@@ -27,6 +27,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_painted",
+    "question",
     "remark",
     "safe_text",
 ]
@@ -76,6 +77,12 @@ def safe_text(text: str, style: str = "") -> Text:
 def remark(text: str) -> None:
     """Say something beside the result."""
     sys.stderr.write(f"{printable(text, LINE_LENGTH_MAX)}\n")
+    sys.stderr.flush()
+
+
+def question(text: str) -> None:
+    """Ask something; the answer follows on the same line."""
+    sys.stderr.write(f"{printable(text, LINE_LENGTH_MAX)} [y/N] ")
     sys.stderr.flush()
 
 

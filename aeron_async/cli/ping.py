@@ -19,7 +19,7 @@ from cyclopts import Parameter, validators
 
 from aeron_async.cli.figures import format_count, plural
 from aeron_async.cli.latency import LatencySummary
-from aeron_async.cli.options import Flag, Positive, Quiet, RunOptions, Size
+from aeron_async.cli.options import Flag, Int32, MessageSize, Positive, Quiet, RunOptions
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.runner import ExitCode, Watchdog, run, together
 from aeron_async.client.aeron import Aeron
@@ -45,17 +45,18 @@ SPIN_NS: Final = 3_000_000
 COUNT_MAX: Final = 50_000_000
 
 PingCount = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=COUNT_MAX))]
+WarmupCount = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=COUNT_MAX))]
 
 
 def ping(
     *,
     ping_channel: str = PING_CHANNEL,
-    ping_stream: int = PING_STREAM_ID,
+    ping_stream: Int32 = PING_STREAM_ID,
     pong_channel: str = PONG_CHANNEL,
-    pong_stream: int = PONG_STREAM_ID,
+    pong_stream: Int32 = PONG_STREAM_ID,
     count: PingCount = 10_000,
-    size: Size = 32,
-    warmup: Size = 1_000,
+    size: MessageSize = 32,
+    warmup: WarmupCount = 1_000,
     rate: Positive | None = None,
     timeout: Positive = 10.0,
     json: Flag = False,
@@ -108,6 +109,12 @@ async def _ping(
         subscription = await aeron.add_subscription(*back)
         publication = await aeron.add_exclusive_publication(*there)
         report.say(f"pinging {there[0]} stream {there[1]}, listening on {back[0]} stream {back[1]}")
+        if size > publication.max_message_length:
+            text = (
+                f"a ping of {size} bytes is longer than the {publication.max_message_length} that "
+                f"{there[0]} takes: raise term-length"
+            )
+            raise ConfigurationError(text)
         await publication.wait_connected(timeout)
         await subscription.wait_connected(timeout)
         pinger = Pinger(publication, subscription, size=size, timeout=timeout)

@@ -31,7 +31,7 @@ def demo(
     *,
     count: Count = 100_000,
     rate: Count = 20_000,
-    endpoint: str = "127.0.0.1:20130",
+    endpoint: str | None = None,
 ) -> int:
     """Publish a feed, record it, bring it into a lake, and draw the report.
 
@@ -39,7 +39,7 @@ def demo(
         directory: Where archive, lake and report are left; empty, or a new one if not given.
         count: Of messages.
         rate: Messages in a second.
-        endpoint: Where the feed is published, on this host.
+        endpoint: Where the feed is published, on this host; at a free port of it if not given.
     """
     check_installed()
     from aeron_async.spark.pipeline.sample_feed import SETTINGS  # noqa: PLC0415 - needs Spark
@@ -50,7 +50,8 @@ def demo(
         raise ConfigurationError(message)
     archive, lake, report = place / "archive", place / "lake", place / "report.html"
     remark(f"publishing {count:,} quotes over Aeron, and recording them")
-    run_async(record(archive, count=count, rate=rate, endpoint=endpoint), RunOptions())
+    feed = record(archive, count=count, rate=rate, endpoint=endpoint)
+    run_async(feed, RunOptions())
     flags = [flag for name, value in SETTINGS.items() for flag in flags_of(name, value)]
     # A process of its own: this one has been a driver, and would pass on what it has open.
     done = subprocess.run([*PROGRAM, "run", str(archive), str(lake), *flags], check=False)  # noqa: S603 - ourselves
@@ -61,7 +62,7 @@ def demo(
     return ExitCode.SUCCESS
 
 
-async def record(archive: Path, *, count: int, rate: int, endpoint: str) -> int:
+async def record(archive: Path, *, count: int, rate: int, endpoint: str | None) -> int:
     """Publish and record the feed, and say what was planted in it."""
     from aeron_async.spark.pipeline.sample_recording import record_sample  # noqa: PLC0415 - as above
 

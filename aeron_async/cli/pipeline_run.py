@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from aeron_async.cli.archive_where import opened
 from aeron_async.cli.figures import format_bytes, plural
-from aeron_async.cli.options import Flag, RunOptions
+from aeron_async.cli.options import Count, Flag, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
@@ -62,7 +62,7 @@ class LakeOptions:
     conf: list[str] | None = None
     master: str | None = None
     max_file_bytes: str | None = None
-    compact_batches: int | None = None
+    compact_batches: Count | None = None
     purge_grace: str | None = None
     consumers: Annotated[list[str] | None, Parameter(name="--consumer")] = None
 

@@ -6,7 +6,7 @@ Source: Aeron samples `cpong.c`, `Pong.java`.
 from __future__ import annotations
 
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Count, Flag, Quiet, RunOptions
+from aeron_async.cli.options import Count, Flag, Int32, Quiet, RunOptions
 from aeron_async.cli.output import print_json, remark
 from aeron_async.cli.ping import PING_CHANNEL, PING_STREAM_ID, PONG_CHANNEL, PONG_STREAM_ID
 from aeron_async.cli.runner import ExitCode, run
@@ -22,9 +22,9 @@ ECHO_TIMEOUT_S = 5.0
 def pong(
     *,
     ping_channel: str = PING_CHANNEL,
-    ping_stream: int = PING_STREAM_ID,
+    ping_stream: Int32 = PING_STREAM_ID,
     pong_channel: str = PONG_CHANNEL,
-    pong_stream: int = PONG_STREAM_ID,
+    pong_stream: Int32 = PONG_STREAM_ID,
     count: Count | None = None,
     json: Flag = False,
     quiet: Quiet = False,

@@ -16,7 +16,16 @@ from aeron_async.cli.figures import (
     per_second,
     plural,
 )
-from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Size, Stream
+from aeron_async.cli.options import (
+    Count,
+    Flag,
+    MessageSize,
+    Positive,
+    Quiet,
+    RecordingId,
+    RunOptions,
+    Stream,
+)
 from aeron_async.cli.output import complain, print_json, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
@@ -52,10 +61,10 @@ def pub(
     stream: Stream,
     message: Annotated[list[str] | None, Parameter(allow_leading_hyphen=True)] = None,
     count: Count | None = None,
-    size: Size | None = None,
+    size: MessageSize | None = None,
     rate: Positive | None = None,
     timeout: Positive | None = None,
-    extend: int | None = None,
+    extend: RecordingId | None = None,
     archive: str | None = None,
     json: Flag = False,
     quiet: Quiet = False,
@@ -107,6 +116,21 @@ class Source:
         self._message = message
         self._count = count
         self._size = size
+
+    def check(self, max_length: int) -> None:
+        """Refuse messages that are known to be too long, before anything waits.
+
+        Raises:
+            ConfigurationError: One is longer than the channel takes.
+        """
+        given = [len(text.encode("utf-8", "surrogateescape")) for text in self._message or []]
+        longest = max([self._size or 0, *given])
+        if longest > max_length:
+            text = (
+                f"a message of {longest} bytes is longer than the "
+                f"{max_length} that this channel takes: raise term-length"
+            )
+            raise ConfigurationError(text)
 
     async def messages(self, *, max_length: int) -> AsyncIterator[bytes]:
         """Yield one message after the other; lines of standard input are read off the loop."""
@@ -300,6 +324,7 @@ async def _publish(
     report: Report,
 ) -> None:
     """Publish everything, and wait until it has been sent."""
+    source.check(publication.max_message_length)
     if not publication.is_connected:
         report.say("waiting for a subscriber")
     await publication.wait_connected(timeout)

@@ -82,7 +82,7 @@ def test_an_entry_that_was_changed_without_its_checksum_is_no_riddle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = str(copy_of("A4-crc32", tmp_path))
-    assert main(["archive", "truncate", where, "0", "0"]) == 0
+    assert main(["archive", "truncate", where, "0", "0", "--yes"]) == 0
     capsys.readouterr()
     assert main(["archive", "verify", where, "--checksum", "crc32"]) == 0
     assert "an archive that was not told of checksums has changed it" in capsys.readouterr().out
@@ -113,9 +113,9 @@ def test_damage_is_named_with_file_and_offset_and_mended_only_when_asked_to(
 def test_an_end_is_taken_away_and_all_of_it(
     archive: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["archive", "truncate", archive, "0", "65536"]) == 0
+    assert main(["archive", "truncate", archive, "0", "65536", "--yes"]) == 0
     assert "ends at position 65536 now; removed 2 files" in capsys.readouterr().out
-    assert main(["archive", "purge", archive, "0"]) == 0
+    assert main(["archive", "purge", archive, "0", "--yes"]) == 0
     assert "recording 0 is gone" in capsys.readouterr().out
     assert not list((tmp_path / FINISHED).glob("*.rec"))
 
@@ -126,29 +126,29 @@ def test_what_is_too_much_goes_from_the_beginning(
     limit = ["--max-bytes", "60000"]
     assert main(["archive", "prune", archive, *limit, "--dry-run"]) == 0
     assert "would remove 1 file" in capsys.readouterr().out
-    assert main(["archive", "prune", archive, *limit, "--json"]) == 0
+    assert main(["archive", "prune", archive, *limit, "--json", "--yes"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == {"recording_id": 0, "start_position": 65_536, "files": 1, "is_done": True}
     assert not (tmp_path / FINISHED / "0-0.rec").exists()
-    assert main(["archive", "prune", archive, *limit]) == 0
+    assert main(["archive", "prune", archive, *limit, "--yes"]) == 0
     assert "nothing may go: all files are within the limits" in capsys.readouterr().err
-    assert main(["archive", "purge", archive, "0", "--before", "131072"]) == 0
+    assert main(["archive", "purge", archive, "0", "--before", "131072", "--yes"]) == 0
     assert "begins at position 131072 now; removed 1 file" in capsys.readouterr().out
 
 
 def test_a_prune_of_an_unknown_recording_names_it(
     archive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["archive", "prune", archive, "--max-age", "1", "--recording", "99"]) == 1
+    assert main(["archive", "prune", archive, "--max-age", "1", "--recording", "99", "--yes"]) == 1
     assert capsys.readouterr().err == "error: unknown recording id: 99\n"
 
 
 def test_a_prune_says_why_nothing_may_go(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["archive", "truncate", archive, "0", "0"]) == 0
-    assert main(["archive", "prune", archive, "--max-bytes", "0"]) == 0
+    assert main(["archive", "truncate", archive, "0", "0", "--yes"]) == 0
+    assert main(["archive", "prune", archive, "--max-bytes", "0", "--yes"]) == 0
     assert "no recording has more than one file" in capsys.readouterr().err
-    assert main(["archive", "purge", archive, "0"]) == 0
-    assert main(["archive", "prune", archive, "--max-bytes", "0"]) == 0
+    assert main(["archive", "purge", archive, "0", "--yes"]) == 0
+    assert main(["archive", "prune", archive, "--max-bytes", "0", "--yes"]) == 0
     assert "nothing may go: there are no recordings" in capsys.readouterr().err
 
 
@@ -159,7 +159,7 @@ def test_a_prune_without_a_limit_is_refused(
     assert "--max-age" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["repair"], ["truncate", "0", "0"], ["replay", "0"]])
+@pytest.mark.parametrize("command", [["repair"], ["truncate", "0", "0", "--yes"], ["replay", "0"]])
 def test_a_directory_that_another_archive_holds_is_left_alone(
     archive: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,9 +266,9 @@ def test_long_work_shows_on_a_terminal_how_far_it_is(
     "command",
     [
         ["repair"],
-        ["prune", "--max-age", "1"],
-        ["truncate", "0", "0"],
-        ["purge", "0"],
+        ["prune", "--max-age", "1", "--yes"],
+        ["truncate", "0", "0", "--yes"],
+        ["purge", "0", "--yes"],
         ["replay", "0"],
     ],
     ids=lambda command: command[0],

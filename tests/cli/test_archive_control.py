@@ -183,10 +183,10 @@ def test_an_archive_at_work_forgets_what_is_too_much(
     limit = ["--max-bytes", "60000"]
     assert main(["archive", "prune", control, *limit, "--dry-run"]) == 0
     assert capfd.readouterr().out == ("recording 0 begins at position 65536; would remove 1 file\n")
-    assert main(["archive", "prune", control, *limit]) == 0
+    assert main(["archive", "prune", control, *limit, "--yes"]) == 0
     assert "removed 1 file" in capfd.readouterr().out
     assert not (tmp_path / FINISHED / "0-0.rec").exists()
-    assert main(["archive", "prune", control, "--before", "131072", "--json"]) == 0
+    assert main(["archive", "prune", control, "--before", "131072", "--json", "--yes"]) == 0
     assert json.loads(capfd.readouterr().out)["start_position"] == 131_072
     assert main(["archive", "prune", control, "--max-age", "1"]) == 2
     assert "give its directory" in capfd.readouterr().err

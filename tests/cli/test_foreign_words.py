@@ -58,9 +58,9 @@ TABLE: Final[dict[str, list[str]]] = {
     "archive serve": ["{folder} --control {channel}"],
     "archive verify": ["{archive}", "{channel}"],
     "archive repair": ["{archive}", "{channel}"],
-    "archive truncate": ["{archive} 9 0", "{channel} 0 0"],
-    "archive purge": ["{archive} 9", "{channel} 0"],
-    "archive prune": ["{archive} --max-bytes 0 --dry-run", "{channel} --before 0"],
+    "archive truncate": ["{archive} 9 0 --yes", "{archive} 1 0 --dry-run", "{channel} 0 0 --yes"],
+    "archive purge": ["{archive} 9 --yes", "{archive} 1 --dry-run", "{channel} 0 --yes"],
+    "archive prune": ["{archive} --max-bytes 0 --dry-run", "{channel} --before 0 --yes"],
     "pipeline run": ["{channel} {folder} --decode {channel}"],
     "pipeline report": ["{channel}"],  # Its page: tests/spark/pipeline/report.
     "pipeline ingest": ["{folder} {folder} {channel} {channel}"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal, SourceLocation
@@ -22,7 +23,7 @@ BURST: Final = 64
 
 
 async def record_sample(
-    directory: Path, *, count: int, rate: int, endpoint: str = "127.0.0.1:20130"
+    directory: Path, *, count: int, rate: int, endpoint: str | None = None
 ) -> Planted:
     """Publish so many quotes at a rate, recorded into a directory; return what is wrong with them.
 
@@ -30,8 +31,9 @@ async def record_sample(
         directory: Of the archive, made if there is none.
         count: Of messages.
         rate: Messages in a second.
-        endpoint: Where the stream goes.
+        endpoint: Where the stream goes; at a free port of this host if not given.
     """
+    endpoint = endpoint or free_endpoint()
     context = ArchiveContext(directory=str(directory), segment_length=SEGMENT_LENGTH)
     recorded = f"aeron:udp?endpoint={endpoint}|media-rcv-ts-offset=reserved"
     published = f"aeron:udp?endpoint={endpoint}|term-length={TERM_LENGTH}"
@@ -53,3 +55,10 @@ async def record_sample(
             if event.signal is RecordingSignal.STOP:
                 return planted
     return planted
+
+
+def free_endpoint() -> str:
+    """Return an address of this host at which nothing receives."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"

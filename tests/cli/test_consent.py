@@ -1,0 +1,149 @@
+"""Row A8: what destroys asks on a terminal, and is refused where nobody can be asked."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.cli.main import main
+from tests.archive.golden import copy_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = (
+    "truncate {} 0 65536",
+    "purge {} 0",
+    "purge {} 0 --before 65536",
+    "prune {} --max-bytes 0",
+)
+ENTRY = "-c 'from aeron_async.cli.entry import main; raise SystemExit(main())'"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return copy_of("A1-one-finished", tmp_path)
+
+
+def content(archive: Path) -> dict[str, object]:
+    """Return what is in it, but for the mark of who was there last."""
+    found: dict[str, object] = {path.name: path.read_bytes() for path in archive.glob("*.rec")}
+    catalog = Catalog.open_to_read(OsDirectory(archive))
+    found |= {str(each): catalog.get(each) for each in catalog.ids()}
+    catalog.close()
+    return found
+
+
+def arguments(command: str, archive: Path, *more: str) -> list[str]:
+    return ["archive", *shlex.split(command.format(archive)), *more]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_a_terminal_it_is_refused_at_once(
+    command: str, archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row A8: exit code 2, one sentence, nothing touched."""
+    before = content(archive)
+    assert main(arguments(command, archive)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "give --yes to do it, or --dry-run to see" in err
+    assert content(archive) == before
+    assert main(arguments(command, archive, "--yes", "--dry-run")) == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dry_run_says_what_would_go_and_changes_nothing(
+    command: str, archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = content(archive)
+    assert main(arguments(command, archive, "--dry-run")) == 0
+    out, _ = capsys.readouterr()
+    assert out.startswith("would ") or "would remove" in out
+    assert content(archive) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("answer", ["y\n", "YES\n", "\n", "no\n", ""])
+def test_on_a_terminal_it_asks(
+    command: str,
+    answer: str,
+    archive: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = content(archive)
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    is_agreed = answer.lower().startswith("y")
+    assert main(arguments(command, archive)) == (0 if is_agreed else 1)
+    out, err = capsys.readouterr()
+    assert "[y/N]" in err
+    assert ("nothing was changed" in err) is not is_agreed
+    assert bool(out) is is_agreed
+    assert (content(archive) == before) is not is_agreed
+
+
+@pytest.mark.parametrize("answer", ["y\n", "n\n"])
+def test_a_repair_asks_after_it_has_said_what_it_would_do(
+    answer: str,
+    archive: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (archive / "0-131072.rec").write_bytes((archive / "0-131072.rec").read_bytes()[:4096])
+    (archive / "0-196608.rec").write_bytes(b"")
+    assert main(["archive", "repair", str(archive), "--dry-run"]) == 1
+    said = capsys.readouterr().out
+    before = content(archive)
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code = main(["archive", "repair", str(archive)])
+    out, err = capsys.readouterr()
+    # The bar that shows how far it is takes over both.
+    assert said.splitlines()[0][:40] in out + err
+    assert "[y/N]" in err
+    assert (content(archive) == before) is (answer == "n\n")
+    assert (code == 0) is (answer == "y\n")
+    assert main(["archive", "repair", str(archive), "--yes", "--dry-run"]) == 2
+
+
+def test_the_help_says_after_a_position(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["archive", "truncate", "--help"]) == 0
+    assert "after a position" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("program", ["-m aeron_async", ENTRY])
+def test_an_interrupt_while_it_imports_is_silent(program: str, tmp_path: Path) -> None:
+    """Row A10: 130 and no traceback, also before the command has begun."""
+    (tmp_path / "cyclopts.py").write_text(
+        "import sys, time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, *shlex.split(program), "doctor"],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "")
