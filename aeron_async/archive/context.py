@@ -27,6 +27,7 @@ from aeron_async.archive.setting import (
 )
 from aeron_async.client.arguments import publication_uri, subscription_uri
 from aeron_async.errors import ConfigurationError
+from aeron_async.unused_variables import warn_of_unused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -224,6 +225,8 @@ class ArchiveContext:
             text = variables.get(setting.env_name)
             if text and field_name not in overrides:
                 found[field_name] = setting.read(text)
+        names = {setting.env_name for setting in cls.settings().values()}
+        warn_of_unused(variables, names, prefix="AERON_ARCHIVE_")
         return cls(**found, **overrides)
 
     @classmethod

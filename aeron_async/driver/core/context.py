@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import attrs
 
-from aeron_async.driver.core.context_legacy import legacy_value
+from aeron_async.driver.core.context_legacy import LEGACY_SETTINGS, legacy_value
 from aeron_async.driver.core.context_limits import DriverSettings
 from aeron_async.driver.core.context_settings import MS, SECOND
 from aeron_async.driver.core.environment import INT32_MAX, setting_of
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import INT64_MAX
+from aeron_async.unused_variables import PREFIX, warn_of_unused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,8 @@ __all__ = [
     "SETUP_INTERVAL_NS",
     "DriverContext",
 ]
+
+ARCHIVE_PREFIX: Final = f"{PREFIX}ARCHIVE_"
 
 # Times that Aeron fixes, because both ends of a stream rely on them.
 SETUP_INTERVAL_NS: Final = 100 * MS
@@ -108,7 +111,8 @@ class DriverContext(DriverSettings):
         """Take what is given, else what the environment says, else the defaults.
 
         An empty variable counts as absent, and one that is overridden is not read at all. Old names
-        of a setting count where its own is absent.
+        of a setting count where its own is absent. A variable that changes nothing, by a slip of
+        the pen or because its setting means nothing here, is named in the log, once.
 
         Args:
             environ: Variables by name; those of this process unless given.
@@ -126,6 +130,9 @@ class DriverContext(DriverSettings):
             value = setting.parse(text) if text else legacy_value(field_name, variables)
             if value is not None or text:
                 found[field_name] = value
+        # Those of archives are theirs to judge; see `ArchiveContext`.
+        names = [name for name in variables if not name.startswith(ARCHIVE_PREFIX)]
+        warn_of_unused(names, _ENV_NAMES, prefix=PREFIX)
         return cls(**found, **overrides)
 
     @classmethod
@@ -148,4 +155,8 @@ class DriverContext(DriverSettings):
 
 _SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {attribute.name: setting_of(attribute) for attribute in attrs.fields(DriverContext)}
+)
+_ENV_NAMES: Final = frozenset(
+    {setting.env_name for setting in _SETTINGS.values()}
+    | {env_name for names in LEGACY_SETTINGS.values() for env_name, _ in names}
 )

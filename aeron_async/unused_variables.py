@@ -1,0 +1,87 @@
+"""Environment variables that look like settings of Aeron and change nothing: each is named once.
+
+Differs: the official drivers say nothing of a variable that they do not know.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from aeron_async.logs import get_logger
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["PREFIX", "warn_of_unused"]
+
+PREFIX: Final = "AERON_"
+LIKENESS: Final = 0.85
+"""Of two names, from 0 to 1: a letter or two of a name differ."""
+NAMED_MAX: Final = 32
+"""The most variables that a process is warned of."""
+NAME_LENGTH_MAX: Final = 100
+"""A longer name is no slip of the pen."""
+
+_NAMES: Final = """
+    ARCHIVE_AUTHENTICATOR_SUPPLIER ARCHIVE_AUTHORISATION_SERVICE_SUPPLIER ARCHIVE_CLIENT_NAME
+    ARCHIVE_CONDUCTOR_CYCLE_THRESHOLD ARCHIVE_CONTROL_CHANNEL_ENABLED ARCHIVE_CONTROL_MTU_LENGTH
+    ARCHIVE_CONTROL_RESPONSE_CHANNEL ARCHIVE_CONTROL_RESPONSE_STREAM_ID
+    ARCHIVE_CONTROL_TERM_BUFFER_LENGTH ARCHIVE_CONTROL_TERM_BUFFER_SPARSE
+    ARCHIVE_DIR_DELETE_ON_START ARCHIVE_ERROR_BUFFER_LENGTH ARCHIVE_IDLE_STRATEGY
+    ARCHIVE_MAX_CATALOG_ENTRIES ARCHIVE_MESSAGE_RETRY_ATTEMPTS ARCHIVE_MESSAGE_TIMEOUT
+    ARCHIVE_RECORDER_CYCLE_THRESHOLD ARCHIVE_RECORDER_IDLE_STRATEGY
+    ARCHIVE_RECORDING_EVENTS_ENABLED ARCHIVE_REPLAYER_CYCLE_THRESHOLD
+    ARCHIVE_REPLAYER_IDLE_STRATEGY ARCHIVE_REPLICATION_CHANNEL
+    ARCHIVE_SESSION_LIVENESS_CHECK_INTERVAL ARCHIVE_THREADING_MODE
+    CLIENTS_BUFFER_LENGTH CLIENT_CLOSE_LINGER_DURATION CLIENT_IDLE_SLEEP_DURATION CLIENT_NAME
+    CLIENT_PRE_TOUCH_MAPPED_MEMORY CLIENT_RESOURCE_LINGER_DURATION CONDUCTOR_BUFFER_LENGTH
+    CONDUCTOR_CPU_AFFINITY CONDUCTOR_IDLE_STRATEGY DIR DIR_DELETE_ON_SHUTDOWN DIR_DELETE_ON_START
+    DIR_WARN_IF_EXISTS DRIVER_NATIVE_RESOURCE_AGENT_IDLE_STRATEGY
+    DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR
+    DRIVER_RESOLVER_BOOTSTRAP_NEIGHBOR_RESOLUTION_INTERVAL DRIVER_RESOLVER_INTERFACE
+    DRIVER_RESOLVER_NAME DRIVER_RESOLVER_NEIGHBOR_RESOLUTION_INTERVAL
+    DRIVER_RESOLVER_NEIGHBOR_TIMEOUT DRIVER_RESOLVER_SELF_RESOLUTION_INTERVAL
+    DRIVER_RESOURCE_FREE_LIMIT DRIVER_TERMINATION_VALIDATOR ENABLE_EXPERIMENTAL_FEATURES
+    LOW_FILE_STORE_WARNING_THRESHOLD PERFORM_STORAGE_CHECKS PRE_TOUCH_MAPPED_MEMORY
+    PRINT_CONFIGURATION RECEIVER_CPU_AFFINITY RECEIVER_IDLE_STRATEGY SENDER_CPU_AFFINITY
+    SENDER_IDLE_STRATEGY SENDER_IO_VECTOR_CAPACITY SEND_TO_STATUS_POLL_RATIO
+    SHAREDNETWORK_IDLE_STRATEGY SHARED_IDLE_STRATEGY THREADING_MODE THREAD_NAMING
+    UNICAST_FLOW_CONTROL_STRATEGY
+"""
+NO_EFFECT: Final = frozenset(f"{PREFIX}{name}" for name in _NAMES.split())
+"""Official names of settings that mean nothing here."""
+
+log = get_logger(__name__)
+_named: set[str] = set()
+
+
+def warn_of_unused(variables: Iterable[str], known: Collection[str], *, prefix: str) -> None:
+    """Warn, once in a process for each, of variables that are set and change nothing.
+
+    A name that is neither official nor like one that is known may belong to another program, and
+    is passed over.
+
+    Args:
+        variables: Names of all that are set.
+        known: Names that are read.
+        prefix: Of those to look at.
+    """
+    for name in sorted(each for each in variables if each.startswith(prefix)):
+        if name in known or name in _named or len(name) > NAME_LENGTH_MAX:
+            continue
+        if len(_named) >= NAMED_MAX:
+            return
+        if name in NO_EFFECT:
+            _named.add(name)
+            log.warning(
+                "setting_without_effect", variable=name, remedy="nothing here reads it: unset it"
+            )
+        elif likely := get_close_matches(name, known, n=1, cutoff=LIKENESS):
+            _named.add(name)
+            log.warning(
+                "setting_unknown",
+                variable=printable(name),
+                remedy=f"did you mean {likely[0]}? it is ignored as it is written",
+            )
