@@ -252,3 +252,21 @@ def test_a_terminal_gets_no_commands(data: bytes, line: bytes) -> None:
 
 def test_what_is_no_text_is_hexadecimal_in_json() -> None:
     assert json.loads(json_line(Text(b"\xff\x00")))["hex"] == "ff00"  # type: ignore[arg-type]
+
+
+def test_commands_that_wait_for_long_say_why_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], unused_udp_port: int
+) -> None:
+    """Row A2 and its like: what is waited for stands on standard error, and in the error too."""
+    monkeypatch.setenv("AERON_ASYNC_WAITING_HINT", "50ms")
+    channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    arguments = [channel, "--stream", "7", "--timeout", "0.3"]
+    assert main(["pub", *arguments, "--message", "x"]) == 1
+    assert main(["sub", *arguments]) == 1
+    err = without_lines_of_the_machine(capsys.readouterr().err)
+    waiting = [line for line in err.splitlines() if line.startswith("still waiting after 0.0")]
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(waiting) == len(errors) == 2
+    for lines in waiting, errors:
+        assert "none answered; start a subscription" in lines[0]
+        assert "has heard nothing; start a publication" in lines[1]
