@@ -71,6 +71,8 @@ class Schedule(Generic[T]):
         """
         heap = self._heap
         expired: list[T] = []
+        # Differs: in Aeron a deadline has passed one nanosecond after its instant. A driver that
+        # sleeps until a deadline would wake up too early to act on it.
         while heap and heap[0][0] <= now_ns and len(expired) < limit:
             item = self._pop(now_ns)
             if item is not None and item not in self._ready:

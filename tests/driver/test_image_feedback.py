@@ -7,6 +7,8 @@ import pytest
 from aeron_async.driver.core.congestion_control import CongestionControl
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.schedule import Schedule
+from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
 from tests.driver.fakes import (
@@ -297,3 +299,33 @@ def test_a_round_trip_is_measured_when_the_strategy_wants_it(
     assert (rttm.receiver_id, rttm.is_reply_requested) == (RECEIVER_ID, True)
     controlled.image.on_rttm(rtt_ns=55, now_ns=4 * MS)
     assert control.round_trips_ns == [55]
+
+
+def test_the_first_error_frame_of_a_rejection_leaves_at_once() -> None:
+    """Row C3: in Aeron it waits for the next status message, as the page on differences says."""
+    rig = ImageRig()
+    rig.image.poll(0)
+    rig.outbox.take()
+    rig.image.reject("enough")
+    deadline_ns = rig.image.poll(1 * MS)
+    assert [frame[6] for frame in rig.outbox.take()] == [FrameType.ERR]
+    assert deadline_ns == 201 * MS
+    assert rig.image.poll(200 * MS) == deadline_ns
+    assert rig.outbox.take() == []
+    rig.image.poll(deadline_ns)
+    assert [frame[6] for frame in rig.outbox.take()] == [FrameType.ERR]
+
+
+def test_a_deadline_includes_its_own_instant() -> None:
+    """Row C4: in Aeron it has passed one nanosecond later, as the page on differences says."""
+    schedule: Schedule[str] = Schedule()
+    schedule.at("status message", 200 * MS)
+    assert schedule.due(200 * MS - 1) == []
+    assert schedule.due(200 * MS) == ["status message"]
+    rig = ImageRig()
+    deadline_ns = rig.image.poll(0)
+    rig.outbox.take()
+    rig.image.poll(deadline_ns - 1)
+    assert rig.outbox.take() == []
+    rig.image.poll(deadline_ns)
+    assert len(rig.outbox.take()) == 1

@@ -141,7 +141,11 @@ class ImageFeedback:
         self._is_pending = True
 
     def reject(self, reason: str) -> None:
-        """From now on say why we take nothing more, and nothing else."""
+        """From now on say why we take nothing more, and nothing else.
+
+        Differs: in Aeron the first ERR frame waits for the next periodic status message; here it
+        leaves at once.
+        """
         self._rejection = self._error_frame(reason)
         self._is_pending = True
 
