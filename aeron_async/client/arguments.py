@@ -18,6 +18,7 @@ __all__ = [
     "OnDisconnected",
     "check_answer_timeout",
     "check_callable",
+    "check_limit",
     "check_on_disconnected",
     "check_reason",
     "check_stream_id",
@@ -186,3 +187,15 @@ def check_answer_timeout(timeout: float) -> float:
         message = f"timeout={timeout!r} must be more than 0 seconds"
         raise ConfigurationError(message)
     return timeout
+
+
+def check_limit(limit: int, name: str) -> int:
+    """Return how many to read at most.
+
+    Raises:
+        ConfigurationError: It is not a whole number of 1 or more.
+    """
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        message = f"{name}={limit!r} must be a whole number of 1 or more"
+        raise ConfigurationError(message)
+    return limit

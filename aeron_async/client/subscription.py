@@ -20,6 +20,7 @@ from anyio import EndOfStream
 from anyio.abc import ObjectReceiveStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from aeron_async.client.arguments import check_limit
 from aeron_async.client.image import Image
 from aeron_async.client.message import Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
@@ -174,7 +175,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             AeronAttribute.local_address: lambda: self.local_address,
         }
 
-    async def batches(self, limit: int = MESSAGES_PER_LIST) -> AsyncIterator[list[Message]]:
+    def batches(self, limit: int = MESSAGES_PER_LIST) -> AsyncIterator[list[Message]]:
         """Iterate over what has arrived, a list of up to `limit` messages of one image at a time.
 
         A list counts as taken, and the position moves, when this iterator is asked for the next
@@ -183,10 +184,14 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         each must come once.
 
         Raises:
+            ConfigurationError: The limit is not a whole number of 1 or more.
             BusyError: Another task consumes the subscription.
             ClosedError: The driver failed.
             WrongLoopError: It belongs to another event loop.
         """
+        return self._batches(check_limit(limit, "limit"))
+
+    async def _batches(self, limit: int) -> AsyncIterator[list[Message]]:
         while True:
             try:
                 await self._next_batch(limit)

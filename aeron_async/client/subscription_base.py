@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 import attrs
 
-from aeron_async.client.arguments import check_reason, destination_uri
+from aeron_async.client.arguments import check_callable, check_reason, destination_uri
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
@@ -69,8 +69,8 @@ class SubscriptionBase(Reading, ABC):
         self.stream_id = stream_id
         self._aeron = aeron
         self._home = aeron.home
-        self._on_available_image = on_available_image
-        self._on_unavailable_image = on_unavailable_image
+        self._on_available_image = check_callable(on_available_image, "on_available_image")
+        self._on_unavailable_image = check_callable(on_unavailable_image, "on_unavailable_image")
         self._images: dict[int, Image] = {}
         self._unannounced: dict[int, Image] = {}
         self._turn: list[Image] = []

@@ -123,3 +123,22 @@ async def test_what_is_closed_is_not_called_unstarted(driver: aa.MediaDriver) ->
     await driver.aclose()
     with pytest.raises(aa.ClosedError, match="driver is closed"):
         await aa.Aeron.connect(driver).start()
+
+
+async def test_arguments_are_checked_at_the_call_before_anything_waits(
+    aeron: aa.Aeron, subscription: aa.Subscription
+) -> None:
+    """Row A14: likewise the others: nothing has been awaited where these are raised."""
+    wrong: Any = 5
+    for call in (
+        lambda: aeron.add_publication("aeron:ipc", wrong, on_error=wrong),
+        lambda: aeron.add_publication(wrong, STREAM_ID),
+        lambda: aeron.add_exclusive_publication("aeron:ipc", 2**31),
+        lambda: aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=wrong),
+        lambda: aeron.add_subscription("aeron:ipc", STREAM_ID, on_unavailable_image=wrong),
+        lambda: subscription.batches(0),
+        lambda: subscription.batches(True),
+        lambda: RemoteArchive.connect(aeron, control_channel="aeron:ipc", control_stream_id=2**31),
+    ):
+        with pytest.raises(aa.ConfigurationError):
+            call()

@@ -31,7 +31,7 @@ from aeron_async.archive.control.requests import (
 )
 from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
-from aeron_async.client.arguments import check_answer_timeout
+from aeron_async.client.arguments import check_answer_timeout, check_stream_id
 from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
@@ -138,13 +138,13 @@ class RemoteArchive(RemoteListing, Archive):
         return cls(
             aeron,
             control_channel=control,
-            control_stream_id=control_stream_id,
+            control_stream_id=check_stream_id(control_stream_id),
             response_channel=response,
-            response_stream_id=response_stream_id,
+            response_stream_id=check_stream_id(response_stream_id),
             replay_channel=replays_beside(response)
             if replay_channel is None
             else ChannelUri.parse(replay_channel),
-            replay_stream_id=replay_stream_id,
+            replay_stream_id=check_stream_id(replay_stream_id),
             credentials=FixedCredentials(credentials)
             if isinstance(credentials, bytes)
             else credentials,
