@@ -84,7 +84,10 @@ async def _demo(duration_s: float, size: int, *, is_json: bool, loop: str | None
             )
     if is_json:
         phases = [summary.to_json() for summary in state.summaries()]
-        print_json({"type": "summary", "is_intact": state.is_intact, "phases": phases})
+        print_json(
+            {"type": "summary", "is_intact": state.is_intact, "phases": phases}
+            | state.pauses.to_json()
+        )
     else:
         from aeron_async.cli.demo_view import print_summary  # noqa: PLC0415 - it draws, JSON not
 

@@ -11,6 +11,7 @@ import attrs
 
 from aeron_async.cli.demo_child import LOOPBACK, Latencies, Sampler, run_child
 from aeron_async.cli.demo_phases import ECHO, END, HEADER, PHASES, Phase
+from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.clock import NS_PER_SECOND
@@ -90,7 +91,11 @@ class Publisher:
             await self._echo(END)
         finally:
             sampler.stop()
-        self._parent.report("end", phases=[result.to_json() for result in self._results])
+        self._parent.report(
+            "end",
+            phases=[result.to_json() for result in self._results],
+            **Pauses.of(self._counters).to_json(),
+        )
 
     async def _show(self, phase: Phase) -> None:
         result = self._result = PhaseResult(phase)

@@ -9,6 +9,7 @@ import attrs
 
 from aeron_async.cli.demo_phases import PHASES, Phase
 from aeron_async.cli.figures import per_second
+from aeron_async.cli.pauses import Pauses
 from aeron_async.clock import NS_PER_SECOND
 
 __all__ = ["DemoState", "PhaseSummary", "Snapshot"]
@@ -142,6 +143,15 @@ class DemoState:
         """Return whether everything arrived, once and in order."""
         return not self._ends["subscriber"]["out_of_order"] and all(
             summary.sent == summary.received for summary in self.summaries()
+        )
+
+    @property
+    def pauses(self) -> Pauses:
+        """Return those of both processes, after they have ended."""
+        ends = self._ends.values()
+        return Pauses(
+            sum(end.get("loop_pauses", 0) for end in ends),
+            max(end.get("longest_loop_pause_ns", 0) for end in ends),
         )
 
     def summaries(self) -> list[PhaseSummary]:

@@ -12,6 +12,7 @@ import attrs
 from aeron_async.cli.demo_child import LOOPBACK, Latencies, Sampler, run_child
 from aeron_async.cli.demo_phases import ECHO, END, HEADER, PHASES, SLOW, SLOW_NS_PER_MESSAGE
 from aeron_async.cli.demo_publisher import ECHO_STREAM_ID, STREAM_ID, counter_value
+from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.system_counters import SystemCounterId
@@ -94,6 +95,7 @@ class Subscriber:
             "end",
             out_of_order=self._out_of_order,
             phases=[result.to_json() for result in self._results.values()],
+            **Pauses.of(self._counters).to_json(),
         )
 
     async def _take(self, batch: list[Message]) -> int:

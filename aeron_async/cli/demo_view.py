@@ -234,7 +234,7 @@ def print_summary(state: DemoState, console: Console) -> None:
         Text(f"{format_count(total)} messages arrived, {verdict}", style="bold").append(
             f"; {plural(resent, 'retransmit')} repaired what the network lost. Waiting is the part "
             "of the time in which back pressure held the publisher. Latency is one way in the "
-            "first two phases, and there and back in the last.",
+            f"first two phases, and there and back in the last{state.pauses}.",
             style="not bold",
         )
     )

@@ -21,6 +21,7 @@ from aeron_async.cli.figures import format_count, plural
 from aeron_async.cli.latency import LatencySummary
 from aeron_async.cli.options import Flag, Int32, MessageSize, Positive, Quiet, RunOptions
 from aeron_async.cli.output import make_console, print_json, remark
+from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import ExitCode, Watchdog, run, together
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
@@ -124,7 +125,13 @@ async def _ping(
         started_ns = time.monotonic_ns()
         latencies = await pinger.measure(count, rate=rate)
         elapsed_ns = time.monotonic_ns() - started_ns
-        report.finish(latencies, elapsed_ns, size=size, foreign_count=pinger.foreign_count)
+        report.finish(
+            latencies,
+            elapsed_ns,
+            size=size,
+            foreign_count=pinger.foreign_count,
+            pauses=Pauses.of(aeron.counters),
+        )
     return ExitCode.SUCCESS
 
 
@@ -238,7 +245,13 @@ class Report:
             remark(text)
 
     def finish(
-        self, latencies: array[int], elapsed_ns: int, *, size: int, foreign_count: int
+        self,
+        latencies: array[int],
+        elapsed_ns: int,
+        *,
+        size: int,
+        foreign_count: int,
+        pauses: Pauses,
     ) -> None:
         """Print the percentiles."""
         summary = LatencySummary.of(latencies)
@@ -255,12 +268,13 @@ class Report:
                     "round_trips_per_second": round(rate, 1),
                     "foreign": foreign_count,
                 }
+                | pauses.to_json()
             )
             return
         from rich.table import Table  # noqa: PLC0415 - only this branch draws a table
 
         table = Table(
-            caption=f"{plural(summary.count, 'round trip')} of {size} bytes, {rate:,.0f}/s",
+            caption=f"{plural(summary.count, 'round trip')} of {size} bytes, {rate:,.0f}/s{pauses}",
             caption_justify="left",
             min_width=46,
         )

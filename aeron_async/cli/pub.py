@@ -27,6 +27,7 @@ from aeron_async.cli.options import (
     Stream,
 )
 from aeron_async.cli.output import complain, print_json, remark
+from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
 from aeron_async.client.aeron import Aeron
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.counters import CountersManager
 
 __all__ = ["Pace", "pub"]
 
@@ -184,6 +186,7 @@ class Report:
         self.message_count = 0
         self.length = 0
         self.waited_count = 0
+        self.counters: CountersManager | None = None
 
     def say(self, text: str) -> None:
         """Tell what is going on."""
@@ -210,6 +213,7 @@ class Report:
     def finish(self, publication: ExclusivePublication) -> None:
         """Tell what has been published."""
         elapsed_ns = time.monotonic_ns() - self._started_ns
+        pauses = Pauses.of(self.counters)
         rate = per_second(self.message_count, elapsed_ns)
         bytes_rate = per_second(self.length, elapsed_ns)
         if self._is_json:
@@ -225,13 +229,14 @@ class Report:
                     "messages_per_second": round(rate, 1),
                     "back_pressured": self.waited_count,
                 }
+                | pauses.to_json()
             )
             return
         self.say(
             f"published {plural(self.message_count, 'message')}, "
             f"{plural(self.length, 'byte')} in {elapsed_ns / NS_PER_SECOND:.3f} s: "
             f"{format_per_second(rate)}, {format_throughput(bytes_rate)}; waited "
-            f"{plural(self.waited_count, 'time')} for room"
+            f"{plural(self.waited_count, 'time')} for room{pauses}"
         )
 
 
@@ -279,6 +284,7 @@ async def _pub(
         channel = await continuing(channel, stream, *extended)
     async with Aeron.connect() as aeron:
         publication = await aeron.add_exclusive_publication(channel, stream)
+        report.counters = aeron.counters
         report.say(
             f"publishing to {publication.channel}, stream {publication.stream_id}, session "
             f"{publication.session_id}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aeron_async.cli.options import RunOptions
 
-__all__ = ["ExitCode", "TerminatedError", "Watchdog", "run", "together"]
+__all__ = ["ExitCode", "TerminatedError", "Watchdog", "hush_pauses", "run", "together"]
 
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -32,6 +32,9 @@ LOCAL_REMEDY: Final = (
 )
 """What to do about a recording that waits for a publication of its own driver."""
 """What a command's user can do, by the event of the log."""
+PAUSE: Final = "event_loop_lagged"
+HUSHED: Final[set[str]] = set()
+"""Events that are logged no more in this run."""
 WORDED: Final = frozenset({"remedy", "error", "reason"})
 """Fields of the log that name settings."""
 
@@ -95,6 +98,7 @@ def configure_logs(*, is_verbose: bool) -> None:
 
     import structlog  # noqa: PLC0415 - likewise
 
+    HUSHED.clear()
     has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
@@ -136,12 +140,21 @@ def _say_waits_plainly(
     raise structlog.DropEvent
 
 
+def hush_pauses() -> None:
+    """Log pauses of the event loop no more in this run: the results have been shown."""
+    HUSHED.add(PAUSE)
+
+
 def _name_remedies_of_the_command_line(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Replace remedies that are Python; whoever runs a command writes none."""
     from aeron_async.cli.wording import worded  # noqa: PLC0415 - most commands log nothing
 
+    if event["event"] in HUSHED:
+        import structlog  # noqa: PLC0415 - it is there, for it called this
+
+        raise structlog.DropEvent
     remedy = REMEDIES.get(event["event"])
     if remedy is not None and "remedy" in event:
         event["remedy"] = remedy

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, final
 from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import Count, Flag, Positive, Quiet, RunOptions, Stream
 from aeron_async.cli.output import as_json, remark
+from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import ExitCode, Watchdog, run
 from aeron_async.cli.stdio import BlockingCalls, write_all
 from aeron_async.client.aeron import Aeron
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from aeron_async.client.image import Image
     from aeron_async.client.message import Message
+    from aeron_async.counters import CountersManager
 
 __all__ = ["sub"]
 
@@ -83,6 +85,7 @@ async def _sub(
             on_available_image=printer.on_available_image,
             on_unavailable_image=printer.on_unavailable_image,
         )
+        printer.counters = aeron.counters
         printer.say(f"listening on {subscription.local_address}, stream {stream}")
         calls = BlockingCalls()
 
@@ -122,6 +125,7 @@ class Printer:
         self._last_ns = 0
         self.message_count = 0
         self.length = 0
+        self.counters: CountersManager | None = None
 
     def name_source(self, *, session_id: int, stream_id: int) -> None:
         """Print these in JSON, whatever session and stream bring the messages here."""
@@ -149,7 +153,7 @@ class Printer:
             rate = per_second(self.message_count, elapsed_ns)
             text += f" in {elapsed_ns / NS_PER_SECOND:.3f} s: {format_per_second(rate)}, "
             text += format_throughput(per_second(self.length, elapsed_ns))
-        self.say(text)
+        self.say(f"{text}{Pauses.of(self.counters)}")
 
     def on_available_image(self, image: Image) -> None:
         """Remark on a publication that has been joined."""

@@ -13,6 +13,7 @@ import pytest
 from aeron_async.cli import ping as ping_module
 from aeron_async.cli import pong as pong_module
 from aeron_async.cli.main import main
+from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.ping import TIMESTAMP, Pinger, sleep_until
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.publication_base import PublicationBase
@@ -183,7 +184,10 @@ async def test_a_moment_is_waited_for_exactly() -> None:
 
 def test_foreign_messages_are_remarked_on(capsys: pytest.CaptureFixture[str]) -> None:
     report = ping_module.Report(is_json=False, is_quiet=False)
-    report.finish(array("q", [1_000]), 1_000_000, size=32, foreign_count=2)
+    report.finish(
+        array("q", [1_000]), 1_000_000, size=32, foreign_count=2, pauses=Pauses(3, 412_000_000)
+    )
     captured = capsys.readouterr()
     assert "2 messages came back that did not leave here" in captured.err
     assert "1 round trip of 32 bytes" in captured.out
+    assert "stood still 3 times, for 412 ms at most" in " ".join(captured.out.split())
