@@ -330,6 +330,9 @@ class PublicationBase(Offering, ABC):
             self._line.leave(place)
             if not self._line:
                 self._turn_budget = self._loop_turn.stride
+            elif self.logs_waits and not self._offer_wait.is_watched:
+                # The next in line may have begun to wait after the line was written.
+                self.waits.begin(self._offer_wait)
 
     async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: Place) -> int:
         while result < 0:

@@ -1,7 +1,8 @@
 """Waits that last for long are logged, once each: one timer of the client looks at all of them.
 
-The timer is set when a wait begins and none is set, and not set again when it finds no wait: a wait
-that ends in time costs a look into a dictionary at most, and an idle client has no timer.
+The timer is set when a wait begins and none is set, and not set again when it finds no wait that is
+still to be logged: a wait that ends in time costs a look into a dictionary at most, and neither an
+idle client nor one whose waits were all logged has a timer.
 
 Whatever waits in one line, such as offers of one publication, is one wait: that of the first. What
 has begun before a line was written is covered by it.
@@ -97,7 +98,7 @@ class WaitWatch:
         return self._timer is not None
 
     def begin(self, wait: Wait) -> None:
-        """Watch a wait; it ends by itself once `since` returns None."""
+        """Watch a wait until it is logged, or `since` returns None; it may begin again then."""
         if not self.hint_ns or self._is_closed:
             return
         wait.is_watched = True
@@ -147,7 +148,8 @@ class WaitWatch:
             self.end(wait)
             return None
         if since_ns <= wait.told_ns:
-            return now_ns + self.hint_ns
+            self.end(wait)
+            return None
         due_ns = since_ns + self.hint_ns
         if now_ns < due_ns:
             return due_ns
@@ -157,7 +159,9 @@ class WaitWatch:
             self._tell(wait, now_ns - since_ns)
         else:
             self._left_out_count += 1
-        return now_ns + self.hint_ns
+        # A wait that was told of costs nothing more, if it lasts for days.
+        self.end(wait)
+        return None
 
     def _begin_second(self, second: int) -> None:
         """Say what the last second had no room for, where another one has begun."""

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def _parse(text: str, units: Mapping[str, int], *, what: str) -> int:
     digits = digits.lstrip("0") or "0"
     # Counted before converting: Python refuses to convert thousands of digits with another error.
     if len(digits) > _INT64_DIGIT_COUNT or (value := int(digits) * scale) > INT64_MAX:
-        message = f"{text!r} is more than the largest 64-bit number, {INT64_MAX}"
+        message = f"{printable(text, SHORT)!r} is more than the largest 64-bit number, {INT64_MAX}"
         raise ConfigurationError(message)
     return value
 

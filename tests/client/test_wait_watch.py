@@ -79,6 +79,7 @@ def test_a_wait_of_hours_is_one_line() -> None:
         publication = await aeron.add_publication(HERE, STREAM_ID)
         tasks = [asyncio.create_task(publication.offer(b"x")) for _ in range(100)]
         await world.sleep(3_000)
+        assert not aeron.waits.has_timer
         subscription = await aeron.add_subscription(HERE, STREAM_ID)
         for _ in range(100):
             await anext(subscription)
