@@ -37,7 +37,8 @@ def measure(tree: Path, options: argparse.Namespace) -> dict[str, Any]:
         subprocess.CalledProcessError: The benchmarks of that checkout failed.
     """
     command = [sys.executable, "-m", "benchmarks", "--json", "--runs", "1"]
-    command += ["--only", options.only, "--contenders", "ours", "--seconds", str(options.seconds)]
+    command += ["--only", options.only, "--seconds", str(options.seconds)]
+    command += ["--contenders", options.contenders]
     environ = os.environ | {"PYTHONPATH": str(tree)}
     found = subprocess.run(  # noqa: S603 - a Python of ours, and arguments that were checked
         command, cwd=tree, env=environ, check=True, stdout=subprocess.PIPE
@@ -85,6 +86,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks beside", description=__doc__)
     parser.add_argument("tree", type=Path, help="the other checkout, the one before")
     parser.add_argument("--only", default=ONLY, help="scenarios by the start of their names, a,b")
+    parser.add_argument("--contenders", default="only the first", help="likewise; `ours` is all")
     parser.add_argument("--rounds", type=int, default=9, help="runs in each checkout")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
     return parser.parse_args(arguments)
