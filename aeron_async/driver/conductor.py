@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
+    from aeron_async.logs import LogBudget
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Conductor"]
@@ -279,6 +280,11 @@ class Conductor(Agent):
     def remove_subscription(self, registration_id: int) -> None:
         """Let a subscription go."""
         self._subscriptions.remove(registration_id)
+
+    @property
+    def log_budget(self) -> LogBudget:
+        """Return what bounds the log lines that peers can cause."""
+        return self._log_budget
 
     # What the other agents say.
 

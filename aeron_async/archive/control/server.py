@@ -8,6 +8,7 @@ Source: Aeron `ControlSessionAdapter`, `ArchiveConductor`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
@@ -27,9 +28,8 @@ from aeron_async.archive.control.response_channel import response_channel
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.control.signal_router import SignalRouter
 from aeron_async.archive.control.waiting_room import WaitingRoom
-from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ArchiveError, ChannelUriError, ProtocolError
-from aeron_async.logs import get_logger
+from aeron_async.logs import LogBudget, get_logger
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ SERVED: Final = ("archive_id", "recording_sessions", "signals")
 """What an archive must have to be served."""
 SENT_PER_BYTE: Final = 3
 """Bytes that a client is sent for each byte of its request before it has answered; as in QUIC."""
-MOST_CAUSES: Final = 64
-"""Causes of log lines that are remembered."""
 
 
 @final
@@ -84,7 +82,7 @@ class ControlServer:
         self.refused_sessions = 0
         self.events: RecordingEvents | None = None
         self._events_publication: ExclusivePublication | None = None
-        self._logged_ns: dict[str, int] = {}
+        self._log_budget = LogBudget(aeron.clock.now_ns)
         self._sessions: dict[int, ControlSession] = {}
         self._next_session_id = secrets.randbits(31)
         self._subscriptions: list[Subscription] = []
@@ -109,6 +107,8 @@ class ControlServer:
 
     async def _start(self) -> None:
         settings = self.settings
+        # Shared: the peers of the driver and those of the archive are the same strangers.
+        self._log_budget = self.aeron.driver.conductor.log_budget
         self._keep(asyncio.create_task(self._route(), name="aeron-archive-signals"))
         if settings.recording_events_channel is not None:
             self._events_publication = await self.aeron.add_exclusive_publication(
@@ -161,18 +161,11 @@ class ControlServer:
 
     def on_ended(self, session: ControlSession, reason: str) -> None:
         """Log why a session ends; of those that nobody answered, one a second."""
-        if session.is_connected or self._may_log("unconnected"):
+        cause = None if session.is_connected else "unconnected"
+        if LOG.is_enabled_for(logging.INFO) and self._log_budget.allows(
+            "archive_control_session_ended", cause
+        ):
             LOG.info("archive_control_session_ended", session_id=session.session_id, reason=reason)
-
-    def _may_log(self, cause: str) -> bool:
-        """Return whether a second has passed since the cause was logged last."""
-        now_ns, logged_ns = self.aeron.clock.now_ns(), self._logged_ns
-        if now_ns < logged_ns.get(cause, now_ns - NS_PER_SECOND) + NS_PER_SECOND:
-            return False
-        if len(logged_ns) >= MOST_CAUSES:
-            logged_ns.clear()
-        logged_ns[cause] = now_ns
-        return True
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -243,6 +236,9 @@ class ControlServer:
 
     def _on_connect(self, request: AuthConnectRequest, image: Image, length: int) -> None:
         response_channel(request.response_channel, image, self.settings)
+        if image.is_closed:
+            self._drop(image, "its source is gone")
+            return
         if not self.waiting_room.try_enter(request, image, length):
             self.refused_sessions += 1
             self._drop(image, "too many of its sessions, or of all, wait for an answer already")
@@ -264,7 +260,7 @@ class ControlServer:
 
     def _drop(self, image: Image, reason: str) -> None:
         self.dropped_requests += 1
-        if self._may_log(image.source_identity):
+        if self._log_budget.allows("archive_request_dropped", image.source_identity):
             LOG.warning(
                 "archive_request_dropped",
                 source=image.source_identity,

@@ -13,7 +13,7 @@ Differs: Aeron opens a session for each request, and waits 5 s for each client.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -74,7 +74,8 @@ class WaitingRoom:
         self._open_session = open_session
         self._opened_ns: dict[ControlSession, int] = {}
         self._newcomers: deque[Newcomer] = deque()
-        self._failures: Counter[Image] = Counter()
+        # Of sources that have asked and are not gone: nothing else may be remembered of strangers.
+        self._failures: dict[Image, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -90,6 +91,7 @@ class WaitingRoom:
     def try_enter(self, request: AuthConnectRequest, image: Image, length: int) -> bool:
         """Open a session, now or when there is room; False where too many wait already."""
         limit = self._settings.max_unconnected_sessions_per_image
+        self._failures.setdefault(image, 0)
         if not self._newcomers and self._make_room(image):
             self._open(request, image, length)
             return True
@@ -111,9 +113,9 @@ class WaitingRoom:
         if self._opened_ns.pop(session, None) is None:
             return
         if is_failed:
-            self._failures[session.image] += 1
-        else:
-            self._failures.pop(session.image, None)
+            self._count_failure(session.image)
+        elif session.image in self._failures:
+            self._failures[session.image] = 0
         self._let_in()
 
     def forget(self, image: Image) -> None:
@@ -134,7 +136,7 @@ class WaitingRoom:
     def _let_in(self) -> None:
         """Open sessions for the requests that wait, as far as there is room."""
         now_ns = self._clock.now_ns()
-        waiting = sorted(self._newcomers, key=lambda each: self._failures[each.image] > 0)
+        waiting = sorted(self._newcomers, key=lambda each: self._has_failed(each.image))
         for each in waiting:
             if each.deadline_ns <= now_ns:
                 self._newcomers.remove(each)
@@ -158,22 +160,35 @@ class WaitingRoom:
             return False
         if len(self._opened_ns) < settings.max_unconnected_sessions:
             return True
-        if own_count or self._failures[image]:
+        if own_count or self._has_failed(image):
             return False
         victim = self._victim()
         if victim is None:
             return False
         del self._opened_ns[victim]
-        self._failures[victim.image] += 1
+        self._count_failure(victim.image)
         victim.end("made way for another client: its own has not answered")
         return True
 
     def _victim(self) -> ControlSession | None:
-        """Return which session makes way: of a source that has failed, or one that is not young."""
-        failed = [each for each in self._opened_ns if self._failures[each.image]]
+        """Return which session makes way: of a source that has failed, or one that is not young.
+
+        A client that takes answers has shown where it is, and may be answering a challenge.
+        """
+        unanswered = [each for each in self._opened_ns if not each.is_connected]
+        failed = [each for each in unanswered if self._has_failed(each.image)]
         if failed:
             return failed[0]
-        oldest = next(iter(self._opened_ns))
+        if not unanswered:
+            return None
+        oldest = unanswered[0]
         age_ns = self._clock.now_ns() - self._opened_ns[oldest]
         is_young = age_ns < self._settings.unconnected_session_timeout_ns >> YOUNG_SHIFT
         return None if is_young else oldest
+
+    def _has_failed(self, image: Image) -> bool:
+        return self._failures.get(image, 0) > 0
+
+    def _count_failure(self, image: Image) -> None:
+        if image in self._failures:
+            self._failures[image] += 1

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async import Aeron, DriverContext
 from aeron_async.archive import ControlServer, ControlSettings, RemoteArchive
@@ -150,6 +151,28 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
         assert stage.server.session_count == 0
 
     scene(story)
+
+
+def test_requests_that_mean_nothing_cost_few_log_lines() -> None:
+    """Row B8: from however many sources, whose addresses differ."""
+
+    async def babble(stage: Scene, host: Host) -> None:
+        async with host.aeron(DRIVER) as aeron:
+            publication = await aeron.add_exclusive_publication(CONTROL, 10)
+            for _ in range(20):
+                await publication.offer(bytes(10))
+                await stage.world.sleep(0.25)
+
+    async def story(stage: Scene) -> None:
+        hosts = [stage.world.host(f"mallory{number}") for number in range(40)]
+        await asyncio.gather(*(babble(stage, each) for each in hosts))
+        assert stage.server is not None
+        assert stage.server.dropped_requests == 800
+
+    with capture_logs() as lines:
+        scene(story)
+    assert 5 <= sum(each["event"] == "archive_request_dropped" for each in lines) <= 5 * 7
+    assert any("archive_request_dropped" in each.get("events", "") for each in lines)
 
 
 def test_many_honest_clients_that_come_at_once_are_all_let_in() -> None:

@@ -28,6 +28,7 @@ REQUEST = AuthConnectRequest(
 class FakeSession:
     def __init__(self, image: Any) -> None:
         self.image = image
+        self.is_connected = False
         self.ended: list[str] = []
 
     def end(self, reason: str) -> None:
@@ -140,6 +141,41 @@ def test_a_source_that_is_gone_waits_for_nothing() -> None:
         room.room.forget("a")  # type: ignore[arg-type]
         room.leave(0, is_failed=False)
         assert room.opened() == "a"
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_nothing_is_remembered_of_sources_that_are_gone() -> None:
+    """Row B4: a source that asks and goes at once leaves nothing behind, however many there are."""
+
+    async def story() -> None:
+        room = Room()
+        for number in range(100):
+            assert room.enter(f"source {number}")
+            room.room.forget(f"source {number}")  # type: ignore[arg-type]
+            room.leave(number, is_failed=True)
+        assert not room.room._failures
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_a_client_that_takes_answers_makes_way_for_nobody() -> None:
+    """Row B4: it may be answering a challenge, and takes its time for that."""
+
+    async def story() -> None:
+        room = Room(max_unconnected_sessions=2)
+        for source in "ab":
+            assert room.enter(source)
+        room.sessions[0].is_connected = True
+        await asyncio.sleep(0.6)
+        assert room.enter("c")
+        assert (room.opened(), room.ended()) == ("abc", [1])
+        room.sessions[2].is_connected = True
+        await asyncio.sleep(0.6)
+        assert room.enter("d")
+        assert (room.opened(), room.ended()) == ("abc", [1])
         room.room.close()
 
     in_virtual_time(story)
