@@ -81,6 +81,12 @@ class Recordings:
         # It is in the catalog, and its session just about to be.
         return self._entries.extending.get(descriptor.recording_id, descriptor.start_position)
 
+    def is_beginning(self, descriptor: RecordingDescriptor) -> bool:
+        """Return whether a recording is in the catalog, and its session is just about to be."""
+        recording_id = descriptor.recording_id
+        is_ended = not descriptor.is_active or self._ends.position(recording_id) is not None
+        return not is_ended and recording_id not in self.sessions
+
     def on_changed(self) -> None:
         """Let whoever follows a recording look at it again."""
         self.generation += 1
@@ -344,6 +350,7 @@ class Recordings:
             session = await open_session(self._resources, image, descriptor)
         except BaseException:
             await self._entries.give_up(descriptor.recording_id, image.join_position)
+            self.on_changed()
             raise
         self.sessions[descriptor.recording_id] = session
         self._entries.extending.pop(descriptor.recording_id, None)

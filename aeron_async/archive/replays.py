@@ -6,6 +6,7 @@ Source: Aeron `ArchiveConductor`, its part of replays; `CreateReplayPublicationS
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, ALL_AND_STOP
@@ -16,6 +17,7 @@ from aeron_async.archive.disk.recording_reader import RecordingReader
 from aeron_async.archive.replay_limit import ReplayLimit, counter_limit
 from aeron_async.archive.replay_session import ReplaySession
 from aeron_async.client.arguments import check_stream_id, publication_uri
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, ClosedError, InvalidPositionError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import wrap_int32
@@ -74,7 +76,7 @@ class Replays:
         opening = object()
         self._opening[opening] = None
         try:
-            descriptor = await resources.desk.get(recording_id)
+            descriptor = await self._begun(recording_id)
             if 0 < file_io_max_length < descriptor.mtu_length:
                 message = (
                     f"fileIoMaxLength={file_io_max_length} < mtuLength={descriptor.mtu_length}"
@@ -131,6 +133,23 @@ class Replays:
         for opening in self._opening.values():
             if opening is not None and opening[0] == recording_id:
                 yield opening[1:]
+
+    async def _begun(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording, once it goes on if it is just about to.
+
+        Without its session it would pass for one that has stopped where it begins.
+        """
+        resources, recordings = self._resources, self._recordings
+        with suppress(TimeoutError):
+            async with asyncio.timeout(resources.context.connect_timeout_ns / NS_PER_SECOND):
+                while True:
+                    generation = recordings.generation
+                    descriptor = await resources.desk.get(recording_id)
+                    if self._is_closed or not recordings.is_beginning(descriptor):
+                        return descriptor
+                    if recordings.generation == generation:
+                        await resources.changed.wait()
+        return await resources.desk.get(recording_id)
 
     def _limit(
         self,

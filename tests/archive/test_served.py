@@ -13,6 +13,7 @@ from aeron_async.archive.control.messages import CODEC, PROTOCOL_VERSION, Contro
 from aeron_async.archive.control.requests import AuthConnectRequest, ReplayRequest
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.archive.session_opening import open_session
 from aeron_async.errors import ArchiveError
 from tests.archive.test_record_and_replay import record
 
@@ -137,3 +138,36 @@ async def test_a_replay_in_blocks_that_hold_no_datagram_is_refused(
                 replay_channel="aeron:ipc",
                 file_io_max_length=1_000,
             )
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+async def test_a_recording_that_is_just_about_to_begin_has_not_stopped(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, *, is_failing: bool
+) -> None:
+    """Its entry is there before its session: who replays it then waits for that."""
+    is_in_catalog, may_begin = asyncio.Event(), asyncio.Event()
+
+    async def held(*arguments: Any) -> Any:
+        is_in_catalog.set()
+        await may_begin.wait()
+        if is_failing:
+            message = "no file can be had"
+            raise ArchiveError(message)
+        return await open_session(*arguments)
+
+    monkeypatch.setattr("aeron_async.archive.recordings.open_session", held)
+    async with asyncio.timeout(20), served(open_archive) as (aeron, _, remote):
+        await remote.start_recording("aeron:ipc", STREAM)
+        async with await aeron.add_exclusive_publication("aeron:ipc", STREAM) as publication:
+            await publication.offer(b"one", timeout=5)
+            await is_in_catalog.wait()
+            replay = remote.replay(0, follow=True)
+            reading = asyncio.ensure_future(anext(replay))
+            await asyncio.wait((reading,), timeout=0.1)
+            may_begin.set()
+            if is_failing:
+                with pytest.raises(ArchiveError, match="has stopped"):
+                    await reading
+            else:
+                assert (await reading).data == b"one"
+            await replay.aclose()
