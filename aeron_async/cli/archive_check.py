@@ -10,6 +10,7 @@ import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.looking import check_not_at_work
 from aeron_async.archive.disk.mark_file import MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
 from aeron_async.archive.disk.repair import Repair, Unmended
@@ -88,16 +89,11 @@ def repair(
         raise ConfigurationError(message)
     place = listed(directory)
     now_ms = time.time_ns() // NS_PER_MS
-    mark = MarkFile.open(place, MarkIdentity(), now_ms=now_ms)
-    is_done = yes
-    try:
-        count, damages = mend_all(place, mark, checksum, consent=yes, is_json=json)
-        if count and not (yes or dry_run) and can_ask():
-            is_done = ask_at_once(f"Mend {plural(count, 'thing')}?")
-            if is_done:
-                mend_all(place, mark, checksum, consent=True, is_json=json)
-    finally:
-        mark.close()
+    if not yes and (dry_run or not can_ask()):
+        is_done, is_whole = False, check_not_at_work(place, now_ms=now_ms)
+        count, damages = mend_all(place, checksum, consent=False, is_whole=is_whole, is_json=json)
+    else:
+        is_done, count, damages = mend_if_agreed(place, checksum, yes=yes, is_json=json)
     if not count:
         remark("nothing is to be mended" if not damages else "nothing here can be mended")
     elif not is_done:
@@ -107,8 +103,30 @@ def repair(
     return ExitCode.SUCCESS if not damages and (is_done or not count) else ExitCode.FAILURE
 
 
+def mend_if_agreed(
+    place: OsDirectory, checksum: Checksum, *, yes: bool, is_json: bool
+) -> tuple[bool, int, int]:
+    """Hold the directory, ask unless that is agreed to, and mend.
+
+    Returns:
+        Whether it was mended, how much can be, and how much cannot be.
+    """
+    mark = MarkFile.open(place, MarkIdentity(), now_ms=time.time_ns() // NS_PER_MS)
+    is_whole = mark.ends_are_whole
+    try:
+        count, damages = mend_all(place, checksum, consent=yes, is_whole=is_whole, is_json=is_json)
+        is_done = yes
+        if count and not yes:
+            is_done = ask_at_once(f"Mend {plural(count, 'thing')}?")
+            if is_done:
+                mend_all(place, checksum, consent=True, is_whole=is_whole, is_json=is_json)
+    finally:
+        mark.close()
+    return is_done, count, damages
+
+
 def mend_all(
-    place: OsDirectory, mark: MarkFile, checksum: Checksum, *, consent: bool, is_json: bool
+    place: OsDirectory, checksum: Checksum, *, consent: bool, is_whole: bool, is_json: bool
 ) -> tuple[int, int]:
     """Say what can be mended, mend it with consent, and return how much can be and cannot be."""
     count = damages = 0
@@ -118,7 +136,7 @@ def mend_all(
             consent=consent,
             now_ms=time.time_ns() // NS_PER_MS,
             checksum=checksum_named(checksum),
-            ends_are_whole=mark.ends_are_whole,
+            ends_are_whole=is_whole,
             on_looked_at=advance,
         )
         for each in repairs:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
+from aeron_async.archive.context import ArchiveContext
+from aeron_async.archive.disk.changes import check_new_start
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.frame_places import check_position
+from aeron_async.archive.disk.looking import ArchiveLook
+from aeron_async.archive.disk.plain_files import check_segments_are_plain
 from aeron_async.archive.disk.retention import Expired, Retention, expired_segments
 from aeron_async.archive.disk.segments import segment_bases
 from aeron_async.cli.archive_bar import progress_bar
@@ -18,6 +25,8 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aeron_async.archive.api import Archive
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import OsDirectory
@@ -53,12 +62,53 @@ def truncate(
     return run(main, options or RunOptions())
 
 
+@asynccontextmanager
+async def opened_or_seen(where: str, *, is_dry: bool) -> AsyncIterator[Any]:
+    """Give an archive for as long as the block lasts; a dry run of a directory only looks.
+
+    Opening a directory would end what has no end, cut off torn frames and write the mark file.
+    """
+    if is_elsewhere(where) or not is_dry:
+        async with opened(where) as (_, archive):
+            yield archive
+        return
+    checksum = checksum_named(ArchiveContext.from_environment(directory=where).record_checksum)
+    now_ms = time.time_ns() // NS_PER_MS
+    async with ArchiveLook(listed(where), now_ms=now_ms, checksum=checksum) as look:
+        yield look
+
+
+def check_can_go(
+    where: str, descriptor: RecordingDescriptor, *, end: int, before: int | None = None
+) -> None:
+    """Refuse what could not be taken away, before it is asked about; only of a directory.
+
+    Args:
+        where: The archive.
+        descriptor: Of the recording.
+        end: Where it ends, in bytes.
+        before: What lies before this is to go; None for whatever else.
+
+    Raises:
+        ArchiveFileError: Something else than a plain file has the name of a segment.
+        InvalidPositionError: No file begins there that could be the first.
+    """
+    if is_elsewhere(where):
+        return
+    check_segments_are_plain(listed(where), descriptor.recording_id)
+    if before is not None and before != descriptor.start_position:
+        check_new_start(descriptor, before, end)
+
+
 async def _truncate(
     where: str, recording_id: int, position: int, *, yes: bool, is_dry: bool
 ) -> int:
-    async with opened(where) as (_, archive):
+    async with opened_or_seen(where, is_dry=is_dry) as archive:
         descriptor = await archive.describe(recording_id)
         end = await archive.max_recorded_position(recording_id)
+        check_can_go(where, descriptor, end=end)
+        if not is_elsewhere(where):
+            check_position(listed(where), descriptor, position, end=end)
         gone = forgotten(descriptor, max(position, descriptor.start_position), end)
         if is_dry:
             print_line(f"would forget {gone}")
@@ -101,9 +151,10 @@ def purge(
 async def _purge(
     where: str, recording_id: int, before: int | None, *, yes: bool, is_dry: bool
 ) -> int:
-    async with opened(where) as (_, archive):
+    async with opened_or_seen(where, is_dry=is_dry) as archive:
         descriptor = await archive.describe(recording_id)
         end = await archive.max_recorded_position(recording_id)
+        check_can_go(where, descriptor, end=end, before=before)
         if before is None:
             gone = f"{forgotten(descriptor, descriptor.start_position, end)}, and its entry"
         else:
@@ -182,7 +233,7 @@ async def _prune(
     where: str, retention: Retention, only: int | None, *, yes: bool, is_dry: bool, is_json: bool
 ) -> int:
     place = None if is_elsewhere(where) else listed(where)
-    async with opened(where) as (_, archive):
+    async with opened_or_seen(where, is_dry=is_dry) as archive:
         if only is None:
             found = [each async for each in archive.recordings()]
         else:

@@ -1,0 +1,124 @@
+"""A look at an archive that takes nothing and writes nothing, for what only says what it would do.
+
+Invariant: no byte of the directory changes; neither does the mark of the archive that was there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from aeron_async.archive.disk.boot import current_boot
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.mark_file import (
+    LINK_NAME,
+    MARK_FILE_NAME,
+    is_whole,
+    mark_directory_of,
+    refuse,
+    take,
+)
+from aeron_async.archive.disk.recovery import end_on_disk, segments_by_recording
+from aeron_async.archive.disk.segment_scan import ScanBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory
+
+__all__ = ["ArchiveLook", "check_not_at_work"]
+
+
+def check_not_at_work(directory: Directory, *, now_ms: int) -> bool:
+    """Refuse a directory whose archive is at work.
+
+    Returns:
+        Whether no frame can be torn of what was recorded there last; see `MarkFile`.
+
+    Raises:
+        ArchiveBusyError: An archive has it.
+        ArchiveFileError: What is there is no mark file.
+        OSError: The disk failed.
+    """
+    target = mark_directory_of(directory)
+    if target.path != directory.path:
+        link = directory.open(LINK_NAME)
+        try:
+            if link.try_lock() is False:
+                refuse(directory, None, "holds it now, by a link to its own mark file")
+        finally:
+            link.close()
+    if MARK_FILE_NAME not in target.names():
+        return False
+    boot_id = current_boot()
+    file, previous = take(target, now_ms=now_ms, boot_id=boot_id)
+    file.close()
+    return is_whole(previous, boot_id)
+
+
+@final
+class ArchiveLook:
+    """Answers of an archive that is not at work what may be asked before something is destroyed.
+
+    A recording that has no end, because its archive died, has the one that opening would give it.
+
+    Args:
+        directory: Of the archive.
+        now_ms: The time, in milliseconds since 1970.
+        checksum: What the archive puts into frames; None for none.
+
+    Raises:
+        ArchiveBusyError: An archive has it.
+        ArchiveFileError: The mark file or the catalog is none.
+        OSError: The disk failed.
+    """
+
+    def __init__(self, directory: Directory, *, now_ms: int, checksum: Checksum | None) -> None:
+        self._directory = directory
+        self._checksum = checksum
+        self._ends_are_whole = check_not_at_work(directory, now_ms=now_ms)
+        self._catalog = Catalog.open_to_read(directory)
+
+    async def describe(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording.
+
+        Raises:
+            UnknownRecordingError: No recording has that id.
+            ArchiveFileError: Where it ends cannot be told.
+        """
+        descriptor = self._catalog.get(recording_id)
+        if not descriptor.is_active:
+            return descriptor
+        found = end_on_disk(
+            self._directory,
+            descriptor,
+            segments_by_recording(self._directory).get(recording_id, []),
+            ScanBuffer(),
+            ends_are_whole=self._ends_are_whole,
+            checksum=self._checksum,
+        )
+        return attrs.evolve(descriptor, stop_position=found.stop_position)
+
+    async def max_recorded_position(self, recording_id: int) -> int:
+        """Return where a recording ends, in bytes."""
+        return (await self.describe(recording_id)).stop_position
+
+    async def recordings(self) -> AsyncIterator[RecordingDescriptor]:
+        """Return all recordings."""
+        for each in list(self._catalog.ids()):
+            yield await self.describe(each)
+
+    async def __aenter__(self) -> ArchiveLook:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._catalog.close()
