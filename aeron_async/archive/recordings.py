@@ -28,7 +28,7 @@ from aeron_async.errors import (
     ClosedError,
     UnknownRecordingError,
 )
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Recordings:
         self._is_closed = False
         self._ends = RecordingEnds(resources, self.on_changed)
         self._entries = RecordingEntries(resources, self._ends, self.sessions)
+        # Whoever sends to a channel that is recorded can cause these.
+        self._peer_log = within(resources.aeron.driver.conductor.log_budget, log)
         hint_ns = resources.aeron.driver.context.waiting_hint_ns
         self._hints = BeginHints(resources.signals, hint_ns=hint_ns, is_elsewhere=False)
 
@@ -341,7 +343,7 @@ class Recordings:
             request.is_lacking = request.is_lacking or is_lacking
             request.fail(error if isinstance(error, ArchiveError) else ArchiveError(str(error)))
         fields = {"stream_id": image.stream_id, "session_id": image.session_id}
-        log.warning("recording_not_begun", **fields, error=str(error))
+        self._peer_log.warning("recording_not_begun", **fields, error=str(error))
         return False
 
     async def _begin(self, request: RecordingRequest, image: Image) -> RecordingSession:

@@ -198,6 +198,7 @@ class RemoteArchive(RemoteListing, Archive):
             subscription,
             timeout=self._timeout,
             first_correlation_id=self.aeron.clock.now_ns() + subscription.registration_id,
+            log_budget=self.aeron.driver.conductor.log_budget,
         )
         opened.append(connection)
         connection.on_signal = self._hub.on_signal

@@ -36,7 +36,7 @@ from aeron_async.errors import (
     ClosedError,
     ProtocolError,
 )
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from aeron_async.client.image import Image
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
+    from aeron_async.logs import LogBudget
 
 __all__ = ["ControlConnection", "CredentialsSupplier"]
 
@@ -114,6 +115,7 @@ class ControlConnection:
         subscription: For answers; this connection consumes it.
         timeout: Seconds to wait for any answer.
         first_correlation_id: Where to begin counting: others may share the channel of answers.
+        log_budget: For log lines about answers that mean nothing: anybody can send such.
 
     Attributes:
         control_session_id: As the archive knows it.
@@ -128,12 +130,14 @@ class ControlConnection:
         *,
         timeout: float,
         first_correlation_id: int,
+        log_budget: LogBudget,
     ) -> None:
         self.publication = publication
         self.control_session_id = -1
         self.on_signal: Callable[[RecordingSignalMessage], object] = lambda _: None
         self.on_lost: Callable[[AeronError], object] = lambda _: None
         self.timeout = timeout
+        self._peer_log = within(log_budget, LOG)
         self._subscription = subscription
         self._correlation_id = first_correlation_id
         self._pending: dict[int, Pending] = {}
@@ -310,7 +314,7 @@ class ControlConnection:
                 try:
                     message = CODEC.decode(each.data)
                 except ProtocolError as error:
-                    LOG.warning("archive_response_malformed", error=str(error))
+                    self._peer_log.warning("archive_response_malformed", error=str(error))
                     continue
                 self._take(message, each.image)
         except ClosedError as error:

@@ -52,7 +52,7 @@ def check_not_at_work(directory: Directory, *, now_ms: int) -> bool:
                 refuse(directory, None, "holds it now, by a link to its own mark file")
         finally:
             link.close()
-    if MARK_FILE_NAME not in target.names():
+    if MARK_FILE_NAME not in {*target.names(), *target.other_kinds()}:
         return False
     boot_id = current_boot()
     file, previous = take(target, now_ms=now_ms, boot_id=boot_id)

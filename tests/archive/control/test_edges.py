@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
 from aeron_async.archive.control import replay_tokens, signal_router
@@ -326,3 +327,21 @@ async def test_the_end_of_the_archives_signals_ends_nothing_else(
     archive.events.put_nowait(None)
     await until(archive.events.empty)
     assert await remote.start_position(1) == 0
+
+
+async def test_answers_that_mean_nothing_cost_few_log_lines(
+    remote: RemoteArchive, aeron: aa.Aeron
+) -> None:
+    """Row B8: anybody can send to where a client hears its answers."""
+    subscription = remote.connection._subscription
+    channel = f"aeron:udp?endpoint={subscription.local_address}"
+    with capture_logs() as lines:
+        async with aeron.add_publication(channel, subscription.stream_id) as publication:
+            await publication.wait_connected(timeout=5)
+            for _ in range(100):
+                await publication.offer(bytes(10), timeout=5)
+            assert await remote.start_position(1) == 0
+            await publication.drain(5)
+        await until(lambda: len(subscription.images) == 1)
+    count = sum(each["event"] == "archive_response_malformed" for each in lines)
+    assert 1 <= count <= 10
