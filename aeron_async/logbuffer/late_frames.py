@@ -22,7 +22,7 @@ from aeron_async.protocol.header import align_frame
 if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["Conflict", "LateFrames"]
+__all__ = ["Conflict", "LateFrames", "shown_start"]
 
 HEADER_WORDS: Final = Struct("<6i")
 """A header without its reserved value."""
@@ -207,6 +207,23 @@ def is_frame(words: memoryview, offset: int, ids: tuple[int, int, int]) -> bool:
         and words[start + 2] == offset
         and tuple(words[start + 3 : start + 6]) == ids
     )
+
+
+def shown_start(log: LogBuffers, position: int) -> int:
+    """Return where the frame begins that covers a position; -1 where it is longer than a datagram.
+
+    Args:
+        log: Where the position is whole.
+        position: In bytes.
+    """
+    offset = position & (log.term_length - 1)
+    words = log.term_words[partition_index(position, bits=log.position_bits)]
+    term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=log.position_bits)
+    ids = (log.session_id, log.stream_id, term_id)
+    for start in range(offset, max(offset - log.mtu_length, -1), -SLOT):
+        if words[(start >> 2) + 2] == start and is_frame(words, start, ids):
+            return position - offset + start if start + words[start >> 2] > offset else -1
+    return -1
 
 
 def total(ranges: list[tuple[int, int]]) -> int:

@@ -1,9 +1,11 @@
 """What an image does when two headers come for one place: the publisher decides.
 
 Where readers have not been shown the place, it was cleared, and is asked for like any gap. What
-they have been shown cannot be taken back. So the publisher is asked for it once more: if what it
-sends then is what was shown, a stranger sent the other one, and nothing has happened. If all that
-comes contradicts what was shown, the image ends, and says so; the stream is joined again.
+they have been shown cannot be taken back. So the publisher is asked for it several times: if it
+sends what was shown, a stranger sent the other one, and nothing has happened. If all that comes
+contradicts what was shown, the image ends, and says so; the stream is joined again. One answer that
+is lost decides nothing, and only what the publisher can still send again is in doubt: a stranger
+would have the last word otherwise.
 
 Everything here is on the path of duplicates. A stranger who goes on contradicting gets so many
 questions a second out of an image, and no more.
@@ -22,7 +24,8 @@ from aeron_async.driver.core.system_counters import (
     DRIVER_COUNTER_LABELS,
     DriverCounterId,
 )
-from aeron_async.logbuffer.position import term_id_at
+from aeron_async.logbuffer.late_frames import shown_start
+from aeron_async.logbuffer.position import max_message_length, term_id_at
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
@@ -39,11 +42,16 @@ __all__ = ["CONFLICTS_PER_SECOND", "ImageDoubts"]
 CONFLICTS_PER_SECOND: Final = 250
 """Conflicts of one image that are acted on; of further ones what came first stays."""
 QUESTIONS_MAX: Final = 4
+"""If one datagram in a hundred is lost, all four go unanswered once in six million times."""
+TRIES_MAX: Final = 16
+"""How often a question may be put off where the NAKs of the image are used up."""
 ANSWER_NS: Final = 250_000_000
 """How long an answer is waited for."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
 BEHIND_COUNT: Final = 15
 """Heartbeats, a tenth of a second apart, that prove a publisher not to have come as far as we."""
+BEHIND_INTERVAL_NS: Final = 50_000_000
+"""Those that come faster count once: an honest one has time to come between any two."""
 REMEDY: Final = (
     "somebody sends frames under this publisher's address, or two publishers share address and "
     "session: let only friends send to this port (private network, firewall)"
@@ -71,7 +79,9 @@ class ImageDoubts:
         "_asked_count",
         "_behind_count",
         "_behind_ns",
+        "_behind_shown",
         "_conflicts",
+        "_counted_ns",
         "_end",
         "_feedback",
         "_is_denied",
@@ -82,6 +92,7 @@ class ImageDoubts:
         "_peer_log",
         "_source",
         "_start",
+        "_tries",
         "_unlogged_count",
         "deadline_ns",
         "end",
@@ -108,10 +119,11 @@ class ImageDoubts:
         )
         self._start = -1
         self._end = -1
-        self._asked_count = 0
+        self._asked_count = self._tries = 0
         self._is_denied = False
         self._behind_count = 0
-        self._behind_ns = -1
+        self._behind_ns = self._behind_shown = -1
+        self._counted_ns = 0
         self._logged_ns = -LOG_INTERVAL_NS
         self._unlogged_count = 0
 
@@ -132,11 +144,22 @@ class ImageDoubts:
         elif conflict.start == self._start:
             self._is_denied = self._is_denied or self._asked_count > 0
         elif self._start < 0 and self.end is None and self.may_act(now_ns):
-            self._start, self._end = conflict.start, conflict.end
-            self._asked_count = 0
-            self._is_denied = False
-            self.deadline_ns = now_ns
-            self._on_doubt()
+            self._doubt(conflict, now_ns)
+
+    def _doubt(self, conflict: Conflict, now_ns: int) -> None:
+        """Ask for the frame that was shown at a place, if the publisher can still send it."""
+        log, feedback = self._log, self._feedback
+        sent_position = max(
+            feedback.last_sm_position + feedback.window_length, feedback.next_sm_position
+        )
+        start = shown_start(log, conflict.start)
+        if start < sent_position - log.term_length // 2 - max_message_length(log.term_length):
+            return
+        self._start, self._end = start, conflict.end
+        self._asked_count = self._tries = 0
+        self._is_denied = False
+        self.deadline_ns = now_ns
+        self._on_doubt()
 
     def on_agreement(self, start: int, end: int) -> None:
         """Take note that what came for a range is what was shown there, as far as it was."""
@@ -152,9 +175,14 @@ class ImageDoubts:
             last_packet_ns: When something was last accepted.
             shown: Up to where readers were shown the stream.
         """
-        # Whatever else came meanwhile says otherwise; one that was held up proves nothing.
-        self._behind_count = self._behind_count + 1 if last_packet_ns == self._behind_ns else 1
-        self._behind_ns = now_ns
+        # Whatever else came in between says otherwise; one that was held up proves nothing.
+        is_alone = last_packet_ns == self._behind_ns and shown == self._behind_shown
+        self._behind_ns, self._behind_shown = now_ns, shown
+        if not is_alone:
+            self._behind_count, self._counted_ns = 1, now_ns
+        elif now_ns >= self._counted_ns + BEHIND_INTERVAL_NS:
+            self._behind_count += 1
+            self._counted_ns = now_ns
         if self._behind_count >= BEHIND_COUNT:
             self.prove(position, shown, shown)
 
@@ -184,23 +212,25 @@ class ImageDoubts:
         """
         if now_ns < self.deadline_ns:
             return
-        if self._is_denied:
-            self.prove(self._start, self._end, shown)
-            self._forget()
-        elif self._asked_count >= QUESTIONS_MAX:
-            # No frame of the publisher begins there, or it is long gone: nobody to believe.
+        if self._asked_count >= QUESTIONS_MAX or self._tries >= TRIES_MAX:
+            # Without a word, no frame of the publisher begins there: nobody to believe.
+            if self._is_denied and self._asked_count >= QUESTIONS_MAX:
+                self.prove(self._start, self._end, shown)
             self._forget()
         else:
-            self._asked_count += 1
+            self._tries += 1
+            self._asked_count += self.ask(self._start, self._end, now_ns)
             self.deadline_ns = now_ns + ANSWER_NS
-            self.ask(self._start, self._end, now_ns)
 
-    def ask(self, start: int, end: int, now_ns: int) -> None:
-        """Ask for a range, and in any case for a whole datagram, as far as its term goes."""
+    def ask(self, start: int, end: int, now_ns: int) -> bool:
+        """Ask for a range, and in any case for a whole datagram, as far as its term goes.
+
+        Returns False where the image has no NAK left for that.
+        """
         log_buffers = self._log
         offset = start & (log_buffers.term_length - 1)
         length = max(end - start, log_buffers.mtu_length)
-        self._feedback.send_nak(
+        return not self._feedback.send_nak(
             term_id=term_id_at(
                 start,
                 initial_term_id=log_buffers.initial_term_id,
@@ -213,7 +243,7 @@ class ImageDoubts:
 
     def _forget(self) -> None:
         self._start = self._end = -1
-        self._asked_count = 0
+        self._asked_count = self._tries = 0
         self._is_denied = False
         self.deadline_ns = NEVER_NS
 

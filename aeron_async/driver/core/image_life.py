@@ -211,7 +211,7 @@ class ImageLife:
         Differs: Aeron waits for its readers without end, and for so long no stream of the same
         session can be received.
         """
-        log.warning(
+        self._log.warning(
             "image_left_unread",
             source=self._source,
             session_id=self._session_id,

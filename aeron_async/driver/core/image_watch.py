@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.gap_clock import GapClock
 from aeron_async.driver.core.image_doubts import ImageDoubts
 from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
@@ -31,6 +32,8 @@ __all__ = ["ImageWatch"]
 
 FOREIGN_SETUPS_MAX: Final = 3
 """SETUPs of other terms from the address of the image's own, before any of its data has come."""
+FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
+"""How long nothing else must have come from there: a publisher of the image sends heartbeats."""
 
 
 class ImageWatch:
@@ -105,7 +108,8 @@ class ImageWatch:
         """
         log = self._log
         if terms != (log.initial_term_id, log.term_length, log.mtu_length):
-            if source == self._source and not intake.is_begun:
+            is_silent = now_ns >= intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS
+            if source == self._source and is_silent and not intake.is_begun:
                 self._foreign_setup_count += 1
                 if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
                     position = intake.floor_position

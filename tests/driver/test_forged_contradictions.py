@@ -1,0 +1,105 @@
+"""A stranger who contradicts what an honest publisher sent does not end its stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, setup
+from tests.driver.rigs import ImageRig, connect
+from tests.driver.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def stage() -> Stage:
+    stage = Stage()
+    stage.send(20)
+    return stage
+
+
+def inside_a_frame(stage: Stage) -> bytes:
+    return data(stage.starts[17] + 32, 96)
+
+
+def at_a_frame(stage: Stage) -> bytes:
+    return data(stage.starts[18], 32)
+
+
+@pytest.mark.parametrize("forge", [inside_a_frame, at_a_frame])
+def test_a_forger_who_repeats_a_contradiction_does_not_end_an_honest_stream(
+    stage: Stage, forge: Callable[[Stage], bytes]
+) -> None:
+    """Row B2: no frame of the publisher begins there, or it says itself what was sent."""
+    datagram = forge(stage)
+    for _ in range(100):
+        stage.rig.feed(datagram, stage.now_ns)
+        stage.pass_time(50 * MS)
+    stage.send(20)
+    stage.expect_everything()
+
+
+def test_a_question_that_is_lost_proves_nothing(stage: Stage) -> None:
+    """Row B2: a NAK or its answer is lost like any datagram; the next question is answered."""
+    datagram = at_a_frame(stage)
+    for turn in range(30):
+        stage.is_deaf = turn % 3 > 0
+        stage.rig.feed(datagram, stage.now_ns)
+        stage.pass_time(110 * MS)
+    stage.expect_everything()
+
+
+def test_a_place_that_the_publisher_no_longer_sends_again_is_not_in_doubt() -> None:
+    """Row B2: it could not answer, so that a forger would have the only word."""
+    stage = Stage()
+    stage.send(125, in_one_go=False)
+    stage.pass_time(SECOND)
+    stage.is_deaf = True
+    datagram = data(stage.starts[stage.sent - 1] - stage.rig.log.term_length // 2 + 32, 32)
+    assert stage.position > stage.rig.log.term_length // 2
+    for _ in range(100):
+        stage.rig.feed(datagram, stage.now_ns)
+        stage.pass_time(50 * MS)
+    stage.expect_everything()
+
+
+@pytest.mark.parametrize("gap_ns", [0, MS, 40 * MS])
+def test_a_burst_of_old_heartbeats_does_not_end_a_stream(stage: Stage, gap_ns: int) -> None:
+    """Row B2: only heartbeats that come alone for long prove that the publisher is not as far."""
+    for _ in range(200):
+        stage.rig.feed(heartbeat(stage.starts[5]), stage.now_ns)
+        if gap_ns:
+            stage.pass_time(gap_ns)
+    stage.settle()
+    stage.pass_time(SECOND)
+    stage.send(20)
+    stage.expect_everything()
+
+
+def test_an_end_further_on_than_a_forged_one_is_the_end(stage: Stage) -> None:
+    """Row B1: what lies between the two is asked for, not left out."""
+    stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
+    stage.send(2, lost=(20, 21))
+    stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
+    stage.settle()
+    stage.pass_time(100 * MS, heartbeats=False)
+    assert stage.read == [stage.message(index) for index in range(22)]
+
+
+def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> None:
+    rig = ImageRig()
+    rig.image.poll(0)
+    terms = setup(term_length=2**20).initial_term_id, 2**20, rig.log.mtu_length
+    for tenth in range(50):
+        now_ns = tenth * 100 * MS
+        rig.feed(heartbeat(0), now_ns)
+        for _ in range(5):
+            connection = connect(rig.image, rig.outbox, rig.image.source, now_ns)
+            rig.image.on_setup(
+                terms, destination=connection.destination, source=connection.source, now_ns=now_ns
+            )
+        rig.image.poll(now_ns)
+    assert rig.image.ended is None
