@@ -146,7 +146,7 @@ class ControlServer:
     def forget(self, session: ControlSession) -> None:
         """Know nothing more of a session that has ended."""
         self._sessions.pop(session.session_id, None)
-        self.waiting_room.leave(session, is_failed=not session.is_connected)
+        self.waiting_room.leave(session, is_failed=not session.is_accepted)
         self.router.forget(session)
         self.tokens.forget(session)
 

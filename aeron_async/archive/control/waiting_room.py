@@ -108,7 +108,7 @@ class WaitingRoom:
 
         Args:
             session: Of a client.
-            is_failed: Whether the client never answered.
+            is_failed: Whether the client was not let in.
         """
         if self._opened_ns.pop(session, None) is None:
             return
@@ -173,18 +173,21 @@ class WaitingRoom:
     def _victim(self) -> ControlSession | None:
         """Return which session makes way: of a source that has failed, or one that is not young.
 
-        A client that takes answers has shown where it is, and may be answering a challenge.
+        A client that takes answers has shown where it is, and may be answering a challenge: it
+        makes way after those that have not, and stays young for longer.
         """
-        unanswered = [each for each in self._opened_ns if not each.is_connected]
-        failed = [each for each in unanswered if self._has_failed(each.image)]
-        if failed:
-            return failed[0]
-        if not unanswered:
-            return None
-        oldest = unanswered[0]
-        age_ns = self._clock.now_ns() - self._opened_ns[oldest]
-        is_young = age_ns < self._settings.unconnected_session_timeout_ns >> YOUNG_SHIFT
-        return None if is_young else oldest
+        settings, now_ns = self._settings, self._clock.now_ns()
+        for is_connected, time_ns in (
+            (False, settings.unconnected_session_timeout_ns),
+            (True, settings.connect_timeout_ns),
+        ):
+            those = [each for each in self._opened_ns if each.is_connected == is_connected]
+            failed = [each for each in those if self._has_failed(each.image)]
+            if failed:
+                return failed[0]
+            if those and now_ns - self._opened_ns[those[0]] >= time_ns >> YOUNG_SHIFT:
+                return those[0]
+        return None
 
     def _has_failed(self, image: Image) -> bool:
         return self._failures.get(image, 0) > 0

@@ -161,7 +161,7 @@ def test_nothing_is_remembered_of_sources_that_are_gone() -> None:
     in_virtual_time(story)
 
 
-def test_a_client_that_takes_answers_makes_way_for_nobody() -> None:
+def test_a_client_that_takes_answers_makes_way_last() -> None:
     """Row B4: it may be answering a challenge, and takes its time for that."""
 
     async def story() -> None:
@@ -176,6 +176,25 @@ def test_a_client_that_takes_answers_makes_way_for_nobody() -> None:
         await asyncio.sleep(0.6)
         assert room.enter("d")
         assert (room.opened(), room.ended()) == ("abc", [1])
+        await asyncio.sleep(1.5)
+        assert (room.opened(), room.ended()) == ("abcd", [0, 1])
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_clients_that_were_refused_make_way_for_new_ones() -> None:
+    """Row B4: whoever can be reached, and is not let in, keeps nobody out either."""
+
+    async def story() -> None:
+        room = Room(max_unconnected_sessions=1)
+        assert room.enter("a")
+        room.sessions[0].is_connected = True
+        room.leave(0, is_failed=True)
+        assert room.enter("a")
+        room.sessions[1].is_connected = True
+        assert room.enter("b")
+        assert (room.opened(), room.ended()) == ("aab", [1])
         room.room.close()
 
     in_virtual_time(story)
