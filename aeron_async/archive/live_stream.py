@@ -43,6 +43,8 @@ class LiveStream:
         self._is_first_taken = False
         self.is_lost = False
         self._task = asyncio.create_task(self._join(), name="aeron-persistent-subscription")
+        # Seen by `check`; where the client closes first, nothing asks any more why it failed.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _join(self) -> None:
         subscription = self._subscription = await self._aeron.add_subscription(
@@ -93,8 +95,5 @@ class LiveStream:
             # Awaited itself, it could not be told whose cancellation came back.
             await asyncio.wait((self._task,))
         finally:
-            if self._task.done() and not self._task.cancelled():
-                # Nobody asks any more why it failed.
-                self._task.exception()
             if self._subscription is not None:
                 self._subscription.close()

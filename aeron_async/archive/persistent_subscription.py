@@ -25,6 +25,7 @@ import attrs
 from aeron_async.archive.argument_order import check_archive_and_aeron
 from aeron_async.archive.live_stream import LiveStream
 from aeron_async.archive.recording_gap import OnGap, RecordingGap, check_on_gap, end_behind
+from aeron_async.client.arguments import check_stream_id, check_whole
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
 from aeron_async.logs import get_logger
@@ -97,16 +98,20 @@ class PersistentSubscription:
     ) -> None:
         check_archive_and_aeron("subscribe", archive, aeron, needs=READ)
         check_on_gap(on_gap)
+        self.recording_id = check_whole(recording_id, "recording_id")
+        self._stream_id = check_stream_id(live_stream_id)
+        # -1 is the position of one that has handed out nothing yet.
+        from_position = None if from_position == -1 else from_position
+        if from_position is not None:
+            from_position = check_whole(from_position, "from_position")
         uri = ChannelUri.parse(live_channel)
         if uri.session_id is not None:
             message = f"{live_channel} names a session: it is the recording's to say, leave it out"
             raise ConfigurationError(message)
         self._channel = uri.replace(tether=False) if uri.is_tether is None else uri
-        self._channel.check_subscription(live_stream_id)
+        self._channel.check_subscription(self._stream_id)
         self._archive = archive
         self._aeron = aeron
-        self._stream_id = live_stream_id
-        self.recording_id = recording_id
         self.position = -1 if from_position is None else from_position
         self.join_count = self.fallback_count = 0
         self._from_position = from_position

@@ -23,6 +23,7 @@ __all__ = [
     "check_reason",
     "check_stream_id",
     "check_timeout",
+    "check_whole",
     "destination_uri",
     "parse_channel",
     "publication_uri",
@@ -199,3 +200,19 @@ def check_limit(limit: int, name: str) -> int:
         message = f"{name}={limit!r} must be a whole number of 1 or more"
         raise ConfigurationError(message)
     return limit
+
+
+def check_whole(number: SupportsIndex, name: str) -> int:
+    """Return a position, or the id of a recording.
+
+    Raises:
+        ConfigurationError: It is not a whole number of 0 or more.
+    """
+    try:
+        whole = operator.index(number)
+    except TypeError:
+        whole = -1
+    if whole < 0 or isinstance(number, bool):
+        message = f"{name}={number!r} must be a whole number of 0 or more"
+        raise ConfigurationError(message)
+    return whole

@@ -48,3 +48,24 @@ def test_the_type_of_what_was_given_is_named() -> None:
     aeron: Aeron | None = None
     with pytest.raises(ConfigurationError, match="given an int and a NoneType"):
         ControlServer(3, aeron)  # type: ignore[arg-type]
+
+
+async def test_arguments_of_subscribe_are_checked_at_the_call(tmp_path: Path) -> None:
+    context = ArchiveContext(directory=str(tmp_path), low_storage_threshold=0)
+    async with aa.Aeron.connect() as aeron, LocalArchive.open(aeron, context) as archive:
+
+        def call(recording_id: Any = 0, stream_id: Any = 1, from_position: Any = None) -> None:
+            subscribe(
+                archive, aeron, recording_id, "aeron:ipc", stream_id, from_position=from_position
+            )
+
+        for wrong in ("0", None, -1, True, 1.0):
+            with pytest.raises(ConfigurationError, match="recording_id="):
+                call(recording_id=wrong)
+        for wrong in ("1", None, 2**31):
+            with pytest.raises(ConfigurationError, match="stream_id"):
+                call(stream_id=wrong)
+        for wrong in ("0", -32, 1.5):
+            with pytest.raises(ConfigurationError, match="from_position="):
+                call(from_position=wrong)
+        call(from_position=-1)
