@@ -15,7 +15,7 @@ from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.image_succession import SUCCESSION_SILENCE_NS, gives_way
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,6 +70,8 @@ class ResponseSubscriptions:
         self._images = images
         self._endpoints = endpoints
         self._wake = wake
+        # Frames of strangers cause lines, too: each may name another session.
+        self._log = within(resources.log_budget, log)
 
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
         """Let a subscription for responses take the session that its server answers with.
@@ -127,7 +129,7 @@ class ResponseSubscriptions:
 
     def _tell(self, link: SubscriptionLink) -> None:
         reason = UNANSWERED.format(link.session_id, SUCCESSOR_TIMEOUT_NS / NS_PER_SECOND)
-        log.warning(
+        self._log.warning(
             "response_session_silent",
             channel=link.channel,
             stream_id=link.stream_id,
@@ -192,7 +194,7 @@ class ResponseSubscriptions:
         self.lose_interest(link, endpoint, before)
         if image is not None:
             self._images.supersede(image)
-        log.info(
+        self._log.info(
             "response_session_changed",
             channel=link.channel,
             stream_id=link.stream_id,

@@ -60,22 +60,28 @@ class LateFrames:
     def __init__(self, log: LogBuffers) -> None:
         self._log = log
 
-    def room_at(self, position: int, *, floor_position: int, hwm_position: int) -> int:
+    def room_at(
+        self, position: int, *, floor_position: int, hwm_position: int, wanted_length: int
+    ) -> int:
         """Return how many bytes from a place on are free; 0 where another frame lies there.
+
+        No more is looked at than is wanted: a forged heartbeat may claim half a term to be missing.
 
         Args:
             position: Where a datagram begins that did not come in order.
             floor_position: Up to where the stream is whole, in bytes; not beyond the place.
             hwm_position: Up to where anything may lie.
+            wanted_length: How many bytes have come.
         """
         words, base, offset = self._find(position)
         if words[offset >> 2] or covering(words, max(0, floor_position - base), offset) != offset:
             return 0
-        limit = min(hwm_position - base, self._log.term_length)
-        if limit <= offset:
-            return self._log.term_length - offset
-        _, length = scan_for_gap(words, offset, limit=limit)
-        return length if offset + length < limit else self._log.term_length - offset
+        end = min(hwm_position - base, self._log.term_length)
+        limit = min(end, offset + wanted_length)
+        length = 0
+        if limit > offset:
+            _, length = scan_for_gap(words, offset, limit=limit)
+        return length if offset + length < end else self._log.term_length - offset
 
     def place(
         self, datagram: memoryview, position: int, *, floor_position: int, hwm_position: int

@@ -252,7 +252,10 @@ class ImageIntake:
         limit = feedback.overrun_threshold - position
         if position < self.hwm_position and self._late_frames is not None:
             room = self._late_frames.room_at(
-                position, floor_position=self.floor_position, hwm_position=self.hwm_position
+                position,
+                floor_position=self.floor_position,
+                hwm_position=self.hwm_position,
+                wanted_length=cuts[len(cuts) - 2] - start,
             )
             if not room:
                 return 0
