@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aeron_async.driver.core.image_end import ImageEndReason
 from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, setup
 from tests.driver.rigs import ImageRig, connect
 from tests.driver.stage import Stage
@@ -103,3 +104,16 @@ def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> No
             )
         rig.image.poll(now_ns)
     assert rig.image.ended is None
+
+
+def test_forged_heartbeats_do_not_hide_a_gap(stage: Stage) -> None:
+    """Row B2: while the publisher says that it has sent more, no other one stops the clock."""
+    stage.is_deaf = True
+    stage.send(4, lost=(21,))
+    for _ in range(120):
+        stage.pass_time(50 * MS)
+        stage.rig.feed(heartbeat(stage.starts[21]), stage.now_ns)
+        stage.settle()
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.GAP_UNFILLED

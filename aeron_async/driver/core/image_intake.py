@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import place_runs, skip_whole
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
@@ -65,6 +66,7 @@ class ImageIntake:
         is_revoked: Whether its publisher took the stream back.
         is_rejected: Whether nothing is taken any more.
         idle_position: What the latest heartbeat said, in bytes; -1 where that has been looked at.
+        ahead_ns: When one came last that said more was sent than is there.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class ImageIntake:
         self.is_revoked = False
         self.is_rejected = False
         self.idle_position = -1
+        self.ahead_ns = NEVER_HEARD_NS
         self._is_short_way_closed = False
         self._heartbeats_after_end = 0
         self._join_position = position
@@ -322,6 +325,8 @@ class ImageIntake:
             )
         self.last_packet_ns = now_ns
         self.idle_position = position
+        if position > self.floor_position:
+            self.ahead_ns = now_ns
         if flags & END_OF_STREAM:
             self._on_end_told(position, connection, is_revoked=bool(flags & REVOKED))
         elif self.is_end_of_stream:

@@ -34,6 +34,8 @@ FOREIGN_SETUPS_MAX: Final = 3
 """SETUPs of other terms from the address of the image's own, before any of its data has come."""
 FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long nothing else must have come from there: a publisher of the image sends heartbeats."""
+AHEAD_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
+"""After a heartbeat that says more was sent, those that say less stop no clock for so long."""
 
 
 class ImageWatch:
@@ -71,6 +73,7 @@ class ImageWatch:
         self._log = log
         self._source = source
         self._clock = GapClock(context.image_gap_timeout_ns)
+        self._doubted_ns = min(AHEAD_NS, context.image_gap_timeout_ns // 2)
         self._images_broken = system_counters[DriverCounterId.IMAGES_BROKEN]
         self._shown_position = self._shown_from = -1
         self._foreign_setup_count = 0
@@ -145,8 +148,8 @@ class ImageWatch:
         end = gaps.end if self.late_frames is not None else 0
         if not end:
             self._clock.stop()
-        elif intake.idle_position == position:
-            # The publisher itself says that it has sent no more.
+        elif intake.idle_position == position and now_ns >= intake.ahead_ns + self._doubted_ns:
+            # The publisher itself says that it has sent no more, and no heartbeat says otherwise.
             self._clock.restart(now_ns)
         elif self._clock.look(position, last_packet_ns=intake.last_packet_ns, now_ns=now_ns):
             self._break(
