@@ -4,8 +4,8 @@ Invariant: at most so many sessions of one source, and so many in all, are open 
 not answered; each costs memory and datagrams, and the request may have come from anywhere. Requests
 beyond that wait, which costs their bytes only; those beyond that are refused.
 
-A source none of whose clients has failed to answer goes before those that have failed, and takes
-their place. So a flood from a few sources keeps nobody out.
+A source none of whose clients was silent or refused goes before others, and takes their place. So a
+flood from a few sources keeps nobody out. What is remembered of a source goes with it.
 
 Differs: Aeron opens a session for each request, and waits 5 s for each client.
 """
