@@ -299,7 +299,9 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                         return
                 # Reading nothing may still have passed the padding before the end of a stream.
                 if not self._is_over(only):
-                    if not self._images:
+                    if self._images:
+                        self._waits_since_ns = None
+                    else:
                         self._watch_for_image()
                     await self._progress.wait()
         finally:

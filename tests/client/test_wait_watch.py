@@ -192,3 +192,18 @@ def test_closing_the_client_ends_the_watch() -> None:
         await world.sleep(5)
 
     assert lines_of(story) == []
+
+
+def test_a_wait_counts_only_since_the_last_image_has_gone() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription("aeron:ipc", STREAM_ID)
+        reading = asyncio.create_task(anext(subscription))
+        await world.sleep(1)
+        publication = await aeron.add_publication("aeron:ipc", STREAM_ID)
+        await world.sleep(60)
+        publication.close()
+        await world.sleep(8)
+        reading.cancel()
+
+    ((_, seconds, _),) = lines_of(story)
+    assert seconds < 8
