@@ -18,7 +18,7 @@ from aeron_async.errors import (
     ClosedError,
     NotConnectedError,
 )
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk_threads import Disk
     from aeron_async.archive.replay_limit import ReplayLimit
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.logs import LogBudget
 
 __all__ = ["ReplaySession", "address_frames"]
 
@@ -78,6 +79,7 @@ class ReplaySession:
         disk: Where is read.
         block_length: Longest block, in bytes.
         connect_timeout_ns: How long to wait for somebody who subscribes.
+        log_budget: For its log lines: whoever asks for replays causes them.
         on_failed: Called when it ends as it should not have, and not because it was stopped, or
             because whoever subscribed has gone.
     """
@@ -93,6 +95,7 @@ class ReplaySession:
         disk: Disk,
         block_length: int,
         connect_timeout_ns: int,
+        log_budget: LogBudget,
         on_failed: Callable[[AeronError], object] | None = None,
     ) -> None:
         self.replay_id = replay_id
@@ -105,6 +108,7 @@ class ReplaySession:
         self._buffer = ScanBuffer(block_length)
         self._data_length = 0
         self._connect_timeout_ns = connect_timeout_ns
+        self._peer_log = within(log_budget, log)
 
     @property
     def position(self) -> int:
@@ -124,9 +128,9 @@ class ReplaySession:
             await self._replay()
             is_whole = True
         except (NotConnectedError, ClosedError) as error:
-            log.info("replay_left", error=str(error), **self._told())
+            self._peer_log.info("replay_left", error=str(error), **self._told())
         except AeronError as error:
-            log.warning("replay_failed", error=str(error), **self._told())
+            self._peer_log.warning("replay_failed", error=str(error), **self._told())
             if self._on_failed is not None:
                 self._on_failed(error)
         finally:

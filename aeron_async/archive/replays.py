@@ -248,6 +248,7 @@ class Replays:
             block_length=max(min(block_length, descriptor.term_length // 4), publication.mtu_length)
             & -32,
             connect_timeout_ns=context.connect_timeout_ns,
+            log_budget=resources.aeron.driver.conductor.log_budget,
             on_failed=on_failed,
         )
         name = f"aeron-archive-replay-{replay_id}"

@@ -70,6 +70,31 @@ def lines_of(lines: list[Any], event: str) -> list[Any]:
     return [each for each in lines if each["event"] == event]
 
 
+async def test_a_flood_hides_no_failure_of_the_disk(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row B8: what clients cause is left out while the budget is spent, and only that."""
+    told = Told()
+    async with open_archive(connect_timeout_ns=1_000_000) as (aeron, archive):
+        await record(aeron, archive, [b"x"])
+        with captured_logs() as lines:
+            budget = aeron.driver.conductor.log_budget
+            for number in range(40):
+                budget.allows(f"flood of kind {number % 8}")
+            before = budget.left_out_count
+            await archive.start_replay(0, IPC, STREAM)
+            async with asyncio.timeout(10):
+                while budget.left_out_count == before:
+                    await asyncio.sleep(0.001)
+            await archive.start_recording(IPC, STREAM + 1, on_failed=told)
+            fail_with(monkeypatch, errno.ENOSPC)
+            async with await aeron.add_exclusive_publication(IPC, STREAM + 1) as publication:
+                await publication.offer(b"lost")
+                await told.one()
+    assert lines_of(lines, "replay_failed") == []
+    assert len(lines_of(lines, "recording_failed")) == 1
+
+
 @pytest.mark.parametrize("number", KINDS)
 async def test_a_disk_that_fails_is_one_line_of_the_log_and_told_to_who_asked(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch, number: int

@@ -15,7 +15,12 @@ from aeron_async.archive.control.connection import (
     FixedCredentials,
 )
 from aeron_async.archive.control.listing import RemoteListing
-from aeron_async.archive.control.remote_replay import RemoteReplay, end_all, resolved
+from aeron_async.archive.control.remote_replay import (
+    RemoteReplay,
+    end_all,
+    replays_beside,
+    resolved,
+)
 from aeron_async.archive.control.requests import (
     ArchiveIdRequest,
     BoundedReplayRequest,
@@ -33,7 +38,7 @@ from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
 from aeron_async.client.arguments import check_answer_timeout, check_stream_id
 from aeron_async.errors import ClosedError
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
 if TYPE_CHECKING:
@@ -284,7 +289,9 @@ class RemoteArchive(RemoteListing, Archive):
             if on_failed is not None:
                 on_failed(error)
                 return
-            log.warning("asked_recording_failed", error=str(error), channel=fields["channel"])
+            within(self.aeron.driver.conductor.log_budget, log).warning(
+                "asked_recording_failed", error=str(error), channel=fields["channel"]
+            )
 
         return await self._ask(kind, on_late_error=on_late_error, **fields)
 
@@ -389,12 +396,3 @@ class RemoteArchive(RemoteListing, Archive):
     async def __aenter__(self) -> Self:
         await self.start()
         return self
-
-
-def replays_beside(response: ChannelUri) -> ChannelUri:
-    """Return where replays come when only the channel of answers is known."""
-    endpoint = response.endpoint
-    if endpoint is None or response.control_mode is ControlMode.RESPONSE:
-        return response
-    port_chosen = type(endpoint).of(endpoint.host, 0)
-    return response.replace(endpoint=port_chosen, session_id=None, term_length=None)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aeron_async.client.subscription import Subscription
     from aeron_async.kernel import Message
 
-__all__ = ["RemoteReplay", "end_all", "resolved", "session_of"]
+__all__ = ["RemoteReplay", "end_all", "replays_beside", "resolved", "session_of"]
 
 LATE_ERROR_S: Final = 0.25
 LOOK_AGAIN_S: Final = 0.25
@@ -364,3 +364,12 @@ def resolved(channel: ChannelUri, subscription: Subscription) -> ChannelUri:
 def session_of(replay_session_id: int) -> int:
     """Return the session of a replay's publication: the low half of its id, signed."""
     return (replay_session_id + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def replays_beside(response: ChannelUri) -> ChannelUri:
+    """Return where replays come when only the channel of answers is known."""
+    endpoint = response.endpoint
+    if endpoint is None or response.control_mode is ControlMode.RESPONSE:
+        return response
+    port_chosen = type(endpoint).of(endpoint.host, 0)
+    return response.replace(endpoint=port_chosen, session_id=None, term_length=None)

@@ -15,10 +15,11 @@ from aeron_async.driver.core.publication_state import (
     PublicationState,
     next_state,
 )
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
 
 __all__ = ["PublicationLife"]
 
@@ -32,6 +33,7 @@ class PublicationLife:
         log_buffers: Name the publication in the log, as does its channel.
         channel: The channel as its first client wrote it.
         linger_timeout_ns: How long it lingers for whoever has not said goodbye.
+        log_budget: For its log lines, where a peer has asked for it; None is without limit.
 
     Attributes:
         state: Where it is.
@@ -41,12 +43,21 @@ class PublicationLife:
         "_channel",
         "_linger_deadline_ns",
         "_linger_timeout_ns",
+        "_peer_log",
         "_session_id",
         "_stream_id",
         "state",
     )
 
-    def __init__(self, log_buffers: LogBuffers, channel: str, *, linger_timeout_ns: int) -> None:
+    def __init__(
+        self,
+        log_buffers: LogBuffers,
+        channel: str,
+        *,
+        linger_timeout_ns: int,
+        log_budget: LogBudget | None = None,
+    ) -> None:
+        self._peer_log = within(log_budget, log)
         self.state = PublicationState.ACTIVE
         self._channel = channel
         self._session_id = log_buffers.session_id
@@ -97,7 +108,7 @@ class PublicationLife:
 
     def _set_state(self, event: PublicationEvent, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
-        log.info(
+        self._peer_log.info(
             "publication_state_changed",
             before=before.name,
             after=self.state.name,

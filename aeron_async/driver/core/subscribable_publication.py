@@ -95,7 +95,13 @@ class SubscribablePublication(ABC):
         self._revoked = system_counters[SystemCounterId.PUBLICATIONS_REVOKED]
         self._readers = readers
         self._untethered = UntetheredCheck(self, readers)
-        self._life = PublicationLife(log, channel, linger_timeout_ns=linger_timeout_ns)
+        is_asked_by_peer = params.handshake_length is not None
+        self._life = PublicationLife(
+            log,
+            channel,
+            linger_timeout_ns=linger_timeout_ns,
+            log_budget=system_counters.log_budget if is_asked_by_peer else None,
+        )
         self._blocked_check = BlockedPublisherCheck(
             log,
             system_counters[SystemCounterId.UNBLOCKED_PUBLICATIONS],
