@@ -44,13 +44,13 @@ class ImageEvent(NamedTuple):
 
     @property
     def end(self) -> ImageEnd | None:
-        """Return why and where the image ended: the reason, and the positions in question."""
-        return self.image.end
+        """Return why and where an image that has gone ended: the reason, and the positions."""
+        return self.image.end if self.kind is ImageEventKind.UNAVAILABLE else None
 
     @property
     def reason(self) -> ImageEndReason | None:
-        """Return why the image ended; None of one that has come, while it is open."""
-        end = self.image.end
+        """Return why an image that has gone ended; None of any other event."""
+        end = self.end
         return None if end is None else end.reason
 
 

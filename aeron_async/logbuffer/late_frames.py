@@ -103,10 +103,9 @@ class LateFrames:
             return None
         floor = max(0, floor_position - base)
         hwm = min(hwm_position - base, self._log.term_length)
-        if offset >= floor:
-            start = covering(words, floor, offset)
-            if start != offset:
-                return Conflict(base + start, base + offset, is_shown=False)
+        start = covering(words, min(floor, offset), offset)
+        if start != offset:
+            return Conflict(base + start, base + offset, is_shown=False)
         missing: list[tuple[int, int]] = []
         place = offset
         while place < end:

@@ -30,14 +30,17 @@ BYTES_MAX: Final = 400_000
 """Offered to one publication, at most: a run is to take a tenth of a second."""
 
 
-def draw_scenario(seed: int, *, without: frozenset[str] = frozenset()) -> Scenario:
+def draw_scenario(
+    seed: int, *, without: frozenset[str] = frozenset(), always: frozenset[str] = frozenset()
+) -> Scenario:
     """Return what a seed stands for.
 
     Args:
         seed: Any integer.
         without: Features to leave out; nothing else changes.
+        always: Features to have whatever the seed says; nothing else changes.
     """
-    dice = Dice(seed, without)
+    dice = Dice(seed, without, always)
     topology = dice.of("topology")
     host_count = topology.choice((2, 2, 3, 4))
     duration_ns = topology.randint(500, 4_000) * NS_PER_MS
@@ -73,9 +76,12 @@ class Dice:
     Args:
         seed: Of all dice.
         without: Features it is not to have.
+        always: Features it is to have in any case.
     """
 
-    def __init__(self, seed: int, without: frozenset[str]) -> None:
+    def __init__(
+        self, seed: int, without: frozenset[str], always: frozenset[str] = frozenset()
+    ) -> None:
         self._seed = seed
         odds = self.of("features")
         density = odds.uniform(0.0, 0.4)
@@ -83,7 +89,7 @@ class Dice:
         # The rule, as it is outside; a world with few features is to have it as often as any.
         if self.of("runs").random() < RUNS_CHANCE:
             drawn.add("runs")
-        self._features = frozenset(drawn) - without
+        self._features = (frozenset(drawn) | always) - without
 
     def has(self, feature: str) -> bool:
         """Return whether this run has a feature."""

@@ -15,6 +15,7 @@ from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.protocol.validation import frame_type
 from aeron_async.testing.attacker import Attacker
 from aeron_async.testing.fates import Conditions
+from aeron_async.testing.forger import Forger
 from aeron_async.testing.scenario import TroubleKind
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Nemesis:
                 Random(f"{scenario.seed}/hostile"),  # noqa: S311 - seeded on purpose
                 is_unreliable="unreliable" in scenario.features,
             )
+        self._forger: Forger | None = None
+        if scenario.has_forger:
+            self._forger = Forger(world, Random(f"{scenario.seed}/forger"))  # noqa: S311 - seeded
         self._makers = {
             TroubleKind.PARTITION: self._partition,
             TroubleKind.ONE_WAY: self._partition,
@@ -92,6 +96,8 @@ class Nemesis:
 
     async def heal(self) -> None:
         """Let all be well from now on: good links, right clocks, hosts that run."""
+        if self._forger is not None:
+            self._forger.is_active = False
         self._world.heal()
         for source, destination in permutations(self._world.hosts, 2):
             link = self._world.link(source, destination)

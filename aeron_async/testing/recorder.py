@@ -111,6 +111,9 @@ class Received:
         reader: Who reads it, for messages to people.
         is_exact: Whether every byte is checked; not where frames are damaged under way.
         is_reliable: Whether gaps are forbidden.
+        may_be_forged: Whether somebody sends frames in the publisher's name: what was read of them
+            cannot be taken back, but the image must end soon after.
+        is_spoiled: Whether any of that was read; then nothing that follows is checked.
         offered: What it was matched with, once a message has come.
         next_index: Of the message that must come next.
         count: Messages received.
@@ -121,6 +124,8 @@ class Received:
     candidates: Sequence[Offered]
     is_exact: bool
     is_reliable: bool
+    may_be_forged: bool = False
+    is_spoiled: bool = False
     offered: Offered | None = None
     next_index: int = 0
     count: int = 0
@@ -132,6 +137,16 @@ class Received:
         Raises:
             ViolationError: N1, N2 or N3.
         """
+        if self.is_spoiled:
+            return
+        try:
+            self._take(position, data)
+        except ViolationError:
+            if not self.may_be_forged:
+                raise
+            self.is_spoiled = True
+
+    def _take(self, position: int, data: bytes) -> None:
         if position <= max(self.position, self.image.join_position):
             self._fail(
                 "N2", position, f"comes after {max(self.position, self.image.join_position)}"
@@ -166,6 +181,8 @@ class Received:
             ViolationError: N4, it ended before its stream did, or before all of that was read.
         """
         image = self.image
+        if self.is_spoiled:
+            return
         if not image.is_end_of_stream:
             # A stream of nobody we know, a stranger's, may end as it likes.
             if self.candidates and not may_be_lost:
@@ -181,6 +198,8 @@ class Received:
         """Return what has not come of that which was offered, or nothing."""
         if not self.is_reliable:
             return ""
+        if self.is_spoiled:
+            return f"{self.reader} has read what was forged, and its image is still there"
         offered = self.offered
         if offered is None:
             offered = self.candidates[-1] if self.candidates else None
@@ -221,10 +240,12 @@ class Recorder:
 
     Args:
         is_exact: Whether every byte is checked; not where frames are damaged under way.
+        has_forger: Whether somebody sends frames in the publishers' names.
     """
 
-    def __init__(self, *, is_exact: bool = True) -> None:
+    def __init__(self, *, is_exact: bool = True, has_forger: bool = False) -> None:
         self.is_exact = is_exact
+        self._has_forger = has_forger
         self.received: list[Received] = []
         self._offered: dict[tuple[int, int], list[Offered]] = {}
         self._numbers = count(1)
@@ -266,6 +287,7 @@ class Recorder:
             candidates=self._offered.setdefault((image.stream_id, image.session_id), []),
             is_exact=self.is_exact,
             is_reliable=is_reliable,
+            may_be_forged=self._has_forger,
         )
         self.received.append(received)
         return received

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media_driver import MediaDriver
     from aeron_async.testing.host import Host
+    from aeron_async.testing.recorder import Received
     from aeron_async.testing.scenario import Scenario
     from aeron_async.testing.trace import Watcher
     from aeron_async.testing.world import World
@@ -36,6 +37,8 @@ RECOVERY_S: Final = 40.0
 lingers for its liveness timeout before the next can take its place."""
 CLOSING_S: Final = 40.0
 STEP_S: Final = 0.1
+FORGED_LIMIT_NS: Final = 6 * NS_PER_SECOND
+"""From what was forged being read until its image ends."""
 RUN_LIMIT_S: Final = 600.0
 
 
@@ -107,7 +110,8 @@ class Run:
     def __init__(self, world: World, scenario: Scenario) -> None:
         self.world = world
         self.scenario = scenario
-        self.recorder = Recorder(is_exact=scenario.is_exact)
+        self.recorder = Recorder(is_exact=scenario.is_exact, has_forger=scenario.has_forger)
+        self._noticed: dict[Received, int] = {}
         self._auditor = Auditor(world)
         self._finishing = asyncio.Event()
         self._closing = asyncio.Event()
@@ -284,8 +288,20 @@ class Run:
     def _check(self) -> None:
         """Raise the first thing that went wrong anywhere."""
         self._auditor.audit()
+        self._check_forged()
         for error in (*self._auditor.violations, *self._errors, *self.world.errors):
             raise error
+
+    def _check_forged(self) -> None:
+        """See that an image ends soon whose reader was given what nobody offered."""
+        if not self._finishing.is_set():
+            return
+        for received in self.recorder.received:
+            if received.is_spoiled and not received.image.is_closed:
+                since_ns = self._noticed.setdefault(received, self.world.now_ns)
+                if self.world.now_ns - since_ns > FORGED_LIMIT_NS:
+                    message = f"N8: {received.reader} has read what was forged, and is not told"
+                    raise ViolationError(message)
 
 
 def counters_in_use(driver: MediaDriver) -> int:

@@ -58,6 +58,7 @@ FEATURES: Final = (
     "multicast",
     "min_flow_control",
     "runs",
+    "forger",
 )
 
 
@@ -191,6 +192,14 @@ class Scenario:
         return "corruption" not in self.features
 
     @property
+    def has_forger(self) -> bool:
+        """Return whether somebody sends frames in the publishers' names.
+
+        Where gaps are filled rather than repaired, nothing contradicts what was forged.
+        """
+        return "forger" in self.features and "unreliable" not in self.features
+
+    @property
     def may_lose_images(self) -> bool:
         """Return whether silence may end an image before its stream has ended."""
         # A SETUP that was held up for seconds makes an image where its stream no longer is, if a
@@ -206,5 +215,6 @@ class Scenario:
             or not self.features.isdisjoint(
                 {"partition", "one_way", "flapping", "pause", "crash", "restart", "jump", "drift"}
                 | {"send_errors", "bandwidth", "corruption", "bursts", "delay", "collision"}
+                | {"forger"}
             )
         )

@@ -45,18 +45,22 @@ class Failure:
         seed: The seed.
         without: Features that were left out.
         what: The promise that was broken.
+        always: Features that it was given in any case.
         does_repeat: Whether it failed when it was run again, if it was.
     """
 
     seed: int
     without: frozenset[str]
     what: str
+    always: frozenset[str] = frozenset()
     does_repeat: bool = True
 
     @property
     def command(self) -> str:
         """Return what replays it."""
         command = f"python -m aeron_async.testing.swarm --seeds {self.seed}..{self.seed + 1}"
+        if self.always:
+            command = f"{command} --with {','.join(sorted(self.always))}"
         return f"{command} --without {','.join(sorted(self.without))}" if self.without else command
 
 
@@ -81,9 +85,11 @@ class Result:
     features: dict[str, int]
 
 
-def run_seed(seed: int, without: frozenset[str] = frozenset()) -> Outcome:
+def run_seed(
+    seed: int, without: frozenset[str] = frozenset(), always: frozenset[str] = frozenset()
+) -> Outcome:
     """Run one seed."""
-    return run_scenario(draw_scenario(seed, without=without))
+    return run_scenario(draw_scenario(seed, without=without, always=always))
 
 
 @contextmanager
@@ -99,13 +105,17 @@ def silenced() -> Iterator[None]:
 
 
 @silenced()
-def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Result:
+def run_seeds(
+    seeds: Sequence[int],
+    without: frozenset[str] = frozenset(),
+    always: frozenset[str] = frozenset(),
+) -> Result:
     """Run some seeds in this process, silently."""
     failures: list[Failure] = []
     features = dict.fromkeys(FEATURES, 0)
     virtual_ns = message_count = datagram_count = 0
     for seed in seeds:
-        scenario = draw_scenario(seed, without=without)
+        scenario = draw_scenario(seed, without=without, always=always)
         for feature in scenario.features:
             features[feature] += 1
         outcome = run_scenario(scenario)
@@ -113,7 +123,9 @@ def run_seeds(seeds: Sequence[int], without: frozenset[str] = frozenset()) -> Re
         message_count += outcome.message_count
         datagram_count += outcome.datagram_count
         if outcome.failure:
-            failures.append(Failure(seed=seed, without=without, what=outcome.failure))
+            failures.append(
+                Failure(seed=seed, without=without, what=outcome.failure, always=always)
+            )
     return Result(
         seeds=len(seeds),
         failures=tuple(failures),
@@ -129,15 +141,16 @@ def shrink(failure: Failure) -> Failure:
 
     First it is run as it was: a story that is not the same twice cannot be told by its seed.
     """
-    if not run_seed(failure.seed, failure.without).failure:
+    always = failure.always
+    if not run_seed(failure.seed, failure.without, always).failure:
         return attrs.evolve(failure, does_repeat=False)
     smallest = failure
-    features = draw_scenario(failure.seed, without=failure.without).features
+    features = draw_scenario(failure.seed, without=failure.without, always=always).features
     for feature in sorted(features):
         without = smallest.without | {feature}
-        outcome = run_seed(failure.seed, without)
+        outcome = run_seed(failure.seed, without, always)
         if outcome.failure:
-            smallest = Failure(seed=failure.seed, without=without, what=outcome.failure)
+            smallest = attrs.evolve(smallest, without=without, what=outcome.failure)
     return smallest
 
 
@@ -145,18 +158,24 @@ def write_pcap(failure: Failure, directory: Path) -> Path:
     """Run a failure again, write what happened on its network, and return the file."""
     path = directory / f"swarm-{failure.seed}.pcap"
     with PcapWriter(path) as writer:
-        run_scenario(draw_scenario(failure.seed, without=failure.without), watcher=writer)
+        scenario = draw_scenario(failure.seed, without=failure.without, always=failure.always)
+        run_scenario(scenario, watcher=writer)
     return path
 
 
-def run_parallel(seeds: Sequence[int], jobs: int, without: frozenset[str]) -> Iterator[Result]:
+def run_parallel(
+    seeds: Sequence[int],
+    jobs: int,
+    without: frozenset[str],
+    always: frozenset[str] = frozenset(),
+) -> Iterator[Result]:
     """Run seeds on several processes; results come in the order of the seeds."""
     chunks = [seeds[i : i + SEEDS_PER_TASK] for i in range(0, len(seeds), SEEDS_PER_TASK)]
     if jobs == 1:
-        yield from (run_seeds(chunk, without) for chunk in chunks)
+        yield from (run_seeds(chunk, without, always) for chunk in chunks)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run_seeds, chunks, [without] * len(chunks))
+        yield from pool.map(run_seeds, chunks, [without] * len(chunks), [always] * len(chunks))
 
 
 @silenced()
@@ -167,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     total: list[Result] = []
     failures: list[Failure] = []
     done = 0
-    for result in run_parallel(options.seeds, options.jobs, options.without):
+    for result in run_parallel(options.seeds, options.jobs, options.without, options.always):
         total.append(result)
         for failure in result.failures:
             small = failure
@@ -208,6 +227,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=seed_range, required=True, help="A..B, B not included")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--without", type=features, default=frozenset(), help="features left out")
+    parser.add_argument(
+        "--with", dest="always", type=features, default=frozenset(), help="features for all"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="tell failures as they are")
     parser.add_argument("--pcap", type=directory, default=Path(), help="where captures are written")
     return parser.parse_args(arguments)

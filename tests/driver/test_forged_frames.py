@@ -254,6 +254,19 @@ def test_a_stranger_who_goes_on_contradicting_gets_few_questions_out_of_an_image
     assert len(stage.rig.outbox.take_frames(Nak)) <= 10
 
 
+@pytest.mark.parametrize("slot", [0, 32, 64])
+def test_no_number_of_forged_frames_ends_a_stream_whose_publisher_answers(
+    stage: Stage, slot: int
+) -> None:
+    """Row B1: what was read is believed as long as the publisher sends the same again."""
+    for _ in range(200):
+        stage.rig.feed(data(stage.starts[17] + slot, 96), stage.now_ns)
+        stage.pass_time(10 * MS)
+    stage.send(10)
+    stage.pass_time(6 * SECOND)
+    stage.expect_everything()
+
+
 def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_began() -> None:
     rig = ImageRig()
     rig.image.poll(0)

@@ -3,9 +3,9 @@
 Where readers have not been shown the place, it was cleared, and is asked for like any gap. What
 they have been shown cannot be taken back. So the publisher is asked for it several times: if it
 sends what was shown, a stranger sent the other one, and nothing has happened. If all that comes
-contradicts what was shown, the image ends, and says so; the stream is joined again. One answer that
-is lost decides nothing, and only what the publisher can still send again is in doubt: a stranger
-would have the last word otherwise.
+contradicts what was shown, or nothing does, the image ends, and says so; the stream is joined
+again. One answer that is lost decides nothing, and only what the publisher can still send again is
+in doubt: a stranger would have the last word otherwise.
 
 Everything here is on the path of duplicates. A stranger who goes on contradicting gets so many
 questions a second out of an image, and no more.
@@ -25,8 +25,9 @@ from aeron_async.driver.core.system_counters import (
     DriverCounterId,
 )
 from aeron_async.logbuffer.late_frames import shown_start
-from aeron_async.logbuffer.position import max_message_length, term_id_at
+from aeron_async.logbuffer.position import max_message_length, partition_index, term_id_at
 from aeron_async.logs import get_logger, within
+from aeron_async.protocol.header import align_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +42,24 @@ __all__ = ["CONFLICTS_PER_SECOND", "ImageDoubts"]
 
 CONFLICTS_PER_SECOND: Final = 250
 """Conflicts of one image that are acted on; of further ones what came first stays."""
-QUESTIONS_MAX: Final = 4
+DOUBTS_MAX: Final = 32
+"""Places that are asked about at once: no more than a publisher answers, whatever else it resends,
+and enough that a stranger's do not keep the true one out."""
+DOUBTS_FEW: Final = 4
+"""With so many a publisher has answered soon, if it can; with more, its budget may be used up."""
+WAITS_NS: Final = tuple(each * 1_000_000 for each in (20, 40, 80, 160, 300, 600, 1_200, 2_000))
+"""How long an answer is waited for, after each question: on a bad way most are lost, and a fast
+stream soon leaves behind what its publisher can send again."""
+QUESTIONS_ENOUGH: Final = 4
 """If one datagram in a hundred is lost, all four go unanswered once in six million times."""
+QUESTIONS_MIN: Final = 2
+"""Fewer, because the stream has moved on too fast, prove nothing."""
 TRIES_MAX: Final = 16
 """How often a question may be put off where the NAKs of the image are used up."""
-ANSWER_NS: Final = 250_000_000
-"""How long an answer is waited for."""
+FAR_DIVISOR: Final = 8
+"""A conflict so much of a term behind is soon out of what its publisher can send again."""
+SILENCE_NS: Final = 1_000_000_000
+"""A source that was heard so long ago is not asked: it could not answer."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
 BEHIND_COUNT: Final = 15
 """Heartbeats, a tenth of a second apart, that prove a publisher not to have come as far as we."""
@@ -60,8 +73,34 @@ REMEDY: Final = (
 log = get_logger(__name__)
 
 
+class Doubt:
+    """One frame that was shown, and that the publisher is asked about.
+
+    Args:
+        end: Where what is in question ends, in bytes.
+        now_ns: The time now.
+        is_weak: Whether the publisher may have reasons not to answer: too much is in doubt beside
+            it, or the stream was far on when the conflict came. Then silence proves nothing.
+
+    Attributes:
+        asked_count: Questions that have left.
+        tries: Those, and the ones that were put off.
+        is_denied: Whether something else came since than what was shown.
+        deadline_ns: When to ask again, or to take what came for an answer.
+    """
+
+    __slots__ = ("asked_count", "deadline_ns", "end", "is_denied", "is_weak", "tries")
+
+    def __init__(self, end: int, now_ns: int, *, is_weak: bool) -> None:
+        self.end = end
+        self.is_weak = is_weak
+        self.asked_count = self.tries = 0
+        self.is_denied = False
+        self.deadline_ns = now_ns
+
+
 class ImageDoubts:
-    """What is in doubt of one image: at most one place at a time.
+    """What is in doubt of one image.
 
     Args:
         log_buffers: Of the image.
@@ -76,23 +115,19 @@ class ImageDoubts:
     """
 
     __slots__ = (
-        "_asked_count",
         "_behind_count",
         "_behind_ns",
         "_behind_shown",
         "_conflicts",
         "_counted_ns",
-        "_end",
+        "_doubts",
         "_feedback",
-        "_is_denied",
         "_limiter",
         "_log",
         "_logged_ns",
         "_on_doubt",
         "_peer_log",
         "_source",
-        "_start",
-        "_tries",
         "_unlogged_count",
         "deadline_ns",
         "end",
@@ -117,10 +152,7 @@ class ImageDoubts:
         self._limiter = ReplyLimiter(
             limit=CONFLICTS_PER_SECOND, limit_per_asker=CONFLICTS_PER_SECOND
         )
-        self._start = -1
-        self._end = -1
-        self._asked_count = self._tries = 0
-        self._is_denied = False
+        self._doubts: dict[int, Doubt] = {}
         self._behind_count = 0
         self._behind_ns = self._behind_shown = -1
         self._counted_ns = 0
@@ -131,8 +163,15 @@ class ImageDoubts:
         """Return whether one more conflict may be acted on now, and take note that it is."""
         return self._limiter.try_take(None, now_ns)
 
-    def on_conflict(self, conflict: Conflict, source: Address, now_ns: int) -> None:
-        """Take note of a place for which two headers came, the second from `source`."""
+    def on_conflict(self, conflict: Conflict, source: Address, now_ns: int, *, shown: int) -> None:
+        """Take note of a place for which two headers came, the second from `source`.
+
+        Args:
+            conflict: The place.
+            source: Where the second came from.
+            now_ns: The time now.
+            shown: Up to where readers were shown the stream, in bytes.
+        """
         self._conflicts.increment()
         self._unlogged_count += 1
         if now_ns >= self._logged_ns + LOG_INTERVAL_NS:
@@ -141,30 +180,38 @@ class ImageDoubts:
             self._unlogged_count = 0
         if not conflict.is_shown:
             self._on_doubt()
-        elif conflict.start == self._start:
-            self._is_denied = self._is_denied or self._asked_count > 0
-        elif self._start < 0 and self.end is None and self.may_act(now_ns):
-            self._doubt(conflict, now_ns)
+        elif self.end is None:
+            self._doubt(conflict, now_ns, shown)
 
-    def _doubt(self, conflict: Conflict, now_ns: int) -> None:
+    def _doubt(self, conflict: Conflict, now_ns: int, shown: int) -> None:
         """Ask for the frame that was shown at a place, if the publisher can still send it."""
         log, feedback = self._log, self._feedback
         sent_position = max(
             feedback.last_sm_position + feedback.window_length, feedback.next_sm_position
         )
         start = shown_start(log, conflict.start)
+        doubt = self._doubts.get(start)
+        if doubt is not None:
+            doubt.is_denied = doubt.is_denied or doubt.asked_count > 0
+            return
+        if len(self._doubts) >= DOUBTS_MAX or not self.may_act(now_ns):
+            return
         if start < sent_position - log.term_length // 2 - max_message_length(log.term_length):
             return
-        self._start, self._end = start, conflict.end
-        self._asked_count = self._tries = 0
-        self._is_denied = False
+        # Padding that was forged may reach far.
+        words = log.term_words[partition_index(start, bits=log.position_bits)]
+        length = align_frame(words[(start & (log.term_length - 1)) >> 2])
+        end = max(conflict.end, start + length)
+        is_weak = end < shown - log.term_length // FAR_DIVISOR
+        self._doubts[start] = Doubt(end, now_ns, is_weak=is_weak)
         self.deadline_ns = now_ns
         self._on_doubt()
 
     def on_agreement(self, start: int, end: int) -> None:
         """Take note that what came for a range is what was shown there, as far as it was."""
-        if start <= self._start < end and self._asked_count:
-            self._forget()
+        for position in [each for each in self._doubts if start <= each < end]:
+            if self._doubts[position].asked_count:
+                del self._doubts[position]
 
     def on_behind(self, position: int, *, now_ns: int, last_packet_ns: int, shown: int) -> None:
         """Take note of a heartbeat that says the publisher has not come as far as was shown.
@@ -203,24 +250,46 @@ class ImageDoubts:
             )
             self._on_doubt()
 
-    def poll(self, now_ns: int, shown: int) -> None:
+    def poll(self, now_ns: int, *, last_packet_ns: int, shown: int) -> None:
         """Ask the publisher if it is time to, or take its word.
 
         Args:
             now_ns: The time now.
+            last_packet_ns: When it was last heard; while it is silent it is not asked.
             shown: Up to where readers were shown the stream, in bytes.
         """
         if now_ns < self.deadline_ns:
             return
-        if self._asked_count >= QUESTIONS_MAX or self._tries >= TRIES_MAX:
-            # Without a word, no frame of the publisher begins there: nobody to believe.
-            if self._is_denied and self._asked_count >= QUESTIONS_MAX:
-                self.prove(self._start, self._end, shown)
-            self._forget()
+        if now_ns - last_packet_ns > SILENCE_NS:
+            self.deadline_ns = now_ns + WAITS_NS[0]
+            return
+        for start, doubt in list(self._doubts.items()):
+            if now_ns >= doubt.deadline_ns:
+                self._decide(start, doubt, now_ns, shown)
+        self.deadline_ns = min(
+            (each.deadline_ns for each in self._doubts.values()), default=NEVER_NS
+        )
+
+    def _decide(self, start: int, doubt: Doubt, now_ns: int, shown: int) -> None:
+        """Ask for one frame, or take the publisher's word, or its silence, for an answer."""
+        # Beyond that no publisher sends again: what it had to say has come by now.
+        is_left = start < shown - self._log.term_length // 2
+        doubt.is_weak = doubt.is_weak or len(self._doubts) > DOUBTS_FEW
+        is_denied = doubt.is_denied and not doubt.is_weak
+        enough = QUESTIONS_ENOUGH if is_denied else len(WAITS_NS)
+        if not (is_left or doubt.asked_count >= enough or doubt.tries >= TRIES_MAX):
+            doubt.deadline_ns = now_ns + WAITS_NS[doubt.asked_count]
+            doubt.tries += 1
+            doubt.asked_count += self.ask(start, start, now_ns)
+            return
+        self._doubts.pop(start, None)
+        if doubt.is_weak:
+            is_proven = doubt.is_denied and doubt.asked_count >= len(WAITS_NS) and not is_left
         else:
-            self._tries += 1
-            self._asked_count += self.ask(self._start, self._end, now_ns)
-            self.deadline_ns = now_ns + ANSWER_NS
+            # A frame of the publisher would have come again by now.
+            is_proven = doubt.asked_count >= (QUESTIONS_MIN if is_left else QUESTIONS_ENOUGH)
+        if is_proven:
+            self.prove(start, doubt.end, shown)
 
     def ask(self, start: int, end: int, now_ns: int) -> bool:
         """Ask for a range, and in any case for a whole datagram, as far as its term goes.
@@ -240,12 +309,6 @@ class ImageDoubts:
             length=min(length, log_buffers.term_length - offset),
             now_ns=now_ns,
         )
-
-    def _forget(self) -> None:
-        self._start = self._end = -1
-        self._asked_count = self._tries = 0
-        self._is_denied = False
-        self.deadline_ns = NEVER_NS
 
     def _tell(self, conflict: Conflict, source: Address) -> None:
         self._peer_log.warning(

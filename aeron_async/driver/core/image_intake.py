@@ -216,7 +216,7 @@ class ImageIntake:
             return True
         if not conflict.is_shown and doubts.may_act(now_ns):
             late_frames.clear(conflict, hwm_position=self.hwm_position)
-        doubts.on_conflict(conflict, connection.source, now_ns)
+        doubts.on_conflict(conflict, connection.source, now_ns, shown=floor_position)
         return False
 
     def on_run(

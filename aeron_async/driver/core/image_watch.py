@@ -144,7 +144,7 @@ class ImageWatch:
         """
         position = intake.floor_position
         self.on_shown(position)
-        self.doubts.poll(now_ns, position)
+        self.doubts.poll(now_ns, last_packet_ns=intake.last_packet_ns, shown=position)
         end = gaps.end if self.late_frames is not None else 0
         if not end:
             self._clock.stop()

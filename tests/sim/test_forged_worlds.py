@@ -1,0 +1,94 @@
+"""Whole drivers, and a forger on the path between them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import aeron_async as aa
+from aeron_async.testing.forgeries import Genuine
+from aeron_async.testing.swarm import run_seed
+from aeron_async.testing.victim import Victim
+from aeron_async.testing.world import World, simulate
+
+if TYPE_CHECKING:
+    from aeron_async.testing.host import Host
+
+CHANNEL = "aeron:udp?endpoint=receiver:20121"
+FORGER = frozenset({"forger"})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_worlds_with_a_forger_keep_their_promises(seed: int) -> None:
+    """Rows B1 and B2: the stream goes on in order, or its end is told and it is joined again."""
+    assert run_seed(seed, always=FORGER).failure == ""
+
+
+def test_where_genuine_datagrams_are_lost_most_questions_are_lost_as_well() -> None:
+    """A conflict with what was read is asked about for longer than bad luck lasts."""
+    assert run_seed(231, always=FORGER).failure == ""
+
+
+def test_a_reader_is_told_why_and_where_its_image_ended() -> None:
+    """Row B2: a short frame is read, and the publisher's own contradicts it."""
+    events: list[aa.ImageEvent] = []
+
+    async def story(world: World) -> None:
+        receiver, sender = world.host("receiver"), world.host("sender")
+        async with (
+            receiver.aeron() as reading,
+            sender.aeron() as sending,
+            reading.add_subscription(CHANNEL, 1) as subscription,
+            sending.add_publication(CHANNEL, 1) as publication,
+            asyncio.TaskGroup() as group,
+        ):
+            tasks = [
+                group.create_task(read(subscription)),
+                group.create_task(publish(world, publication, subscription, receiver)),
+            ]
+            async for event in subscription.image_events():
+                events.append(event)
+                if len(events) == 3:
+                    break
+            for task in tasks:
+                task.cancel()
+
+    simulate(story, limit_s=30)
+    gone = events[1]
+    assert [event.kind.name for event in events] == ["AVAILABLE", "UNAVAILABLE", "AVAILABLE"]
+    assert gone.reason is aa.ImageEndReason.CONTRADICTED
+    assert gone.end is not None
+    assert gone.end.start_position == 256
+    assert events[0].image is gone.image
+    assert events[2].reason is None
+
+
+async def read(subscription: aa.Subscription) -> None:
+    async for _ in subscription:
+        pass
+
+
+async def publish(
+    world: World, publication: aa.Publication, subscription: aa.Subscription, receiver: Host
+) -> None:
+    """Publish, and forge one frame before the second message."""
+    await publication.wait_connected()
+    await publication.offer(bytes(200))
+    await world.sleep(0.2)
+    victim = Victim(
+        session_id=publication.session_id,
+        stream_id=1,
+        initial_term_id=publication.initial_term_id,
+        term_length=publication.term_length,
+        mtu_length=1_408,
+        position=0,
+    )
+    forged = Genuine(victim, b"", 256).frame(256, 64)
+    host, _, port = subscription.images[0].source_identity.rpartition(":")
+    destination = receiver.machine.addresses[0], 20_121
+    receiver.machine.arrive(None, (host, int(port)), destination, forged)
+    while True:
+        await world.sleep(0.1)
+        await publication.offer(bytes(200))
