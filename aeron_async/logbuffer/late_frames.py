@@ -22,7 +22,7 @@ from aeron_async.protocol.header import align_frame
 if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["Conflict", "LateFrames", "shown_start"]
+__all__ = ["Conflict", "LateFrames", "shown_cover", "shown_start"]
 
 HEADER_WORDS: Final = Struct("<6i")
 """A header without its reserved value."""
@@ -229,6 +229,22 @@ def shown_start(log: LogBuffers, position: int) -> int:
         if words[(start >> 2) + 2] == start and is_frame(words, start, ids):
             return position - offset + start if start + words[start >> 2] > offset else -1
     return -1
+
+
+def shown_cover(log: LogBuffers, boundary: int, position: int) -> int:
+    """Return where the frame begins that covers a position, however long; -1 where that is unknown.
+
+    Args:
+        log: Where both positions are whole.
+        boundary: Where a frame begins, in bytes.
+        position: In bytes.
+    """
+    if position < boundary:
+        return -1
+    offset = position & (log.term_length - 1)
+    words = log.term_words[partition_index(position, bits=log.position_bits)]
+    start = covering(words, max(0, boundary - (position - offset)), offset)
+    return position - offset + start if start < offset else -1
 
 
 def total(ranges: list[tuple[int, int]]) -> int:

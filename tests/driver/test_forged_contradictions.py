@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.driver.core.image_end import ImageEndReason
-from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, setup
+from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, pad, setup
 from tests.driver.rigs import ImageRig, connect
 from tests.driver.stage import Stage
 
@@ -117,3 +117,16 @@ def test_forged_heartbeats_do_not_hide_a_gap(stage: Stage) -> None:
     ended = stage.image.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.GAP_UNFILLED
+
+
+@pytest.mark.parametrize("lost", [(), (20,)], ids=str)
+def test_padding_over_much_of_a_term_is_found_out(stage: Stage, lost: tuple[int, ...]) -> None:
+    """Row B2: also where the frame is lost that begins where the padding does."""
+    stage.rig.feed(pad(stage.position, 16_384), stage.now_ns)
+    stage.settle()
+    stage.send(20, lost=lost, in_one_go=False)
+    stage.pass_time(2 * SECOND)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+    assert ended.start_position == stage.starts[20]

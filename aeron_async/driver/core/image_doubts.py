@@ -24,10 +24,15 @@ from aeron_async.driver.core.system_counters import (
     DRIVER_COUNTER_LABELS,
     DriverCounterId,
 )
-from aeron_async.logbuffer.late_frames import shown_start
-from aeron_async.logbuffer.position import max_message_length, partition_index, term_id_at
+from aeron_async.logbuffer.late_frames import shown_cover, shown_start
+from aeron_async.logbuffer.position import (
+    framed_length,
+    max_message_length,
+    partition_index,
+    term_id_at,
+)
 from aeron_async.logs import get_logger, within
-from aeron_async.protocol.header import align_frame
+from aeron_async.protocol.header import DATA_HEADER_LENGTH, align_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,19 +195,28 @@ class ImageDoubts:
             feedback.last_sm_position + feedback.window_length, feedback.next_sm_position
         )
         start = shown_start(log, conflict.start)
+        if start < 0:
+            start = shown_cover(log, feedback.oldest_boundary, conflict.start)
         doubt = self._doubts.get(start)
         if doubt is not None:
             doubt.is_denied = doubt.is_denied or doubt.asked_count > 0
             return
-        if len(self._doubts) >= DOUBTS_MAX or not self.may_act(now_ns):
-            return
-        if start < sent_position - log.term_length // 2 - max_message_length(log.term_length):
+        if start < 0 or len(self._doubts) >= DOUBTS_MAX or not self.may_act(now_ns):
             return
         # Padding that was forged may reach far.
         words = log.term_words[partition_index(start, bits=log.position_bits)]
         length = align_frame(words[(start & (log.term_length - 1)) >> 2])
         end = max(conflict.end, start + length)
-        is_weak = end < shown - log.term_length // FAR_DIVISOR
+        longest = max_message_length(log.term_length)
+        lowest = sent_position - log.term_length // 2 - longest
+        if end < lowest:
+            return
+        # Nor is honest padding longer than a message. Behind a longer one the publisher is not as
+        # far on as it was told it may be.
+        payload_length = log.mtu_length - DATA_HEADER_LENGTH
+        framed = framed_length(longest, max_payload_length=payload_length)
+        is_long_ago = start < lowest and length <= framed
+        is_weak = is_long_ago or end < shown - log.term_length // FAR_DIVISOR
         self._doubts[start] = Doubt(end, now_ns, is_weak=is_weak)
         self.deadline_ns = now_ns
         self._on_doubt()

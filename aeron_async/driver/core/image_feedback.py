@@ -9,7 +9,8 @@ Source: Aeron `PublicationImage.sendPendingStatusMessage`, `sendPendingLoss`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.loss_detector import NEVER_NS
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = ["ImageFeedback"]
+
+
+BOUNDARIES_KEPT: Final = 4
+"""Of a quarter of the window each, or more."""
 
 
 class ImageFeedback:
@@ -100,11 +105,17 @@ class ImageFeedback:
         self.next_sm_position = position
         self.last_sm_position = position
         self.overrun_threshold = position + log.term_length // 2
+        self._boundaries: deque[int] = deque(maxlen=BOUNDARIES_KEPT)
 
     @property
     def consumption_trigger(self) -> int:
         """Return the position beyond which a reader's progress makes a status message due."""
         return self.next_sm_position + self._step(self.window_length)
+
+    @property
+    def oldest_boundary(self) -> int:
+        """Return a position some reports ago: a frame began there, and the log still has it."""
+        return self._boundaries[0] if self._boundaries else self.next_sm_position
 
     def schedule(self, position: int, window_length: int, *, is_forced: bool) -> bool:
         """Take the latest consumption and window; return whether they are worth a message."""
@@ -114,6 +125,8 @@ class ImageFeedback:
             or window_length != self.window_length
         )
         if is_due:
+            if position != self.next_sm_position:
+                self._boundaries.append(self.next_sm_position)
             self.next_sm_position = position
             self.window_length = window_length
             self._is_pending = True
