@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from aeron_async.archive.context import ArchiveContext
 from aeron_async.client.aeron import Aeron
 from aeron_async.errors import ConfigurationError
 
-__all__ = ["check_archive_and_aeron"]
+__all__ = ["check_aeron_and_context", "check_archive_and_aeron"]
 
 
 def check_archive_and_aeron(call: str, archive: Any, aeron: Any, *, needs: tuple[str, ...]) -> None:
@@ -34,6 +35,23 @@ def check_archive_and_aeron(call: str, archive: Any, aeron: Any, *, needs: tuple
         raise ConfigurationError(message)
     if not isinstance(aeron, Aeron):
         message = f"{given}: the second must be the client, an Aeron"
+        raise ConfigurationError(message)
+
+
+def check_aeron_and_context(call: str, aeron: object, context: object) -> None:
+    """Refuse what is no client, or no settings of an archive.
+
+    Raises:
+        ConfigurationError: Names what was given, and what to give.
+    """
+    if not isinstance(aeron, Aeron):
+        message = f"{call}(aeron, context) was given {named(aeron)} as its client: give an Aeron"
+        raise ConfigurationError(message)
+    if not isinstance(context, ArchiveContext):
+        message = (
+            f"{call}(aeron, context) was given {named(context)} as its settings: give "
+            "ArchiveContext(directory=...)"
+        )
         raise ConfigurationError(message)
 
 

@@ -16,6 +16,7 @@ from aeron_async.archive.api import (
     RecordingSubscription,
     SourceLocation,
 )
+from aeron_async.archive.argument_order import check_aeron_and_context
 from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk.disk_errors import reason_of
 from aeron_async.archive.disk_threads import DiskThreads, finished
@@ -96,11 +97,13 @@ class LocalArchive(LocalListing, Archive):
             end; either raises:
 
         Raises:
+            ConfigurationError: An argument is something else; at the call.
             ArchiveBusyError: Another archive holds the directory.
             ArchiveFileError: What is there cannot be read.
             StorageError: The disk is full, or failed.
             OSError: The directory cannot be had.
         """
+        check_aeron_and_context("LocalArchive.open", aeron, context)
         return Opening(cls._open(aeron, context, directory, disk), "LocalArchive.open")
 
     @classmethod

@@ -10,7 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
-from aeron_async.client.arguments import check_stream_id, publication_uri, subscription_uri
+from aeron_async.client.arguments import (
+    check_driver,
+    check_stream_id,
+    publication_uri,
+    subscription_uri,
+)
 from aeron_async.client.client_requests import ClientRequests
 from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
@@ -18,7 +23,7 @@ from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
 from aeron_async.client.wait_watch import WaitWatch
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.errors import ClosedError, ConfigurationError, WrongLoopError
+from aeron_async.errors import ClosedError, WrongLoopError
 from aeron_async.kernel import HomeLoop
 
 if TYPE_CHECKING:
@@ -81,13 +86,11 @@ class Aeron(ClientRequests):
             context: Settings of its own driver; read from the environment when not given.
 
         Raises:
-            ConfigurationError: Both a driver and settings for another were given.
+            ConfigurationError: An argument is something else, or both are given.
         """
+        check_driver(driver, context)
         if driver is None:
             return cls(MediaDriver.launch(context), is_driver_owned=True)
-        if context is not None:
-            message = "a context configures the client's own driver: give it to MediaDriver.launch"
-            raise ConfigurationError(message)
         return cls(driver, is_driver_owned=False)
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
+from aeron_async.driver.core.context import DriverContext
+from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ConfigurationError
 from aeron_async.kernel.paths import check_timeout
 from aeron_async.protocol.channel_uri import ChannelUri, Media
@@ -18,6 +20,7 @@ __all__ = [
     "OnDisconnected",
     "check_answer_timeout",
     "check_callable",
+    "check_driver",
     "check_limit",
     "check_on_disconnected",
     "check_reason",
@@ -134,6 +137,25 @@ def check_callable(function: F | None, name: str) -> F | None:
         message = f"{name}={function!r} must be a function, a class, or anything else to call"
         raise ConfigurationError(message)
     return function
+
+
+def check_driver(driver: object, context: object) -> None:
+    """Refuse what is neither a driver nor settings for one, or both.
+
+    Raises:
+        ConfigurationError: It says which argument was meant.
+    """
+    if driver is not None and not isinstance(driver, MediaDriver):
+        given = f"Aeron.connect() was given {type(driver).__name__} as its driver"
+        meant = "write context=..." if isinstance(driver, DriverContext) else "give a MediaDriver"
+        message = f"{given}: {meant}"
+        raise ConfigurationError(message)
+    if context is not None and not isinstance(context, DriverContext):
+        message = f"context={context!r} must be a DriverContext, got {type(context).__name__}"
+        raise ConfigurationError(message)
+    if driver is not None and context is not None:
+        message = "a context configures the client's own driver: give it to MediaDriver.launch"
+        raise ConfigurationError(message)
 
 
 def check_reason(reason: str) -> str:

@@ -69,3 +69,14 @@ async def test_arguments_of_subscribe_are_checked_at_the_call(tmp_path: Path) ->
             with pytest.raises(ConfigurationError, match="from_position="):
                 call(from_position=wrong)
         call(from_position=-1)
+
+
+async def test_what_opens_an_archive_is_a_client_and_settings(tmp_path: Path) -> None:
+    context = ArchiveContext(directory=str(tmp_path / "archive"))
+    async with aa.Aeron.connect() as aeron:
+        with pytest.raises(aa.ConfigurationError, match=r"give ArchiveContext\(directory="):
+            LocalArchive.open(aeron, str(tmp_path))  # type: ignore[arg-type]
+        with pytest.raises(
+            aa.ConfigurationError, match="was given an ArchiveContext as its client"
+        ):
+            LocalArchive.open(context, aeron)  # type: ignore[arg-type]

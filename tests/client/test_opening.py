@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -163,3 +163,18 @@ def test_a_client_that_was_never_closed_is_warned_of() -> None:
         )
         assert ("unclosed <aeron_async.driver.media_driver.MediaDriver" in done.stderr) is said
         assert said or not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"driver": aa.DriverContext(mtu_length=8192)}, r"write context=\.\.\."),
+        ({"driver": "x"}, "was given str as its driver: give a MediaDriver"),
+        ({"context": {}}, "must be a DriverContext, got dict"),
+    ],
+)
+def test_a_client_takes_a_driver_or_settings_and_nothing_else(
+    given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(aa.ConfigurationError, match=told):
+        aa.Aeron.connect(**given)

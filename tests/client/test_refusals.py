@@ -269,6 +269,7 @@ async def test_a_flood_of_setups_is_refused_counted_and_logged_once_and_its_budg
         # Nobody reads it any more: it says goodbye, and is done when that is over.
         image.poll(now_ns)
         image.poll(now_ns + 2 * SECOND)
+        conductor.receiver.remove(image)
         conductor.on_image_done(image)
     assert images._budget.log_length == 0
     assert records_of(driver.counters) <= before

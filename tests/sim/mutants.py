@@ -68,7 +68,7 @@ MUTANTS = (
         "on_data",
         (
             ("position < feedback.last_sm_position", "position < 0"),
-            ("position >= self.floor_position", "position >= 0"),
+            ("position >= self.hwm_position", "position >= 0"),
         ),
     ),
     Mutant(
@@ -121,7 +121,7 @@ MUTANTS = (
         "a run is placed beyond what may be placed",
         ImageIntake,
         "on_run",
-        (("limit=feedback.overrun_threshold - position", "limit=log.term_length"),),
+        (("limit = feedback.overrun_threshold - position", "limit = log.term_length"),),
     ),
     Mutant(
         "a run is placed where its readers have been",

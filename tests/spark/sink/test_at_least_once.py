@@ -116,7 +116,7 @@ def test_after_a_failure_the_next_attempt_has_a_session_of_its_own(channel: str)
 
 
 def test_nobody_subscribes(channel: str) -> None:
-    with pytest.raises(AeronTimeoutError, match=r"no subscriber .* connected within 0\.05 s"):
+    with pytest.raises(AeronTimeoutError, match=r"waited 0\.050 s: no subscriber connected"):
         write(options(channel, publish_timeout_ms=50), PAYLOADS[:1])
 
 
@@ -133,7 +133,7 @@ def test_a_subscriber_that_never_asks_for_the_next_has_not_consumed(channel: str
 def test_back_pressure_holds_the_task_and_ends_with_the_timeout(channel: str) -> None:
     with (
         listening(channel, 7, patience=5),
-        pytest.raises(AeronTimeoutError, match=r"back pressure .* waited 0\.3"),
+        pytest.raises(AeronTimeoutError, match=r"waited 0\.3.* back pressure"),
     ):
         write(options(channel, publish_timeout_ms=300), [b"." * 1_000] * 5_000)
 
