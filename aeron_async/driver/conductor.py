@@ -292,6 +292,10 @@ class Conductor(Agent):
         """Take an image out of sight."""
         self._subscriptions.images.on_image_drained(image)
 
+    def on_image_resumed(self, image: PublicationImage) -> None:
+        """Take note that a stream goes on behind what was taken for its end."""
+        self._subscriptions.images.on_image_resumed(image)
+
     def on_image_done(self, image: PublicationImage) -> None:
         """Free an image."""
         self._subscriptions.images.on_image_done(image)

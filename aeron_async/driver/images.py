@@ -144,6 +144,14 @@ class Images:
             self._readers.part(image, self._links[subscriber.subscription_id])
             self._readers.on_unavailable_image(image, subscriber)
 
+    def on_image_resumed(self, image: PublicationImage) -> None:
+        """Let those join that subscribed while the stream seemed to be over."""
+        endpoint = self._images[image]
+        for link in self._links.values():
+            is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
+            if is_wanted and not image.subscribers.has(link.registration_id):
+                self._join(image, link)
+
     def on_image_done(self, image: PublicationImage) -> None:
         """Free what an image used."""
         endpoint = self._images.pop(image)

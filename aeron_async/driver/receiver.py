@@ -44,6 +44,10 @@ class ImageLifecycle(Protocol):
         """The image lingers: out of the dispatcher, and out of the clients' hands."""
         ...
 
+    def on_image_resumed(self, image: PublicationImage) -> None:
+        """The image goes on behind what was taken for its end."""
+        ...
+
     def on_image_done(self, image: PublicationImage) -> None:
         """Nothing uses the image any more."""
         ...
@@ -179,9 +183,11 @@ class Receiver(Agent):
 
     def poll(self, image: PublicationImage, now_ns: int) -> None:
         """Poll an image now, and see to what has become of it."""
-        was_lingering = image.state is ImageState.LINGER
+        before = image.state
         deadline_ns = self._poll_or_fail(image, now_ns)
-        if image.state is ImageState.LINGER and not was_lingering:
+        if image.state is ImageState.ACTIVE and before is ImageState.DRAINING:
+            self._lifecycle.on_image_resumed(image)
+        if image.state is ImageState.LINGER and before is not ImageState.LINGER:
             self._lifecycle.on_image_drained(image)
             # The readers have been told; without them there is nothing to linger for.
             deadline_ns = self._poll_or_fail(image, now_ns)

@@ -200,6 +200,14 @@ class Scenario:
         return "forger" in self.features and "unreliable" not in self.features
 
     @property
+    def may_fall_silent(self) -> bool:
+        """Return whether a publisher may be unheard for a while, or be gone."""
+        return not self.features.isdisjoint(
+            {"partition", "one_way", "flapping", "pause", "crash", "restart", "jump", "drift"}
+            | {"send_errors", "bursts", "corruption"}
+        )
+
+    @property
     def may_lose_images(self) -> bool:
         """Return whether silence may end an image before its stream has ended."""
         # A SETUP that was held up for seconds makes an image where its stream no longer is, if a

@@ -57,6 +57,9 @@ class Nobody:
     def on_image_drained(self, image: Any) -> None:
         raise AssertionError(image)
 
+    def on_image_resumed(self, image: Any) -> None:
+        raise AssertionError(image)
+
     def on_image_done(self, image: Any) -> None:
         raise AssertionError(image)
 
