@@ -114,6 +114,7 @@ class Received:
         may_be_forged: Whether somebody sends frames in the publisher's name: what was read of them
             cannot be taken back, but the image must end soon after.
         is_spoiled: Whether any of that was read; then nothing that follows is checked.
+        spoiled_position: Where that ended, in bytes.
         offered: What it was matched with, once a message has come.
         next_index: Of the message that must come next.
         count: Messages received.
@@ -126,6 +127,7 @@ class Received:
     is_reliable: bool
     may_be_forged: bool = False
     is_spoiled: bool = False
+    spoiled_position: int = -1
     offered: Offered | None = None
     next_index: int = 0
     count: int = 0
@@ -145,6 +147,12 @@ class Received:
             if not self.may_be_forged:
                 raise
             self.is_spoiled = True
+            self.spoiled_position = position
+
+    @property
+    def is_far_on(self) -> bool:
+        """Return whether the stream has gone on so far that nobody can say what was forged."""
+        return self.image.position - self.spoiled_position > self.image.term_length // 4
 
     def _take(self, position: int, data: bytes) -> None:
         if position <= max(self.position, self.image.join_position):
@@ -199,7 +207,9 @@ class Received:
         if not self.is_reliable:
             return ""
         if self.is_spoiled:
-            return f"{self.reader} has read what was forged, and its image is still there"
+            # Whether it may go on, N8 says.
+            forged = f"{self.reader} has read what was forged, and its image is still there"
+            return "" if self.is_far_on else forged
         offered = self.offered
         if offered is None:
             offered = self.candidates[-1] if self.candidates else None

@@ -301,6 +301,8 @@ class Run:
         is_heard = not self.scenario.may_fall_silent
         limit_ns = FORGED_LIMIT_NS if is_heard else SILENT_LIMIT_NS
         for received in self.recorder.received:
+            if self.scenario.is_late and received.is_far_on:
+                continue
             if received.is_spoiled and not received.image.is_closed:
                 since_ns = self._noticed.setdefault(received, self.world.now_ns)
                 if self.world.now_ns - since_ns > limit_ns:

@@ -208,6 +208,16 @@ class Scenario:
         )
 
     @property
+    def is_late(self) -> bool:
+        """Return whether genuine datagrams, or answers, may come long after a forged one was read.
+
+        Then their publisher may have moved on too far to be asked for what it has sent.
+        """
+        return not self.features.isdisjoint(
+            {"loss", "bursts", "reordering", "delay", "jitter", "bandwidth", "send_errors", "drift"}
+        )
+
+    @property
     def may_lose_images(self) -> bool:
         """Return whether silence may end an image before its stream has ended."""
         # A SETUP that was held up for seconds makes an image where its stream no longer is, if a

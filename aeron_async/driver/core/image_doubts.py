@@ -58,7 +58,7 @@ stream soon leaves behind what its publisher can send again."""
 QUESTIONS_ENOUGH: Final = 4
 """If one datagram in a hundred is lost, all four go unanswered once in six million times."""
 QUESTIONS_MIN: Final = 2
-"""Fewer, because the stream has moved on too fast, prove nothing."""
+"""Fewer without any answer, because the stream has moved on too fast, prove nothing."""
 TRIES_MAX: Final = 16
 """How often a question may be put off where the NAKs of the image are used up."""
 FAR_DIVISOR: Final = 8
@@ -301,7 +301,8 @@ class ImageDoubts:
             is_proven = doubt.is_denied and doubt.asked_count >= len(WAITS_NS) and not is_left
         else:
             # A frame of the publisher would have come again by now.
-            is_proven = doubt.asked_count >= (QUESTIONS_MIN if is_left else QUESTIONS_ENOUGH)
+            least = 1 if is_denied else QUESTIONS_MIN
+            is_proven = doubt.asked_count >= (least if is_left else QUESTIONS_ENOUGH)
         if is_proven:
             self.prove(start, doubt.end, shown)
 
