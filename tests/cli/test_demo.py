@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_the_demonstration_in_a_pipe_is_lines(start: Start) -> None:
     code, out, err = start("demo", "--duration", "2", "--size", "200").finish()
     assert (code, err) == (0, "")
     assert all(phase.title in out for phase in PHASES)
-    assert "  1.0 s" in out
+    assert re.search(r"^  \d\.\d s", out, re.MULTILINE)
     assert "each once and in order" in out
     assert "\x1b" not in out
 
@@ -107,7 +108,8 @@ def test_a_process_that_dies_is_named(start: Start) -> None:
     os.kill(children_of(demo.process.pid)[0], signal.SIGKILL)
     code, _, err = demo.finish()
     assert code == 1
-    assert "process ended early: it said nothing" in err
+    # A process of a machine that is busy may have said before how long its loop stood still.
+    assert "process ended early" in err
 
 
 async def test_the_last_words_of_a_process_are_passed_on() -> None:

@@ -58,6 +58,7 @@ CHANGES: dict[str, set[str]] = {
     "polling": {"readers.kind"},
     "reordering": {"conditions.reordering"},
     "restart": TROUBLES,
+    "forger": set(),
     "runs": set(),
     "send_errors": TROUBLES,
     "several_terms": {"streams.parameters", "streams.lengths", "streams.gap_ns"},
