@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.logbuffer.late_frames import LateFrames, shown_start
+from aeron_async.logbuffer.late_frames import (
+    STEPS_MAX,
+    Conflict,
+    LateFrames,
+    covering,
+    shown_cover,
+    shown_start,
+)
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.rebuilder import insert
 from tests.driver.fakes import data
@@ -48,3 +55,20 @@ def test_the_frame_that_covers_a_place_is_found_from_behind() -> None:
     assert shown_start(log, 0) == shown_start(log, 64) == 0
     assert shown_start(log, 96) == shown_start(log, 1_088) == 96
     assert shown_start(log, 1_120 + 2 * MTU_LENGTH) == -1
+
+
+def test_where_nothing_is_known_nothing_is_claimed() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    late_frames = LateFrames(log)
+    assert late_frames.last_frame(64, from_position=0) == 64
+    assert shown_cover(log, 64, 32) == -1
+    late_frames.clear(Conflict(0, 64, is_shown=False), hwm_position=128)
+    assert not any(log.terms[0][:128])
+
+
+def test_a_covering_frame_is_looked_for_over_so_many_gaps() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    for offset in range(0, 64 * 2 * STEPS_MAX, 64):
+        insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 32)))
+    end = 64 * 2 * STEPS_MAX - 32
+    assert covering(log.term_words[0], 0, end) == end

@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.address import Address, InterfaceSpec, multicast_control_address
+from aeron_async.protocol.address import (
+    Address,
+    InterfaceSpec,
+    multicast_control_address,
+    usual_spelling,
+)
 
 
 @pytest.mark.parametrize(
@@ -195,3 +200,7 @@ def test_a_scope_is_kept_beside_the_address() -> None:
     assert Address.parse("[fe80::1%eth0]:7").scope == "eth0"
     assert Address.parse("[fe80::1]:7").scope is None
     assert Address.parse("localhost:7").scope is None
+
+
+def test_what_is_no_literal_stays_as_it_is_spelled() -> None:
+    assert usual_spelling("a:b") == "a:b"
