@@ -203,7 +203,11 @@ class DriverTimeoutError(AeronTimeoutError):
 
 
 class WrongLoopError(AeronError, RuntimeError):
-    """An object was used from an event loop, or process, other than the one that made it."""
+    """A caller used a client or driver, or what belongs to one, outside the loop it was made in.
+
+    Each belongs to one event loop of one process, the one in which it was started. Call it from
+    there; a thread does so by `loop.call_soon_threadsafe` or `asyncio.run_coroutine_threadsafe`.
+    """
 
 
 class DriverError(AeronError):

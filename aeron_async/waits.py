@@ -11,6 +11,7 @@ from typing import TypeAlias, final
 import attrs
 
 __all__ = [
+    "ClaimSeen",
     "ImageSeen",
     "PublicationSeen",
     "ReceiverSeen",
@@ -50,6 +51,8 @@ class WaitReason(Enum):
     """It is an IPC publication, and no subscription of its driver reads it."""
     BACK_PRESSURED = auto()
     """The slowest subscriber has no room for more."""
+    CLAIM_UNCOMMITTED = auto()
+    """A claim was neither committed nor aborted: nothing behind it can be sent or read."""
     NOT_SENT = auto()
     """There is room to offer, and what was offered has not all been sent."""
 
@@ -83,10 +86,28 @@ class ReceiverSeen:
     Attributes:
         receiver_id: Its name for itself, in hexadecimal.
         silent_ns: How long ago its last status message came.
+        address: Where it reports from, as `host:port`; empty where that is not known.
     """
 
     receiver_id: str
     silent_ns: int
+    address: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ClaimSeen:
+    """A claim that was neither committed nor aborted.
+
+    Attributes:
+        position: Where it begins, in bytes.
+        unblocks_in_ns: After what time the driver makes padding of it, if it is not committed
+            before; None for an exclusive publication, where the driver never does.
+        timeout_ns: `publication_unblock_timeout_ns` of the driver.
+    """
+
+    position: int
+    unblocks_in_ns: int | None
+    timeout_ns: int
 
 
 @attrs.frozen(kw_only=True)
@@ -158,6 +179,8 @@ class PublicationSeen:
         group_size: Receivers that flow control tracks; None where it tracks none.
         group_min_size: Receivers without which the publication is not connected.
         slowest_receiver: The receiver that sets the pace, where it is known.
+        claim: The claim that holds the stream up, where one does.
+        slowest_address: Where that one reports from, as `host:port`; empty where not known.
         sender_position: Up to where it has been sent, in bytes.
         sender_limit: Up to where it may be sent, in bytes.
         reader_count: Spies of a UDP publication, subscriptions of an IPC publication.
@@ -186,6 +209,8 @@ class PublicationSeen:
     group_size: int | None = None
     group_min_size: int = 0
     slowest_receiver: str | None = None
+    slowest_address: str = ""
+    claim: ClaimSeen | None = None
     sender_position: int = 0
     sender_limit: int = 0
     reader_count: int = 0

@@ -36,6 +36,7 @@ PROGRAMS: Final = (
     "group_scale",
     "hostile",
     "idle",
+    "path_cost",
     "recovery",
     "same_loop",
     "soak",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from aeron_async.archive.channel_stripping import recording_key
 from aeron_async.archive.values import SourceLocation
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.text import printable
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.signal_hub import SignalHub
     from aeron_async.archive.values import RecordingSignalEvent
+    from aeron_async.logs import LogBudget
     from aeron_async.waits import Why
 
 __all__ = ["BeginHints"]
@@ -46,9 +47,19 @@ class BeginHints:
         signals: That tell of recordings.
         hint_ns: How long a recording may take to begin before that is logged; 0 is for ever.
         is_elsewhere: Whether the archive is; who publishes over IPC reaches one that is here.
+        log_budget: For the lines: clients of a served archive can cause any number of them. None
+            is without limit.
     """
 
-    def __init__(self, signals: SignalHub, *, hint_ns: int, is_elsewhere: bool) -> None:
+    def __init__(
+        self,
+        signals: SignalHub,
+        *,
+        hint_ns: int,
+        is_elsewhere: bool,
+        log_budget: LogBudget | None = None,
+    ) -> None:
+        self._log_budget = log_budget
         self._hint_s = hint_ns / NS_PER_SECOND
         self._is_elsewhere = is_elsewhere
         self._timers: dict[int, asyncio.TimerHandle] = {}
@@ -132,7 +143,7 @@ class BeginHints:
         if why is not None:
             sight = str(why).removesuffix(f"; {why.remedy}")
             reason = f"{sight}; {reason}" if reason else sight
-        log.warning(
+        within(self._log_budget, log).warning(
             "recording_waits",
             channel=printable(uri),
             stream_id=stream_id,

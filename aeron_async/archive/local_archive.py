@@ -17,6 +17,13 @@ from aeron_async.archive.api import (
     SourceLocation,
 )
 from aeron_async.archive.argument_order import check_aeron_and_context
+from aeron_async.archive.arguments import (
+    check_given,
+    check_id,
+    check_ids,
+    check_location,
+    check_replayed,
+)
 from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk.disk_errors import reason_of
 from aeron_async.archive.disk_threads import DiskThreads, finished
@@ -31,6 +38,7 @@ from aeron_async.archive.replays import Replays
 from aeron_async.archive.resources import ArchiveResources
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.tasks import Tasks
+from aeron_async.client.arguments import check_callable
 from aeron_async.client.opening import Opening
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ClosedError
@@ -169,9 +177,9 @@ class LocalArchive(LocalListing, Archive):
         return await self._recordings.start(
             channel,
             stream_id,
-            source_location=source_location,
+            source_location=check_location(source_location),
             auto_stop=auto_stop,
-            on_failed=on_failed,
+            on_failed=check_callable(on_failed, "on_failed"),
             correlation_id=correlation_id,
         )
 
@@ -192,10 +200,10 @@ class LocalArchive(LocalListing, Archive):
         return await self._recordings.start(
             channel,
             stream_id,
-            source_location=source_location,
+            source_location=check_location(source_location),
             auto_stop=auto_stop,
-            on_failed=on_failed,
-            recording_id=recording_id,
+            on_failed=check_callable(on_failed, "on_failed"),
+            recording_id=check_id(recording_id),
             correlation_id=correlation_id,
             control_session_id=control_session_id,
         )
@@ -217,12 +225,12 @@ class LocalArchive(LocalListing, Archive):
     async def stop_recording_subscription(self, subscription_id: int) -> None:
         """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
         self._check_open()
-        await self._recordings.stop_subscription(subscription_id)
+        await self._recordings.stop_subscription(check_id(subscription_id, "subscription_id"))
 
     async def stop_recording_by_identity(self, recording_id: int) -> bool:
         """Stop one recording; see `Archive.stop_recording_by_identity`."""
         self._check_open()
-        return await self._recordings.stop_identity(recording_id)
+        return await self._recordings.stop_identity(check_id(recording_id))
 
     # Replaying.
 
@@ -240,6 +248,7 @@ class LocalArchive(LocalListing, Archive):
         waits for an extension.
         """
         self._check_open()
+        check_replayed(recording_id, from_position, to_position)
         extent = ReplayRange(
             self._resources,
             self._recordings,
@@ -263,9 +272,13 @@ class LocalArchive(LocalListing, Archive):
         limit_counter_id: int | None = None,
         file_io_max_length: int = -1,
         on_failed: Callable[[AeronError], object] | None = None,
+        handshake_length: int | None = None,
     ) -> int:
         """Publish a recording anew; see `Archive.start_replay`, and `Replays.start`."""
         self._check_open()
+        check_callable(on_failed, "on_failed")
+        check_ids(recording_id=recording_id, position=position, length=length)
+        check_given(limit_counter_id=limit_counter_id)
         return await self._replays.start(
             recording_id,
             channel,
@@ -275,16 +288,18 @@ class LocalArchive(LocalListing, Archive):
             limit_counter_id=limit_counter_id,
             file_io_max_length=file_io_max_length,
             on_failed=on_failed,
+            handshake_length=handshake_length,
         )
 
     async def stop_replay(self, replay_session_id: int) -> None:
         """Stop a replay; see `Archive.stop_replay`."""
         self._check_open()
-        await self._replays.stop(replay_session_id)
+        await self._replays.stop(check_id(replay_session_id, "replay_session_id"))
 
     async def stop_all_replays(self, recording_id: int | None = None) -> None:
         """Stop all replays, or all of one recording."""
         self._check_open()
+        check_given(recording_id=recording_id)
         await self._replays.stop_all(recording_id)
 
     # What happens.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+from aeron_async.archive.arguments import check_given, check_id, check_ids
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -37,6 +39,8 @@ class LocalListing:
     ) -> AsyncIterator[RecordingDescriptor]:
         """Iterate over recordings, in the order of their ids; see `Archive.recordings`."""
         self._check_open()
+        check_ids(from_recording_id=from_recording_id)
+        check_given(stream_id=stream_id)
 
         def is_wanted(each: RecordingDescriptor) -> bool:
             return channel in each.original_channel and stream_id in (None, each.stream_id)
@@ -50,13 +54,14 @@ class LocalListing:
     async def describe(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Archive.describe`."""
         self._check_open()
-        return await self._resources.desk.get(recording_id)
+        return await self._resources.desk.get(check_id(recording_id))
 
     async def find_last(
         self, *, channel: str, stream_id: int, session_id: int, min_recording_id: int = 0
     ) -> int | None:
         """Return the id of the last recording that matches, or None."""
         self._check_open()
+        check_ids(stream_id=stream_id, session_id=session_id, min_recording_id=min_recording_id)
 
         def is_wanted(each: RecordingDescriptor) -> bool:
             is_stream = each.stream_id == stream_id and each.session_id == session_id
@@ -93,31 +98,39 @@ class LocalListing:
     async def truncate(self, recording_id: int, position: int, *, correlation_id: int = -1) -> int:
         """Forget what was recorded behind a position; see `Archive.truncate`."""
         self._check_open()
-        return await self._room.truncate(recording_id, position, correlation_id)
+        return await self._room.truncate(
+            check_id(recording_id), check_id(position, "position"), correlation_id
+        )
 
     async def purge_segments(
         self, recording_id: int, new_start_position: int, *, correlation_id: int = -1
     ) -> int:
         """Forget whole files before a position; see `Archive.purge_segments`."""
         self._check_open()
-        return await self._room.purge_segments(recording_id, new_start_position, correlation_id)
+        return await self._room.purge_segments(
+            check_id(recording_id),
+            check_id(new_start_position, "new_start_position"),
+            correlation_id,
+        )
 
     async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
         """Let a recording begin later; see `Archive.detach_segments`."""
         self._check_open()
-        await self._room.detach_segments(recording_id, new_start_position)
+        await self._room.detach_segments(
+            check_id(recording_id), check_id(new_start_position, "new_start_position")
+        )
 
     async def attach_segments(self, recording_id: int) -> int:
         """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
         self._check_open()
-        return await self._room.attach_segments(recording_id)
+        return await self._room.attach_segments(check_id(recording_id))
 
     async def delete_detached_segments(self, recording_id: int, *, correlation_id: int = -1) -> int:
         """Remove the files before the start of a recording; return how many."""
         self._check_open()
-        return await self._room.delete_detached_segments(recording_id, correlation_id)
+        return await self._room.delete_detached_segments(check_id(recording_id), correlation_id)
 
     async def purge_recording(self, recording_id: int, *, correlation_id: int = -1) -> int:
         """Forget a recording and remove its files; see `Archive.purge_recording`."""
         self._check_open()
-        return await self._room.purge_recording(recording_id, correlation_id)
+        return await self._room.purge_recording(check_id(recording_id), correlation_id)

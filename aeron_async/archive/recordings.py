@@ -67,8 +67,11 @@ class Recordings:
         self._entries = RecordingEntries(resources, self._ends, self.sessions)
         # Whoever sends to a channel that is recorded can cause these.
         self._peer_log = within(resources.aeron.driver.conductor.log_budget, log)
-        hint_ns = resources.aeron.driver.context.waiting_hint_ns
-        self._hints = BeginHints(resources.signals, hint_ns=hint_ns, is_elsewhere=False)
+        driver = resources.aeron.driver
+        hint_ns, budget = driver.context.waiting_hint_ns, driver.conductor.log_budget
+        self._hints = BeginHints(
+            resources.signals, hint_ns=hint_ns, is_elsewhere=False, log_budget=budget
+        )
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
         """Return up to where a recording has been written, whether it goes on or not."""

@@ -61,11 +61,13 @@ class Replays:
         limit_counter_id: int | None,
         file_io_max_length: int = NULL_POSITION,
         on_failed: Callable[[AeronError], object] | None = None,
+        handshake_length: int | None = None,
     ) -> int:
         """Publish a recording, and return the id of the replay; see `Archive.start_replay`.
 
         At most `file_io_max_length` bytes are read in one go, unless that is not positive; and
-        `on_failed` is called when it ends as it should not have, and was not stopped.
+        `on_failed` is called when it ends as it should not have, and was not stopped. No more than
+        `handshake_length` bytes leave before a receiver has answered, where that is given.
         """
         resources = self._resources
         most = resources.context.max_concurrent_replays
@@ -90,7 +92,9 @@ class Replays:
             await resources.disk.run(
                 check_position, resources.directory, descriptor, begin, end=recorded
             )
-            publication = await self._publication(uri, stream_id, descriptor, begin)
+            publication = await self._publication(
+                uri, stream_id, descriptor, begin, handshake_length
+            )
         finally:
             del self._opening[opening]
         if self._is_closed:
@@ -199,7 +203,12 @@ class Replays:
         return ReplayLimit(recorded=recorded, end=end, session=session, counter=counter)
 
     async def _publication(
-        self, uri: ChannelUri, stream_id: int, descriptor: RecordingDescriptor, position: int
+        self,
+        uri: ChannelUri,
+        stream_id: int,
+        descriptor: RecordingDescriptor,
+        position: int,
+        handshake_length: int | None,
     ) -> ExclusivePublication:
         """Return a publication that begins where the replay does."""
         term_length = descriptor.term_length
@@ -217,7 +226,7 @@ class Replays:
             is_sparse=uri.is_sparse,
         )
         return await self._resources.aeron.add_exclusive_publication(
-            wanted, stream_id, on_disconnected="raise"
+            wanted, stream_id, on_disconnected="raise", handshake_length=handshake_length
         )
 
     def _run(

@@ -6,6 +6,7 @@ Source: Aeron `Archive.Configuration`.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -14,12 +15,18 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import parse_duration_ns, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["ArchiveSetting", "channel", "count", "duration", "name", "setting_of", "size"]
 
 KEY: Final = "aeron_async.archive.setting"
 INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+UNITS: Final[Mapping[Callable[[str], object], str]] = MappingProxyType(
+    {
+        parse_size: "; in bytes, or as text such as '64k'",
+        parse_duration_ns: "; in nanoseconds, or as text such as '5s'",
+    }
+)
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -87,7 +94,7 @@ class ArchiveSetting:
             if not is_number or not self.minimum <= int(str(value)) <= self.maximum:
                 message = (
                     f"{self} must be a whole number from {self.minimum} to {self.maximum}, "
-                    f"got {value!r}"
+                    f"got {value!r}{UNITS.get(self.parse, '')}"
                 )
                 raise ConfigurationError(message)
         elif not isinstance(value, str):

@@ -7,7 +7,7 @@ or the official one; a running one can be asked over its control channel as well
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
@@ -32,6 +32,9 @@ __all__ = ["describe", "ls"]
 SEGMENTS_SHOWN: Final = 8
 MS_PER_SECOND: Final = 1_000
 COLUMNS: Final = ("id", "stream", "session", "start", "stop", "began", "channel")
+BETWEEN: Final = 3
+"""Characters between two columns of a table, at most."""
+CHANNEL_WIDTH_MIN: Final = 16
 TEXT_COLUMNS: Final = frozenset({"began", "channel"})
 
 
@@ -212,24 +215,32 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - who reads it with a program does without
     from rich.table import Table  # noqa: PLC0415
 
+    console = make_console()
+    *widths, _ = column_widths(rows)
+    if sum(widths) + BETWEEN * len(widths) + CHANNEL_WIDTH_MIN > console.width:
+        # The terminal wraps what a table would have to cut: half an id is another one.
+        print_aligned(rows)
+        return
     table = Table(box=SIMPLE_HEAD, show_edge=False)
-    for name in COLUMNS:
-        table.add_column(
-            name,
-            justify="left" if name in TEXT_COLUMNS else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+    for name, width in zip(COLUMNS, widths, strict=False):
+        justify: Literal["left", "right"] = "left" if name in TEXT_COLUMNS else "right"
+        table.add_column(name, justify=justify, no_wrap=True, min_width=width)
+    table.add_column(COLUMNS[-1], overflow="fold")
     for row in rows:
         table.add_row(*map(safe_text, row))
-    make_console().print(table)
+    console.print(table)
+
+
+def column_widths(rows: list[tuple[str, ...]]) -> list[int]:
+    """Return how wide each column must be for nothing to be cut."""
+    shown = [COLUMNS, *rows]
+    return [max(len(row[place]) for row in shown) for place in range(len(COLUMNS))]
 
 
 def print_aligned(rows: list[tuple[str, ...]]) -> None:
     """Write rows as programs read them: whole, and with blanks between columns only."""
-    shown = [COLUMNS, *rows]
-    widths = [max(len(row[place]) for row in shown) for place in range(len(COLUMNS))]
-    for row in shown:
+    widths = column_widths(rows)
+    for row in (COLUMNS, *rows):
         parts = [
             cell.ljust(width) if name in TEXT_COLUMNS else cell.rjust(width)
             for name, cell, width in zip(COLUMNS, row, widths, strict=True)

@@ -12,7 +12,7 @@ from aeron_async.archive.disk.catalog_file import CATALOG_NAME
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME, MarkFile
 from aeron_async.archive.disk.mark_layout import MarkIdentity
-from aeron_async.errors import AeronError
+from aeron_async.errors import AeronError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,18 @@ def made_for_good(where: str) -> Iterator[None]:
 
     Args:
         where: Its directory, which may have to be made; nothing in it goes that was there before.
+
+    Raises:
+        ConfigurationError: The directory that it is to lie in is not there.
     """
     place = Path(where)
+    parent = place.absolute().parent
+    if not parent.is_dir():
+        message = (
+            f"{where} is to be a new archive, and there is no directory {parent}: make that first, "
+            "or correct the path"
+        )
+        raise ConfigurationError(message)
     is_made = not place.exists()
     may_go = is_made or (place.is_dir() and OURS.isdisjoint(OsDirectory(place).names()))
     try:

@@ -64,6 +64,8 @@ def record(
         json: One JSON object a line.
         options: How to run.
     """
+    if not is_elsewhere(where):
+        check_heard_here(channel, is_local=local)
     location = SourceLocation.LOCAL if local else SourceLocation.REMOTE
     main = _record(
         where,
@@ -75,6 +77,23 @@ def record(
         is_json=json,
     )
     return run(main, options or RunOptions())
+
+
+def check_heard_here(channel: str, *, is_local: bool) -> None:
+    """Refuse what only the driver of its publication hears: this command has one of its own.
+
+    Raises:
+        ConfigurationError: It would wait for ever.
+    """
+    uri = ChannelUri.parse(channel)
+    if uri.media is Media.IPC or uri.is_spy or is_local:
+        what = "with --local " if is_local else ""
+        message = (
+            f"{channel} {what}is heard within one process only, and nothing publishes in this one: "
+            "let the publisher's process serve an archive, and give its control channel in place "
+            f"of the directory, such as {CONTROL_EXAMPLE}; or publish over aeron:udp"
+        )
+        raise ConfigurationError(message)
 
 
 async def _record(

@@ -6,12 +6,10 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from cyclopts import Parameter, validators
-
 from aeron_async.cli.bench_messages import messages_per_datagram
 from aeron_async.cli.bench_processes import Child, free_port, meet, role
 from aeron_async.cli.figures import format_ns, format_per_second, format_throughput
-from aeron_async.cli.options import LONGEST_MESSAGE, Flag, Positive, Quiet, RunOptions
+from aeron_async.cli.options import LONGEST_MESSAGE, Flag, Positive, Quiet, RunOptions, sized
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.clock import NS_PER_US
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["bench", "rows"]
 
 LONG_LENGTH: Final = 10_000
-BenchSize = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=LONGEST_MESSAGE))]
+BenchSize = Annotated[int, sized(1, LONGEST_MESSAGE)]
 NUMBER_LENGTH: Final = 8
 HOST: Final = "aeron:udp?endpoint=127.0.0.1:"
 

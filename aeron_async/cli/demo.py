@@ -14,12 +14,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self, final
 
 import attrs
-from cyclopts import Parameter, validators
 
 from aeron_async.cli.demo_child import Configuration
 from aeron_async.cli.demo_phases import HEADER
 from aeron_async.cli.demo_state import DemoState
-from aeron_async.cli.options import Flag, Positive, RunOptions
+from aeron_async.cli.options import Flag, Positive, RunOptions, sized
 from aeron_async.cli.output import make_console, print_json
 from aeron_async.cli.runner import ExitCode, Watchdog, run, together
 from aeron_async.errors import AeronError
@@ -37,7 +36,7 @@ SILENCE_LIMIT_S: Final = 15.0
 CLOSE_TIMEOUT_S: Final = 3.0
 SIZE_MAX: Final = 16 * 1024
 
-Size = Annotated[int, Parameter(validator=validators.Number(gte=HEADER.size, lte=SIZE_MAX))]
+Size = Annotated[int, sized(HEADER.size, SIZE_MAX)]
 
 
 class DemoError(AeronError):

@@ -24,10 +24,10 @@ def main() -> int:
         signal.signal(signal.SIGINT, _leave)
     try:
         from aeron_async.cli.main import main as run  # noqa: PLC0415 - takes half a second
-    finally:
+
         if signal.getsignal(signal.SIGINT) is _leave:
+            # Within the `try`: the next one is an exception.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
         return run()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import attrs
 from cyclopts import Parameter, validators
+
+from aeron_async.protocol.units import parse_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import Token
 
 __all__ = [
     "LONGEST_MESSAGE",
@@ -21,12 +29,14 @@ __all__ = [
     "RunOptions",
     "Size",
     "Stream",
+    "sized",
 ]
 
 INT32 = validators.Number(gte=-(2**31), lt=2**31)
 INT64_MAX = 2**63 - 1
 LONGEST_MESSAGE = 16 * 1024 * 1024
 """In bytes, of any channel."""
+WHOLE = re.compile(r"-?[0-9]{1,40}")
 MOST = 1e9
 """Seconds are 31 years, and more messages in a second there are not."""
 
@@ -40,9 +50,27 @@ def _is_positive(_type: object, value: float | None) -> None:
 Positive = Annotated[float, Parameter(validator=_is_positive)]
 """A duration in seconds, or a rate."""
 Count = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=INT64_MAX))]
-Size = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=INT64_MAX))]
+
+
+def bytes_from(_type: object, tokens: Sequence[Token]) -> int:
+    """Return an amount of bytes that was given as in a channel: `64k`, `1m` or digits.
+
+    Raises:
+        ValueError: It is none.
+    """
+    text = tokens[0].value.strip()
+    # What is below 0, or beyond 64 bits, is for the validators to refuse, which know the limits.
+    return int(text) if WHOLE.fullmatch(text) else parse_size(text)
+
+
+def sized(minimum: int, maximum: int = INT64_MAX) -> Parameter:
+    """Return what reads an amount of bytes within limits."""
+    return Parameter(converter=bytes_from, validator=validators.Number(gte=minimum, lte=maximum))
+
+
+Size = Annotated[int, sized(0)]
 """A position, or an amount of bytes."""
-MessageSize = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=LONGEST_MESSAGE))]
+MessageSize = Annotated[int, sized(0, LONGEST_MESSAGE)]
 RecordingId = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=INT64_MAX))]
 Int32 = Annotated[int, Parameter(validator=INT32)]
 """Such as a stream or session id."""

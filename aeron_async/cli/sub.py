@@ -6,6 +6,7 @@ reads our output slowly slows the publisher, and nothing piles up in between.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["sub"]
 
 BATCH_LIMIT: Final = 256
+REMARKS_PER_SECOND: Final = 10
 LONGEST_ESCAPE: Final = len(r"\U0010ffff")
 MARGIN: Final = 64
 """In characters, so that no message is cut."""
@@ -115,6 +117,48 @@ async def _sub(
 
 
 @final
+class FewRemarks:
+    """Remarks that peers cause: ten a second at most, and how many were left out.
+
+    Args:
+        say: Takes a remark.
+        now_ns: Reads the time.
+    """
+
+    def __init__(
+        self, say: Callable[[str], object], now_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._say = say
+        self._now_ns = now_ns
+        self._began_ns = now_ns()
+        self._count = self._left_out = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def say(self, text: str) -> None:
+        """Remark on something, or count it for later; called in the event loop."""
+        now_ns = self._now_ns()
+        if now_ns >= self._began_ns + NS_PER_SECOND:
+            self.finish()
+            self._began_ns, self._count = now_ns, 0
+        if self._count < REMARKS_PER_SECOND:
+            self._count += 1
+            self._say(text)
+            return
+        self._left_out += 1
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(1, self.finish)
+
+    def finish(self) -> None:
+        """Say how many were left out, if any were."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._left_out:
+            left_out, self._left_out = self._left_out, 0
+            self._say(f"{plural(left_out, 'more remark')} on sessions that joined or went")
+
+
+@final
 class Printer:
     """Turns messages into lines, counts them, and remarks on who sends them."""
 
@@ -126,6 +170,7 @@ class Printer:
         self.message_count = 0
         self.length = 0
         self.counters: CountersManager | None = None
+        self._few = FewRemarks(self.say)
 
     def name_source(self, *, session_id: int, stream_id: int) -> None:
         """Print these in JSON, whatever session and stream bring the messages here."""
@@ -153,18 +198,19 @@ class Printer:
             rate = per_second(self.message_count, elapsed_ns)
             text += f" in {elapsed_ns / NS_PER_SECOND:.3f} s: {format_per_second(rate)}, "
             text += format_throughput(per_second(self.length, elapsed_ns))
+        self._few.finish()
         self.say(f"{text}{Pauses.of(self.counters)}")
 
     def on_available_image(self, image: Image) -> None:
         """Remark on a publication that has been joined."""
-        self.say(
+        self._few.say(
             f"session {image.session_id} from {image.source_identity} joined at position "
             f"{image.join_position}"
         )
 
     def on_unavailable_image(self, image: Image) -> None:
         """Remark on a publication that has gone."""
-        self.say(f"session {image.session_id} gone")
+        self._few.say(f"session {image.session_id} gone")
 
 
 def formatters() -> Mapping[Format, Formatter]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ConfigurationError
 from aeron_async.kernel.paths import check_timeout
+from aeron_async.protocol.arguments import check_function, check_number, shown
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 
@@ -52,7 +52,9 @@ def parse_channel(channel: object) -> ChannelUri:
     if isinstance(channel, ChannelUri):
         return channel
     if not isinstance(channel, str):
-        message = f"channel {channel!r} must be text such as 'aeron:udp?endpoint=127.0.0.1:20121'"
+        message = (
+            f"channel {shown(channel)} must be text such as 'aeron:udp?endpoint=127.0.0.1:20121'"
+        )
         raise ConfigurationError(message)
     return ChannelUri.parse(channel)
 
@@ -131,12 +133,10 @@ def check_callable(function: F | None, name: str) -> F | None:
     """Return a handler or a factory, if one was given.
 
     Raises:
-        ConfigurationError: It cannot be called, such as a strategy in place of what makes one.
+        ConfigurationError: It cannot be called, such as a strategy in place of what makes one; or
+            it is an `async def`, which nobody would await.
     """
-    if function is not None and not callable(function):
-        message = f"{name}={function!r} must be a function, a class, or anything else to call"
-        raise ConfigurationError(message)
-    return function
+    return None if function is None else check_function(function, name)
 
 
 def check_driver(driver: object, context: object) -> None:
@@ -151,7 +151,7 @@ def check_driver(driver: object, context: object) -> None:
         message = f"{given}: {meant}"
         raise ConfigurationError(message)
     if context is not None and not isinstance(context, DriverContext):
-        message = f"context={context!r} must be a DriverContext, got {type(context).__name__}"
+        message = f"context={shown(context)} must be a DriverContext, got {type(context).__name__}"
         raise ConfigurationError(message)
     if driver is not None and context is not None:
         message = "a context configures the client's own driver: give it to MediaDriver.launch"
@@ -165,7 +165,7 @@ def check_reason(reason: str) -> str:
         ConfigurationError: It is no text, or longer than a frame can tell.
     """
     if not isinstance(reason, str) or len(reason.encode()) > ERROR_MAX_TEXT_LENGTH:
-        message = f"reason={reason!r} must be text of at most {ERROR_MAX_TEXT_LENGTH} bytes"
+        message = f"reason={shown(reason)} must be text of at most {ERROR_MAX_TEXT_LENGTH} bytes"
         raise ConfigurationError(message)
     return reason
 
@@ -176,15 +176,9 @@ def check_stream_id(stream_id: SupportsIndex) -> int:
     Raises:
         ConfigurationError: It is no whole number, or does not fit signed 32 bits.
     """
-    try:
-        number = operator.index(stream_id)
-    except TypeError:
-        message = f"stream_id {stream_id!r} must be a whole number of signed 32 bits"
-        raise ConfigurationError(message) from None
-    if not INT32_MIN <= number <= INT32_MAX:
-        message = f"stream_id {number} must be within {INT32_MIN}..{INT32_MAX}, signed 32 bits"
-        raise ConfigurationError(message)
-    return number
+    return check_number(
+        stream_id, "stream_id", minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
+    )
 
 
 def check_on_disconnected(on_disconnected: OnDisconnected) -> OnDisconnected:
@@ -195,7 +189,7 @@ def check_on_disconnected(on_disconnected: OnDisconnected) -> OnDisconnected:
     """
     if on_disconnected not in get_args(OnDisconnected):
         choices = " or ".join(repr(choice) for choice in get_args(OnDisconnected))
-        message = f"on_disconnected={on_disconnected!r} must be {choices}"
+        message = f"on_disconnected={shown(on_disconnected)} must be {choices}"
         raise ConfigurationError(message)
     return on_disconnected
 
@@ -207,7 +201,7 @@ def check_answer_timeout(timeout: float) -> float:
         ConfigurationError: It is not a number of more than 0.
     """
     if timeout is None or check_timeout(timeout) == 0:
-        message = f"timeout={timeout!r} must be more than 0 seconds"
+        message = f"timeout={shown(timeout)} must be more than 0 seconds"
         raise ConfigurationError(message)
     return timeout
 
@@ -218,10 +212,7 @@ def check_limit(limit: int, name: str) -> int:
     Raises:
         ConfigurationError: It is not a whole number of 1 or more.
     """
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        message = f"{name}={limit!r} must be a whole number of 1 or more"
-        raise ConfigurationError(message)
-    return limit
+    return check_number(limit, name, minimum=1)
 
 
 def check_whole(number: SupportsIndex, name: str) -> int:
@@ -230,11 +221,4 @@ def check_whole(number: SupportsIndex, name: str) -> int:
     Raises:
         ConfigurationError: It is not a whole number of 0 or more.
     """
-    try:
-        whole = operator.index(number)
-    except TypeError:
-        whole = -1
-    if whole < 0 or isinstance(number, bool):
-        message = f"{name}={number!r} must be a whole number of 0 or more"
-        raise ConfigurationError(message)
-    return whole
+    return check_number(number, name, minimum=0)

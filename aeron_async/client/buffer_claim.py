@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self, final
 
-from aeron_async.errors import ClosedError, ConfigurationError
+from aeron_async.errors import ClosedError
+from aeron_async.protocol.arguments import check_reserved
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.claim import Claim
 
 __all__ = ["BufferClaim"]
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 @final
@@ -50,7 +49,7 @@ class BufferClaim:
 
         Raises:
             ClosedError: The claim is finished, or the publication is closed.
-            ConfigurationError: It was set to what does not fit.
+            ConfigurationError: It was set to what is no whole number, or does not fit.
         """
         self._check_open()
         return self._claim.reserved_value
@@ -58,12 +57,7 @@ class BufferClaim:
     @reserved_value.setter
     def reserved_value(self, value: int) -> None:
         self._check_open()
-        if not INT64_MIN <= value <= INT64_MAX:
-            message = (
-                f"reserved_value {value} must be within {INT64_MIN}..{INT64_MAX}, signed 64 bits"
-            )
-            raise ConfigurationError(message)
-        self._claim.reserved_value = value
+        self._claim.reserved_value = check_reserved(value)
 
     def commit(self) -> int:
         """Let the message be sent, and return its position.

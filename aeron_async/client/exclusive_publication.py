@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication import Publication
-from aeron_async.logbuffer.appender import AppendResult
+from aeron_async.logbuffer.appender import AppendResult, byte_view
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 
 if TYPE_CHECKING:
@@ -43,10 +43,12 @@ class ExclusivePublication(Publication):
             OfferTimeoutError: The timeout passed; nothing was appended.
             ClosedError: The publication was closed, before or meanwhile.
             MessageTooLongError: The length is more than the longest message takes.
-            ConfigurationError: The length is negative.
+            ConfigurationError: The length is no whole number, or negative.
             MaxPositionExceededError: The stream is at its end.
         """
-        return await self._append(lambda: self._pad(length), timeout)
+        return await self._append(
+            lambda: self._pad(length), timeout, lambda: self._appender.check_padding(length)
+        )
 
     def try_append_padding(self, length: int) -> int | OfferOutcome:
         """Append padding as `append_padding` does if that can be done now, or say why not.
@@ -54,7 +56,7 @@ class ExclusivePublication(Publication):
         Raises:
             ClosedError: The publication is closed.
             MessageTooLongError: The length is more than the longest message takes.
-            ConfigurationError: The length is negative.
+            ConfigurationError: The length is no whole number, or negative.
             MaxPositionExceededError: The stream is at its end.
         """
         result = self._pad(length)
@@ -76,7 +78,9 @@ class ExclusivePublication(Publication):
             ConfigurationError: Length or first header of the block do not fit.
             MaxPositionExceededError: The stream is at its end.
         """
-        return await self._append(lambda: self._offer_block(block), timeout)
+        return await self._append(
+            lambda: self._offer_block(block), timeout, lambda: byte_view(block)
+        )
 
     def try_offer_block(self, block: Buffer) -> int | OfferOutcome:
         """Append a block as `offer_block` does if that can be done now, or say why not.

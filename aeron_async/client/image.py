@@ -8,14 +8,18 @@ Source: Aeron `Image`.
 
 from __future__ import annotations
 
+from asyncio import iscoroutine
 from typing import TYPE_CHECKING, Final, Self, final
 
+from aeron_async.client.arguments import check_limit
 from aeron_async.client.message import FragmentHeader, Message
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
+from aeron_async.errors import ConfigurationError
 from aeron_async.kernel import Batch, Taking, scan_for_send
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
+from aeron_async.protocol.arguments import awaited_by_nobody, not_callable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +45,14 @@ NO_BLOCK: Final = memoryview(b"")
 
 class ImageClosedByHandlerError(Exception):
     """Ends a poll whose handler has closed what it reads; never leaves this module."""
+
+
+class HandlerNotAwaitedError(Exception):
+    """Ends a poll whose handler has made a coroutine; never leaves this module."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
 
 
 @final
@@ -135,12 +147,16 @@ class Image(Taking):
         Args:
             handler: Called with the payload, a view that is valid until it returns, and a header
                 that is the same object every time.
-            fragment_limit: Most fragments to deliver.
+            fragment_limit: Most fragments to deliver; 1 or more.
 
         Raises:
+            ConfigurationError: The handler cannot be called or is an `async def`, or the limit is
+                no whole number of 1 or more; no fragment was taken by that.
             BusyError: Another task consumes the subscription.
             WrongLoopError: The subscription belongs to another event loop.
         """
+        if type(fragment_limit) is not int or fragment_limit < 1:
+            fragment_limit = check_limit(fragment_limit, "fragment_limit")
         if self._is_closed:
             return 0
         self.subscription.begin_poll()
@@ -156,7 +172,11 @@ class Image(Taking):
             header.reserved_value = reserved_value
             nonlocal count
             count += 1
-            handler(payload, header)
+            result = handler(payload, header)
+            if result is not None and iscoroutine(result):
+                result.close()
+                # It has not been taken: nobody has awaited what was to take it.
+                raise HandlerNotAwaitedError(position - (len(payload) + 63 & -32))
             if self._is_closed:
                 # The log is about to go, and the reader would look at the next frame.
                 raise ImageClosedByHandlerError
@@ -169,8 +189,13 @@ class Image(Taking):
             )
         except ImageClosedByHandlerError:
             pass
+        except (TypeError, HandlerNotAwaitedError) as error:
+            self._judge_failure(handler, error)
+            raise
         finally:
             self.take(self._reader.position)
+        if not count and not callable(handler):
+            raise ConfigurationError(not_callable(handler, "handler"))
         return count
 
     def read(self, limit: int) -> Batch | None:
@@ -253,6 +278,23 @@ class Image(Taking):
     def _has_closed(self) -> bool:
         """Return whether it has closed meanwhile: taking may be all that the driver waited for."""
         return self._is_closed
+
+    def _judge_failure(self, handler: object, error: Exception) -> None:
+        """Refuse a handler that is none, and read again what it has not taken.
+
+        Raises:
+            ConfigurationError: It cannot be called, or nobody awaits what it returns.
+        """
+        if isinstance(error, HandlerNotAwaitedError):
+            message = awaited_by_nobody("handler")
+            self.take(error.position)
+        elif callable(handler):
+            return
+        else:
+            message = not_callable(handler, "handler")
+        if not self._is_closed:
+            self.rewind()
+        raise ConfigurationError(message) from None
 
     def rewind(self) -> None:
         """Forget what was read beyond the position, so that it is read again."""

@@ -11,12 +11,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 
 from aeron_async.client.signal import Signal
+from aeron_async.client.wait_watch import Wait
 
 if TYPE_CHECKING:
     from types import TracebackType
     from weakref import WeakSet
 
     from aeron_async.client.image import Image
+    from aeron_async.client.subscription_base import SubscriptionBase
     from aeron_async.driver.commands import ImageEnd, ImageEndReason
 
 __all__ = ["ImageEvent", "ImageEventKind", "ImageEvents"]
@@ -62,13 +64,15 @@ class ImageEvents:
 
     Args:
         listeners: Where the subscription finds those to tell; this one adds and removes itself.
+        subscription: Whose images they are.
 
     Attributes:
         missed_count: Oldest events given up because more than 1024 waited.
     """
 
-    def __init__(self, listeners: WeakSet[ImageEvents]) -> None:
+    def __init__(self, listeners: WeakSet[ImageEvents], subscription: SubscriptionBase) -> None:
         self._listeners = listeners
+        self._subscription = subscription
         self._queue: deque[ImageEvent] = deque()
         self._signal = Signal()
         self._is_closed = False
@@ -99,12 +103,29 @@ class ImageEvents:
         return self
 
     async def __anext__(self) -> ImageEvent:
-        """Return the next event, waiting for it."""
-        while not self._queue:
-            if self._is_closed:
-                raise StopAsyncIteration
-            await self._signal.wait()
+        """Return the next event, waiting for it; a long wait without any image is logged."""
+        if not self._queue and not self._is_closed:
+            await self._wait()
+        if not self._queue:
+            raise StopAsyncIteration
         return self._queue.popleft()
+
+    async def _wait(self) -> None:
+        """Wait for an event, or for the end."""
+        subscription, waits = self._subscription, self._subscription.waits
+        started_ns = waits.now_ns()
+        wait = Wait(
+            subscription,
+            "image_events",
+            lambda: None if subscription.is_connected else started_ns,
+        )
+        if subscription.logs_waits and not subscription.is_connected:
+            waits.begin(wait)
+        try:
+            while not self._queue and not self._is_closed:
+                await self._signal.wait()
+        finally:
+            waits.end(wait)
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ Invariant: it opens once. Awaited, it is the caller's to close; `async with` clo
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, final
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,6 +21,9 @@ class Closable(Protocol):
     async def aclose(self) -> None:
         """Close it."""
 
+
+OWNERS: Final = {"Aeron": "aeron"}
+"""How a call is written that is not one of the class itself."""
 
 Opened = TypeVar("Opened", bound=Closable)
 
@@ -70,12 +73,24 @@ class Opening(Coroutine[Any, Any, Opened]):
 
         def __getattr__(self, name: str) -> Any:
             """Say what is missing where `await` was forgotten."""
-            call = self._coroutine.__qualname__
-            message = (
-                f"{call} has not been awaited, so that it has no {name!r} yet: write "
-                f"`await ...{call.rpartition('.')[2]}(...)`, or enter it with `async with`"
+            raise AttributeError(self._missing(f"nothing has been opened that has {name!r}"))
+
+        def __aiter__(self) -> Any:
+            """Say likewise where it was to be iterated over."""
+            raise TypeError(self._missing("nothing has been opened to be read"))
+
+        def __iter__(self) -> Any:
+            """Say likewise, and that a plain `for` does not wait."""
+            raise TypeError(self._missing("nothing has been opened to be read"))
+
+        def _missing(self, lack: str) -> str:
+            owner, _, name = self._coroutine.__qualname__.rpartition(".")
+            call = f"{OWNERS.get(owner, owner)}.{name}(...)"
+            opened = "archive" if name == "open" else name.rpartition("_")[2]
+            return (
+                f"`await` is missing before {call}: {lack}; write `{opened} = await {call}`, or "
+                f"`async with {call} as {opened}`, and use `{opened}`"
             )
-            raise AttributeError(message)
 
     # What a coroutine is driven by.
 

@@ -10,7 +10,8 @@ Source: Aeron `Publication`, `ConcurrentPublication`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from anyio.abc import ObjectSendStream
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -20,27 +21,35 @@ from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.offer_outcome import OfferOutcome
 from aeron_async.client.publication_base import PublicationBase
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.errors import MaxPositionExceededError
+from aeron_async.errors import ConfigurationError, MaxPositionExceededError
 from aeron_async.logbuffer.appender import AppendResult
 from aeron_async.logbuffer.shared_appender import SharedAppender
+from aeron_async.protocol.arguments import shown
 from aeron_async.protocol.header import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from aeron_async.logbuffer.appender import Appender
 
 __all__ = ["Publication"]
 
+ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
+"""What can be iterated over, and is not meant so."""
+
 BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
 """Why an offer does not even try while others wait: what is full for them is full for it."""
 
 
-class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
+Offered: TypeAlias = Buffer | list[Buffer] | tuple[Buffer, ...]
+"""One message, or its parts."""
+
+
+class Publication(PublicationBase, ObjectSendStream[Offered]):
     """A publication that clients of one driver share when they ask for the same channel and stream.
 
-    Messages are bytes, any other buffer, or a list of buffers to be sent as one message. It is a
-    stream of anyio's too, with `send` for `offer`.
+    Messages are bytes, any other buffer, or a list or tuple of buffers to be sent as one message.
+    It is a stream of anyio's too, with `send` for `offer`.
     """
 
     _appender: Appender
@@ -49,15 +58,28 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
         return SharedAppender(self._ready.log)
 
     async def _offer_waiting(
-        self, data: Buffer | list[Buffer], reserved_value: int, timeout: float | None
+        self, data: Offered, reserved_value: int, timeout: float | None
     ) -> int:
         """Offer whatever it takes; see `offer`."""
-        return await self._append(lambda: self._offer(data, reserved_value), timeout)
+        return await self._append(
+            lambda: self._offer(data, reserved_value),
+            timeout,
+            lambda: self._appender.check_offer(data, reserved_value),
+        )
 
-    async def _append(self, attempt: Callable[[], int], timeout: float | None) -> int:
-        """Append now, or when it is our turn and there is room; return the position."""
+    async def _append(
+        self, attempt: Callable[[], int], timeout: float | None, check: Callable[[], object]
+    ) -> int:
+        """Append now, or when it is our turn and there is room; return the position.
+
+        Args:
+            attempt: Appends, or says why it did not.
+            timeout: Seconds to wait at most.
+            check: Refuses what the attempt would, before it stands in line.
+        """
         timeout = check_timeout(timeout)
         if self._turn_budget <= 0 and await self._is_behind_others():
+            check()
             position = BEHIND_OTHERS
         else:
             self._turn_budget -= 1
@@ -68,7 +90,7 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
 
     async def offer_many(
         self,
-        messages: Iterable[Buffer | list[Buffer]],
+        messages: Iterable[Offered],
         *,
         timeout: float | None = None,
     ) -> int:
@@ -82,14 +104,21 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
 
         Raises:
             OfferTimeoutError: As `offer`; likewise the others.
+            ConfigurationError: It is one message, or nothing to iterate over.
         """
         timeout = check_timeout(timeout)
+        if isinstance(messages, ONE_MESSAGE) or not isinstance(messages, Iterable):
+            message = (
+                f"messages={shown(messages)} must be messages one after the other, such as a list "
+                "of bytes; one alone goes to offer()"
+            )
+            raise ConfigurationError(message)
         position = self.position
         for data in messages:
             position = await self.offer(data, timeout=timeout)
         return position
 
-    async def send(self, item: Buffer | list[Buffer]) -> None:
+    async def send(self, item: Offered) -> None:
         """Append one message as `offer` does; for code that is written for anyio's streams.
 
         Raises:
@@ -114,9 +143,7 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
             AeronAttribute.local_address: lambda: self.local_address,
         }
 
-    def try_offer(
-        self, data: Buffer | list[Buffer], *, reserved_value: int = 0
-    ) -> int | OfferOutcome:
+    def try_offer(self, data: Offered, *, reserved_value: int = 0) -> int | OfferOutcome:
         """Append one message if that can be done now; return its position, or why not.
 
         It does not stand in line behind offers that wait.
@@ -167,19 +194,23 @@ class Publication(PublicationBase, ObjectSendStream[Buffer | list[Buffer]]):
             return result
 
         self._check_usable()
-        position = BEHIND_OTHERS if self._line else attempt()
+        if self._line:
+            self._appender.check_claim(length)
+            position = BEHIND_OTHERS
+        else:
+            position = attempt()
         if position < 0:
             await self._wait_for_room(attempt, position, timeout)
         return claimed[0]
 
-    def _offer(self, data: Buffer | list[Buffer], reserved_value: int) -> int:
+    def _offer(self, data: Offered, reserved_value: int) -> int:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
         self._check_usable()
         appender = self._appender
         while True:
             # Each time anew: waking the sender may have let it send at once, and the limit rise.
             limit = self._limit.get()
-            if isinstance(data, list):
+            if isinstance(data, list):  # A tuple goes the long way.
                 result = appender.offer_vector(data, limit=limit, reserved_value=reserved_value)
             else:
                 result = appender.offer(data, limit=limit, reserved_value=reserved_value)

@@ -28,6 +28,7 @@ from aeron_async.client.subscription_base import SubscriptionBase
 from aeron_async.client.turn import Turn
 from aeron_async.errors import BusyError
 from aeron_async.kernel import NOTHING, inheriting
+from aeron_async.protocol.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -88,14 +89,18 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         Args:
             handler: Called with the payload, a view that is valid until it returns, and a header
                 that is the same object every time for one image.
-            fragment_limit: Most fragments to deliver, over all images.
+            fragment_limit: Most fragments to deliver, over all images; 1 or more.
 
         Raises:
+            ConfigurationError: The handler cannot be called or is an `async def`, or the limit is
+                no whole number of 1 or more; nothing was taken.
             BusyError: Another task consumes the subscription.
             ClosedError: The subscription is closed.
             WrongLoopError: It belongs to another event loop.
         """
         self.check_open()
+        if type(fragment_limit) is not int or fragment_limit < 1:
+            fragment_limit = check_limit(fragment_limit, "fragment_limit")
         self.begin_poll()
         self._rotate()
         count = 0
@@ -103,6 +108,8 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             if count >= fragment_limit:
                 break
             count += image.poll(handler, fragment_limit - count)
+        if not self._turn:
+            check_function(handler, "handler")
         return count
 
     def __aiter__(self) -> Self:

@@ -162,7 +162,7 @@ class SubscriptionBase(Reading, ABC):
 
     def image_events(self) -> ImageEvents:
         """Return an iterator over images that come and go, those there already included."""
-        events = ImageEvents(self._events)
+        events = ImageEvents(self._events, self)
         for image in self._images.values():
             events.put(ImageEvent(ImageEventKind.AVAILABLE, image))
         if self._is_closed:

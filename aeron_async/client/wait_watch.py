@@ -90,6 +90,7 @@ class WaitWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self.line_count = 0
+        self._has_told_of_failure = False
         self._second = self._lines_in_second = self._left_out_count = 0
 
     @property
@@ -128,15 +129,23 @@ class WaitWatch:
         self._timer = None
         now_ns = self.now_ns()
         next_ns: int | None = None
+        failure: Exception | None = None
         try:
             self._begin_second(now_ns // NS_PER_SECOND)
             for wait in list(self._waits):
-                due_ns = self._look(wait, now_ns)
+                try:
+                    due_ns = self._look(wait, now_ns)
+                except Exception as error:  # noqa: BLE001 - it is told; other waits are still to be
+                    self.end(wait)
+                    failure = failure or error
+                    continue
                 if due_ns is not None and (next_ns is None or due_ns < next_ns):
                     next_ns = due_ns
             if self._left_out_count:
                 second_ns = (self._second + 1) * NS_PER_SECOND
                 next_ns = second_ns if next_ns is None else min(next_ns, second_ns)
+            if failure is not None:
+                self._tell_of_failure(failure)
         finally:
             if next_ns is not None and not self._is_closed:
                 self._set_timer(next_ns - now_ns)
@@ -172,15 +181,26 @@ class WaitWatch:
             log.warning("more_waits_lasted_long", count=self._left_out_count)
             self._left_out_count = 0
 
+    def _tell_of_failure(self, error: Exception) -> None:
+        """Say once that a wait could not be explained: others may fail alike, again and again."""
+        if not self._has_told_of_failure:
+            self._has_told_of_failure = True
+            log.error("wait_not_explained", exc_info=error)
+
     def _tell(self, wait: Wait, waited_ns: int) -> None:
         self.line_count += 1
-        why = wait.waiter.explain()
+        cause, text = "unknown", "why could not be found out"
+        try:
+            why = wait.waiter.explain()
+            cause, text = why.reason.name.lower(), str(why)
+        except Exception as error:  # noqa: BLE001 - it is told; the wait itself is still news
+            self._tell_of_failure(error)
         log.warning(
             "wait_lasted_long",
             operation=wait.operation,
             channel=printable(wait.waiter.channel),
             stream_id=wait.waiter.stream_id,
             seconds=round(waited_ns / NS_PER_SECOND, 3),
-            cause=why.reason.name.lower(),
-            why=str(why),
+            cause=cause,
+            why=text,
         )

@@ -6,7 +6,7 @@ from typing import Final
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.text import SHORT, printable
-from aeron_async.waits import PublicationSeen, StreamSeen, WaitReason, Why
+from aeron_async.waits import ClaimSeen, PublicationSeen, StreamSeen, WaitReason, Why
 
 __all__ = ["explain_publication", "listed", "seconds", "streams"]
 
@@ -27,6 +27,9 @@ def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool =
     elif not seen.is_connected:
         subject = "no subscriber connected"
         reason, sight, remedy = _unconnected(seen)
+    elif seen.claim is not None:
+        subject, reason = "claim not committed", WaitReason.CLAIM_UNCOMMITTED
+        sight, remedy = _claimed(seen.claim)
     elif seen.position >= seen.position_limit:
         subject, reason = "back pressure", WaitReason.BACK_PRESSURED
         sight, remedy = _back_pressured(seen)
@@ -185,6 +188,25 @@ def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:
     )
 
 
+def _claimed(claim: ClaimSeen) -> tuple[str, str]:
+    sight = (
+        f"the claim at position {claim.position} was neither committed nor aborted, and nothing "
+        "behind it can be sent or read"
+    )
+    if claim.unblocks_in_ns is None:
+        return (
+            f"{sight}; the driver frees no claim of an exclusive publication",
+            "commit or abort the claim: `with` does so, also where an exception leaves it",
+        )
+    return (
+        (
+            f"{sight}; the driver frees it in {seconds(claim.unblocks_in_ns)} "
+            f"(publication_unblock_timeout_ns is {claim.timeout_ns})"
+        ),
+        "commit or abort every claim, or lower publication_unblock_timeout_ns",
+    )
+
+
 def _is_spy_slowest(seen: PublicationSeen) -> bool:
     unsent_length = seen.position - seen.sender_position
     return seen.reader_lag is not None and seen.reader_lag > unsent_length
@@ -202,7 +224,10 @@ def _not_sent(seen: PublicationSeen) -> tuple[str, str]:
 
 
 def _slowest(seen: PublicationSeen) -> str:
-    sent = f"slowest receiver {seen.slowest_receiver or 'unknown'}"
+    name = seen.slowest_receiver or "unknown"
+    sent = (
+        f"slowest receiver {f'{seen.slowest_address} ({name})' if seen.slowest_address else name}"
+    )
     if seen.receivers:
         sent += f", the longest silent heard {seconds(seen.receivers[0].silent_ns)} ago"
     return sent

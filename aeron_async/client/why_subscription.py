@@ -85,6 +85,12 @@ def _without_response(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
 
 
 def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
+    if not seen.listening_at:
+        return (
+            WaitReason.NOTHING_HEARD,
+            f"the subscription has no socket to receive at{_nearly(seen)}",
+            _where_to_look(seen),
+        )
     at = _listening(seen)
     if seen.other_sessions:
         return (
@@ -136,7 +142,7 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
 
 
 def _listening(seen: SubscriptionSeen) -> str:
-    at = listed(seen.listening_at) or "no socket"
+    at = listed(seen.listening_at)
     return f"{at} on {listed(seen.interfaces)}" if seen.interfaces else at
 
 

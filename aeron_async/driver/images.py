@@ -110,7 +110,11 @@ class Images:
                 older.disable_status_messages()
         self._images[image] = endpoint
         self._budget.take(setup.term_length)
-        self.refusals.forget(*reversed(key))
+        self.refusals.forget(
+            receiver_id=endpoint.receiver_id,
+            stream_id=image.stream_id,
+            session_id=image.session_id,
+        )
         endpoint.dispatcher.add_image(image)
         for link in links:
             try:
@@ -127,8 +131,9 @@ class Images:
         source: Address,
         destination: ReceiveDestination,
     ) -> None:
-        self.refusals.note(refusal, setup, source, self._resources.clock.now_ns())
-        self._refusal_frames.refuse(refusal, setup, source, destination, endpoint.receiver_id)
+        now_ns, receiver_id = self._resources.clock.now_ns(), endpoint.receiver_id
+        self.refusals.note(refusal, setup, source, now_ns, receiver_id=receiver_id)
+        self._refusal_frames.refuse(refusal, setup, source, destination, receiver_id)
 
     def on_image_drained(self, image: PublicationImage) -> None:
         """Take an image out of sight: of the network, and of the clients."""
@@ -141,7 +146,11 @@ class Images:
         ):
             endpoint.dispatcher.remove_cool_down(image)
         for subscriber in list(image.subscribers):
-            self._readers.part(image, self._links[subscriber.subscription_id])
+            link = self._links[subscriber.subscription_id]
+            if link.session_id == image.session_id and link.unanswered_ns is None:
+                # Nobody can tell later: the image goes, and responses are looked after seldom.
+                link.unanswered_ns = image.ended_ns
+            self._readers.part(image, link)
             self._readers.on_unavailable_image(image, subscriber)
 
     def on_image_resumed(self, image: PublicationImage) -> None:

@@ -113,7 +113,7 @@ class MediaDriver:
                 message = f"the media driver failed: {self._error}"
                 raise ClosedError(message) from self._error
             message = (
-                "the media driver is closed: launch another"
+                "the media driver is closed, and starts once: call MediaDriver.launch()"
                 if self._is_closing
                 else "the media driver has not been started: write `async with "
                 "MediaDriver.launch() as driver`, or `driver = await MediaDriver.launch()`"
@@ -151,7 +151,7 @@ class MediaDriver:
             ClosedError: The driver has been started, or closed, before.
         """
         if self._loop is not None or self._is_closing:
-            message = "a media driver starts once: launch another"
+            message = "this media driver was started, and starts once: call MediaDriver.launch()"
             raise ClosedError(message)
         self._loop = asyncio.get_running_loop()
         context = self.context

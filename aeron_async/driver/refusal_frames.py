@@ -1,7 +1,7 @@
 """Streams that are not joined: the log says why, and so does a frame to the publisher.
 
-A SETUP may be forged, so its source hears little: once a second at most, and each time no more than
-three bytes for each byte of the SETUP.
+A SETUP may be forged, so its source hears little: of each stream once a second at most, each time
+no more than three bytes for each byte of the SETUP, and no source more than half of all.
 
 Differs: Aeron logs the error in its own driver, and its publisher waits without a word.
 """
@@ -42,8 +42,10 @@ class RefusalFrames:
         self._clock = resources.clock
         self._counters = resources.system_counters
         self._log_budget = resources.log_budget
+        limit = resources.context.max_elicited_setups_per_second
+        # Publications that share a socket share their source: each of them is to hear of its own.
         self._limiter = ReplyLimiter(
-            limit=resources.context.max_elicited_setups_per_second, limit_per_asker=1
+            limit=limit, limit_per_asker=1, limit_per_source=max(1, limit // 2)
         )
 
     def refuse(
@@ -73,7 +75,8 @@ class RefusalFrames:
                 session_id=setup.session_id,
                 stream_id=setup.stream_id,
             )
-        if not self._limiter.try_take(source, now_ns):
+        asker = source, setup.session_id, setup.stream_id
+        if not self._limiter.try_take(asker, now_ns, source=source):
             self._counters[DriverCounterId.REFUSALS_WITHHELD].increment()
             return
         frame = ErrorFrame(

@@ -12,7 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.driver.core.image_succession import SUCCESSION_SILENCE_NS, gives_way
+from aeron_async.driver.core.image_succession import (
+    SUCCESSION_SILENCE_NS,
+    gives_way,
+    gives_way_ns,
+)
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logs import get_logger, within
@@ -98,32 +102,46 @@ class ResponseSubscriptions:
             self._endpoints.on_interest(endpoint, link.stream_id, link.session_id)
 
     def poll(self, now_ns: int) -> int:
-        """Tell clients whose requests nothing answers, and return when to look again."""
-        deadline_ns, answering = NEVER_NS, self._answering(now_ns)
+        """Tell clients whose requests nothing answers, and return when to look again.
+
+        A session that answers now is missing for long enough in two seconds at the earliest: until
+        then nobody looks.
+        """
+        deadline_ns, silent = NEVER_NS, self._silent_from()
         for link in self._links.values():
             if not link.is_following or link.is_response:
                 continue
-            deadline_ns = now_ns + SUCCESSION_SILENCE_NS
-            if (link.registration_id, link.session_id) in answering:
-                link.unanswered_ns = None
+            silent_ns = silent.get((link.registration_id, link.session_id))
+            if silent_ns is not None and now_ns < silent_ns:
+                link.unanswered_ns, again_ns = None, now_ns + SUCCESSOR_TIMEOUT_NS
                 if link.is_told:
                     link.is_told = False
                     link.listener.on_unanswered(None)
-            elif link.unanswered_ns is None:
-                link.unanswered_ns = now_ns
-            elif not link.is_told and now_ns >= link.unanswered_ns + SUCCESSOR_TIMEOUT_NS:
-                # Where nothing asks any more, nothing is missing.
-                link.is_told = self.is_asked(link.registration_id)
+            else:
+                if silent_ns is not None:
+                    # It may have been heard since the last look.
+                    link.unanswered_ns = max(silent_ns, link.bound_ns)
+                elif link.unanswered_ns is None:
+                    link.unanswered_ns = max(now_ns, link.bound_ns)
+                again_ns = max(now_ns, link.unanswered_ns) + SUCCESSION_SILENCE_NS
+                told_ns = link.unanswered_ns + SUCCESSOR_TIMEOUT_NS
                 if link.is_told:
+                    pass
+                elif now_ns < told_ns:
+                    again_ns = told_ns
+                elif self.is_asked(link.registration_id):
+                    # Where nothing asks any more, nothing is missing.
+                    link.is_told = True
                     self._tell(link)
+            deadline_ns = min(deadline_ns, again_ns)
         return deadline_ns
 
-    def _answering(self, now_ns: int) -> set[tuple[int, int | None]]:
-        """Return which subscriptions hear which sessions."""
+    def _silent_from(self) -> dict[tuple[int, int | None], int]:
+        """Return which subscriptions hear which sessions, and from when those count as silent."""
         return {
-            (subscriber.subscription_id, image.session_id)
+            (subscriber.subscription_id, image.session_id): gives_way_ns(image)
             for image in self._images
-            if image.is_following and not gives_way(image, now_ns)
+            if image.is_following
             for subscriber in image.subscribers
         }
 

@@ -14,8 +14,10 @@ from aeron_async.driver.core.flow_control.base import format_receiver_id
 from aeron_async.driver.core.flow_control.group import GroupFlowControl
 from aeron_async.driver.core.session_states import SessionState
 from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.logbuffer.position import partition_index
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.waits import (
+    ClaimSeen,
     ImageSeen,
     PublicationSeen,
     ReceiverSeen,
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.ipc_publication import IpcPublication
     from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
@@ -55,6 +59,7 @@ class Sightings:
 
     def __init__(self, resources: DriverResources, subscriptions: Subscriptions) -> None:
         self._clock = resources.clock
+        self._unblock_timeout_ns = resources.context.publication_unblock_timeout_ns
         self._subscriptions = subscriptions
 
     # Publications.
@@ -72,8 +77,9 @@ class Sightings:
         addresses = (
             [endpoint.remote] if tracker is None else [each.address for each in destinations]
         )
-        gone = receivers.last_gone
-        refusals = self._subscriptions.images.refusals.since(
+        gone, slowest = receivers.last_gone, flow_control.slowest_receiver()
+        refusals = self._subscriptions.images.refusals.of(
+            endpoint.data.bound_address,
             now_ns - RECENT_NS,
             stream_id=publication.stream_id,
             session_id=publication.session_id,
@@ -89,12 +95,17 @@ class Sightings:
             unresolved=first(
                 str(each.uri) for each in destinations if each.address is None and each.uri
             ),
-            receivers=first(seen_receiver(*each, now_ns) for each in receivers.heard()),
+            receivers=first(
+                seen_receiver(*each, now_ns, receivers.source_of(each[0]))
+                for each in receivers.heard()
+            ),
             receiver_count=len(receivers),
             last_gone=None if gone is None else seen_receiver(*gone, now_ns),
             group_size=flow_control.receiver_count(),
             group_min_size=flow_control._group_min_size if is_group else 0,  # type: ignore[attr-defined]  # noqa: SLF001 - see above
-            slowest_receiver=flow_control.slowest_receiver(),
+            slowest_receiver=slowest,
+            slowest_address=address_of(slowest, receivers),
+            claim=self._claim(publication, publication.sender_position),
             sender_position=publication.sender_position,
             sender_limit=publication.sender_limit,
             reader_count=len(spies),
@@ -108,11 +119,32 @@ class Sightings:
         """Return what can be seen of a publication that stays within the driver."""
         return PublicationSeen(
             is_ipc=True,
+            claim=self._claim(publication, min(publication.subscribers.consumed(), default=0)),
             sender_position=publication.counters.publisher_position.get(),
             sender_limit=publication.publisher_limit,
             reader_count=len(publication.subscribers),
             reader_lag=lag(publication),
             nearly=first(self._nearly_subscribed(publication, uri)),
+        )
+
+    def _claim(self, publication: SubscribablePublication, position: int) -> ClaimSeen | None:
+        """Return the claim at a position, where one lies there that is not committed.
+
+        Args:
+            publication: Whose it is.
+            position: Up to where all was sent, or read.
+        """
+        log = publication.log
+        words = log.term_words[partition_index(position, bits=log.position_bits)]
+        offset = position & (log.term_length - 1)
+        if position >= publication.producer_position or words[offset >> 2] > 0:
+            return None
+        now_ns = self._clock.now_ns()
+        unblocks_ns = publication._blocked_check.unblocks_ns(position, now_ns)  # noqa: SLF001 - see above
+        return ClaimSeen(
+            position=position,
+            unblocks_in_ns=None if publication.params.is_exclusive else unblocks_ns - now_ns,
+            timeout_ns=self._unblock_timeout_ns,
         )
 
     def _nearly_subscribed(
@@ -166,8 +198,11 @@ class Sightings:
                 for stream_id, session_id, source in strangers
                 if stream_id not in wanted
             ),
-            refusals=self._subscriptions.images.refusals.since(
-                now_ns - RECENT_NS, stream_id=link.stream_id, session_id=link.session_id
+            refusals=self._subscriptions.images.refusals.at(
+                endpoint.receiver_id,
+                now_ns - RECENT_NS,
+                stream_id=link.stream_id,
+                session_id=link.session_id,
             )[-MAX_SEEN:],
             resting_count=resting_count,
             nearly=nearly,
@@ -222,9 +257,24 @@ def last(states: Iterable[tuple[int, SessionState]], wanted: SessionState) -> tu
     return tuple(session_id for session_id, state in states if state is wanted)[-MAX_SEEN:]
 
 
-def seen_receiver(receiver_id: int, heard_ns: int, now_ns: int) -> ReceiverSeen:
+def seen_receiver(
+    receiver_id: int, heard_ns: int, now_ns: int, source: Address | None = None
+) -> ReceiverSeen:
     """Return a receiver as people read it."""
-    return ReceiverSeen(receiver_id=format_receiver_id(receiver_id), silent_ns=now_ns - heard_ns)
+    return ReceiverSeen(
+        receiver_id=format_receiver_id(receiver_id),
+        silent_ns=now_ns - heard_ns,
+        address="" if source is None else format_address(source),
+    )
+
+
+def address_of(receiver: str | None, receivers: ReceiverLiveness) -> str:
+    """Return where a receiver reports from that a strategy names; empty where it is not known."""
+    for receiver_id, _ in receivers.heard():
+        source = receivers.source_of(receiver_id)
+        if source is not None and format_receiver_id(receiver_id) == receiver:
+            return format_address(source)
+    return ""
 
 
 def lag(publication: SubscribablePublication) -> int | None:

@@ -162,6 +162,9 @@ cdef class FrameWriter:
 
     def offer(self, data, int64_t limit, reserved_value):
         """Append one message; return its end position, or a negative number to go the long way."""
+        if type(reserved_value) is not int:
+            # A number in C would be cut from it: 1 from 1.5, and from True.
+            return REFUSED
         try:
             return self.write_object(data, limit, reserved_value)
         except OverflowError:
@@ -177,7 +180,8 @@ cdef class FrameWriter:
             return REFUSED
         try:
             PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        except BufferError:
+        except (BufferError, ValueError):
+            # Its bytes do not lie side by side; numpy says so by the second.
             return REFUSED
         position = self.write(<const char *>view.buf, view.len, limit, reserved_value)
         PyBuffer_Release(&view)

@@ -175,6 +175,8 @@ cdef class Cell:
 
 cdef int64_t forks = 0
 cdef str RUNNING_KEY = "__asyncio_running_event_loop__"
+# Until a holder was seen: never what asyncio keeps, which may be None (Python 3.12, between runs).
+cdef object NO_HOLDER = object()
 
 
 def note_fork():
@@ -199,6 +201,7 @@ cdef class HomeLoop:
     def __init__(self, loop):
         self.loop = loop
         self.is_running = loop.is_running
+        self.holder = NO_HOLDER
         self.thread_id = PyThread_get_thread_ident()
         self.forks = forks
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsFloat, TypeVar, 
 
 from aeron_async.errors import ClosedError, ConfigurationError
 from aeron_async.kernel.batch import Batch
+from aeron_async.protocol.arguments import shown
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,7 +53,7 @@ def check_timeout(timeout: object) -> float | None:
     except (ValueError, OverflowError):
         seconds = -1.0
     if not seconds >= 0:
-        message = f"timeout={timeout!r} must be 0 or more seconds, or None to wait for ever"
+        message = f"timeout={shown(timeout)} must be 0 or more seconds, or None to wait for ever"
         raise ConfigurationError(message)
     return None if seconds > LONGEST_TIMEOUT_S else seconds
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
-from aeron_async.errors import ConfigurationError, MessageTooLongError
+from aeron_async.errors import MessageTooLongError
 from aeron_async.kernel import FrameWriter
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.frame import (
@@ -33,10 +33,11 @@ from aeron_async.logbuffer.position import (
     term_id_at,
     term_offset_at,
 )
+from aeron_async.protocol.arguments import check_number, check_reserved, shown
 from aeron_async.protocol.header import DATA_HEADER_LENGTH, align_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["AppendResult", "Appender", "byte_view"]
 
 INT64_LIMIT: Final = 2**63
+UNRESERVED: Final = 0
 # What `(length + FRAME_OVERHEAD) & -32` adds to a payload: its header, then up to the next frame.
 FRAME_OVERHEAD: Final = DATA_HEADER_LENGTH + 31
 
@@ -123,11 +125,13 @@ class Appender(ABC):
     def _reserve(self, size: int, length: int, limit: int) -> int:
         """Return the position where `size` bytes are now ours, or a negative `AppendResult`."""
 
-    def offer(self, data: Buffer, *, limit: int, reserved_value: int = 0) -> int:
+    def offer(
+        self, data: Buffer | tuple[Buffer, ...], *, limit: int, reserved_value: int = 0
+    ) -> int:
         """Append one message; return its end position, or a negative `AppendResult`.
 
         Args:
-            data: Any C-contiguous buffer.
+            data: Any buffer, or a tuple of them; one whose bytes do not lie side by side is copied.
             limit: Position at which the log is full for now.
             reserved_value: Signed 64 bits of the application's own, put into every fragment.
 
@@ -143,9 +147,10 @@ class Appender(ABC):
         if type(data) is not bytes:
             data = byte_view(data)
         length = len(data)
-        if reserved_value and not -INT64_LIMIT <= reserved_value < INT64_LIMIT:
-            msg = f"reserved value {reserved_value} does not fit a signed 64-bit integer"
-            raise ConfigurationError(msg)
+        if reserved_value is not UNRESERVED and (
+            type(reserved_value) is not int or not -INT64_LIMIT <= reserved_value < INT64_LIMIT
+        ):
+            reserved_value = check_reserved(reserved_value)
         max_payload = self.max_payload_length
         if length <= max_payload:
             size = (length + FRAME_OVERHEAD) & -32
@@ -175,7 +180,7 @@ class Appender(ABC):
             self.writer.detach()
 
     def offer_vector(
-        self, buffers: Iterable[Buffer], *, limit: int, reserved_value: int = 0
+        self, buffers: Sequence[Buffer], *, limit: int, reserved_value: int = 0
     ) -> int:
         """Append one message gathered from several buffers; see `offer`.
 
@@ -189,12 +194,12 @@ class Appender(ABC):
         Raises:
             MessageTooLongError: Longer than `max_message_length` in sum.
             ConfigurationError: The reserved value has more than 64 bits.
+            TypeError: One of them is no buffer.
         """
         try:
             data = b"".join(buffers)
-        except TypeError as error:
-            msg = f"{error}; encode text, for example with .encode()"
-            raise TypeError(msg) from None
+        except (TypeError, BufferError):
+            data = joined(buffers)
         return self.offer(data, limit=limit, reserved_value=reserved_value)
 
     def try_claim(self, length: int, *, limit: int) -> Claim | int:
@@ -208,13 +213,7 @@ class Appender(ABC):
             MessageTooLongError: Longer than `max_payload_length`.
             ConfigurationError: The length is negative.
         """
-        self._check_not_negative(length)
-        if length > self.max_payload_length:
-            msg = (
-                f"claim of {length} bytes is longer than {self.max_payload_length} bytes, the most "
-                f"for one frame: offer the message, which fragments it, or raise mtu="
-            )
-            raise MessageTooLongError(msg)
+        length = self.check_claim(length)
         size = align_frame(length + DATA_HEADER_LENGTH)
         start = self._reserve(size, length, limit)
         if start < 0:
@@ -270,24 +269,73 @@ class Appender(ABC):
             return AppendResult.BACK_PRESSURED
         return AppendResult.NOT_CONNECTED
 
-    @staticmethod
-    def _check_not_negative(length: int) -> None:
-        if length < 0:
-            msg = f"length {length} is negative"
-            raise ConfigurationError(msg)
+    def check_claim(self, length: int) -> int:
+        """Return the length of a claim.
+
+        Raises:
+            MessageTooLongError: Longer than `max_payload_length`.
+            ConfigurationError: It is no whole number of bytes.
+        """
+        if type(length) is not int or length < 0:
+            length = check_number(length, "length", minimum=0, why=" bytes")
+        if length > self.max_payload_length:
+            msg = (
+                f"claim of {length} bytes is longer than {self.max_payload_length} bytes, the most "
+                f"for one frame: offer the message, which fragments it, or raise mtu="
+            )
+            raise MessageTooLongError(msg)
+        return length
+
+    def check_offer(self, data: Buffer | Sequence[Buffer], reserved_value: int) -> None:
+        """Refuse what `offer` would, without appending anything.
+
+        Raises:
+            MessageTooLongError: Longer than `max_message_length`.
+            ConfigurationError: The reserved value has more than 64 bits.
+            TypeError: It is no buffer.
+        """
+        if isinstance(data, list):
+            data = joined(data)
+        self._fragmented_length(byte_view(data).nbytes)
+        check_reserved(reserved_value)
 
 
-def byte_view(data: Buffer) -> memoryview:
-    """Return a C-contiguous buffer as single bytes, whatever its items are.
+def byte_view(data: Buffer | Sequence[Buffer]) -> memoryview:
+    """Return a buffer as single bytes, whatever its items are; several in a tuple, joined.
 
     Raises:
-        TypeError: It is no buffer, or not C-contiguous.
+        TypeError: It is no buffer.
     """
+    if isinstance(data, tuple):
+        return memoryview(joined(data))
     try:
-        view = memoryview(data)
-    except TypeError:
+        view = memoryview(cast("Buffer", data))
+    except (TypeError, BufferError):
         remedy = ": encode it, for example with .encode()" if isinstance(data, str) else ""
-        msg = f"a message is bytes, another buffer, or a list of these, not {data!r:.60}{remedy}"
+        msg = f"a message is bytes, another buffer, or a list of these, not {shown(data)}{remedy}"
         raise TypeError(msg) from None
-    # A view with a zero in its shape cannot be cast, and need not be.
-    return view.cast("B") if view.nbytes else memoryview(b"")
+    if not view.nbytes:
+        # A view with a zero in its shape cannot be cast, and need not be.
+        return memoryview(b"")
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes())
+    return view.cast("B")
+
+
+def joined(buffers: Sequence[Buffer]) -> bytes:
+    """Return the bytes of several buffers, whatever their items are.
+
+    Raises:
+        TypeError: One of them is no buffer; says which.
+    """
+    views: list[memoryview] = []
+    for index, each in enumerate(buffers):
+        if isinstance(each, list | tuple):
+            msg = f"item {index} of the message is {shown(each)}, and must be bytes or a buffer"
+            raise TypeError(msg)
+        try:
+            views.append(byte_view(each))
+        except TypeError as error:
+            msg = f"item {index} of the message: {error}"
+            raise TypeError(msg) from None
+    return b"".join(views)

@@ -19,6 +19,7 @@ from aeron_async.logbuffer.position import (
     pack_tail,
     unpack_tail,
 )
+from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.header import (
     DATA_HEADER_LENGTH,
     FRAME_ALIGNMENT,
@@ -66,16 +67,7 @@ class ExclusiveAppender(Appender):
             MessageTooLongError: Longer than the longest message takes with all its headers.
             ConfigurationError: The length is negative.
         """
-        self._check_not_negative(length)
-        max_length = framed_length(
-            self.max_message_length, max_payload_length=self.max_payload_length
-        )
-        if length > max_length:
-            msg = (
-                f"padding of {length} bytes is longer than {max_length} bytes, the most for terms "
-                f"of {self._term_length} bytes: append it in parts, or raise term-length="
-            )
-            raise MessageTooLongError(msg)
+        length = self.check_padding(length)
         frame_length = length + DATA_HEADER_LENGTH
         size = align_frame(frame_length)
         start = self._reserve(size, length, limit)
@@ -85,6 +77,25 @@ class ExclusiveAppender(Appender):
         zero(self._term, offset + DATA_HEADER_LENGTH, offset + size)
         self._write_padding(offset, frame_length)
         return start + size
+
+    def check_padding(self, length: int) -> int:
+        """Return the length of padding.
+
+        Raises:
+            MessageTooLongError: Longer than the longest message takes with all its headers.
+            ConfigurationError: It is no whole number of bytes.
+        """
+        length = check_number(length, "length", minimum=0, why=" bytes")
+        max_length = framed_length(
+            self.max_message_length, max_payload_length=self.max_payload_length
+        )
+        if length > max_length:
+            msg = (
+                f"padding of {length} bytes is longer than {max_length} bytes, the most for terms "
+                f"of {self._term_length} bytes: append it in parts, or raise term-length="
+            )
+            raise MessageTooLongError(msg)
+        return length
 
     def offer_block(self, block: Buffer, *, limit: int) -> int:
         """Append frames made for exactly this place; return the end position or `AppendResult`.

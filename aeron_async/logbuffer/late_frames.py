@@ -31,7 +31,15 @@ TYPE_AND_VERSION_MASK: Final = ~0xFF00
 FRAME_TYPES: Final = frozenset({0, DATA_WORD & TYPE_AND_VERSION_MASK})
 SLOT: Final = 32
 STEPS_MAX: Final = 64
-"""Gaps that are looked over on the way to a place; a stream has hardly ever as many at once."""
+"""Gaps that are looked over on the way to a place; a stream has hardly ever as many at once.
+
+Beyond them a place counts as one that no frame reaches over. That is true of every place where an
+honest publisher's frame begins, so an honest stream loses nothing by it.
+"""
+
+
+FRAMES_MAX: Final = 512
+"""Frames that are walked over, in Python, to the last one before a gap."""
 
 
 class Conflict(NamedTuple):
@@ -134,12 +142,16 @@ class LateFrames:
         """
         words, base, _ = self._find(position - SLOT)
         place, end = max(from_position - base, 0), position - base
-        while place < end and words[place >> 2] > 0:
+        for _ in range(FRAMES_MAX):
+            if place >= end or words[place >> 2] <= 0:
+                return position
             following = place + align_frame(words[place >> 2])
             if following == end:
                 return base + place
             place = following
-        return position
+        # Too far to walk: from behind, no further than one datagram is long.
+        start = shown_start(self._log, position - SLOT)
+        return position if start < 0 else start
 
     def _find(self, position: int) -> tuple[memoryview, int, int]:
         """Return the words of the term with a position, where the term begins, and the offset."""

@@ -37,6 +37,9 @@ RECOVERY_S: Final = 40.0
 lingers for its liveness timeout before the next can take its place."""
 CLOSING_S: Final = 40.0
 STEP_S: Final = 0.1
+SPAN_TURNS_MAX: Final = 10_000
+"""Turns in a tenth of a second: no world needs a quarter of them, and an agent whose deadline is
+always past takes twice as many."""
 FORGED_LIMIT_NS: Final = 6 * NS_PER_SECOND
 """From what was forged being read until its image ends, where its publisher is heard."""
 SILENT_LIMIT_NS: Final = 12 * NS_PER_SECOND
@@ -83,6 +86,7 @@ def run_scenario(
             world.network.trace.watch(watcher)
         run = Run(world, scenario)
         runs.append(run)
+        asyncio.get_running_loop().span_turns_max = SPAN_TURNS_MAX  # type: ignore[attr-defined]
         await run.play()
 
     failure = ""

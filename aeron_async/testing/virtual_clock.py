@@ -49,6 +49,8 @@ TURN_NS: Final = 5_000
 """What a turn of the loop takes. Were it free, a deadline a microsecond away would never come."""
 TURNS_WITHOUT_TIMER_MAX: Final = 2_000_000
 """Turns in a row with something to do at once: ten virtual seconds of spinning is no protocol."""
+SPAN_NS: Final = 100_000_000
+"""The virtual time in which `span_turns_max` counts."""
 TURNS_PER_PUMP: Final = 64
 """Virtual turns for each turn of the real loop beneath, whose own cost is the larger."""
 
@@ -79,12 +81,15 @@ class VirtualTime(Mixable):
         limit_ns: Beyond which time does not go, once; None is no limit. Unlike a timer it does not
             hide that nothing else is scheduled.
         turn_count: Turns so far, a measure of work done.
+        span_turns_max: Turns in a tenth of a virtual second beyond which the loop counts as
+            spinning, however short its pauses are; None is no limit.
         explain: Given the failure that ends a run, before it is raised, to say more of it.
     """
 
     now_ns: int
     limit_ns: int | None
     turn_count: int
+    span_turns_max: int | None
     explain: Callable[[RuntimeError], None] | None
 
     def __init__(self) -> None:
@@ -92,6 +97,7 @@ class VirtualTime(Mixable):
         self.now_ns = 0
         self.limit_ns = None
         self.turn_count = 0
+        self.span_turns_max = None
         self.explain = None
         self._due: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
@@ -100,6 +106,7 @@ class VirtualTime(Mixable):
         self._cancelled_timer_count = 0
         self._held: dict[object, deque[asyncio.Handle]] = {}
         self._busy_turns = 0
+        self._span_ends_ns = self._span_turns = 0
         self._is_pumping = False
         self._is_stopped = False
         self._failure: RuntimeError | None = None
@@ -259,8 +266,13 @@ class VirtualTime(Mixable):
         self.now_ns += TURN_NS
         self._busy_turns += 1
         if self._busy_turns > TURNS_WITHOUT_TIMER_MAX:
-            busy = describe_tasks(asyncio.all_tasks(self), has_agents=True)
-            self._fail(LivelockError(f"{self._busy_turns} turns without a pause: {busy}"))
+            self._fail_busy(f"{self._busy_turns} turns without a pause")
+            return
+        self._span_turns += 1
+        if self.now_ns >= self._span_ends_ns:
+            self._span_ends_ns, self._span_turns = self.now_ns + SPAN_NS, 0
+        elif self.span_turns_max is not None and self._span_turns > self.span_turns_max:
+            self._fail_busy(f"{self._span_turns} turns within {SPAN_NS // 1_000_000} virtual ms")
             return
         due, timers, now_ns = self._due, self._timers, self.now_ns
         while timers and timers[0][0] <= now_ns:
@@ -304,6 +316,11 @@ class VirtualTime(Mixable):
         if not self._is_pumping:
             self._is_pumping = True
             super().call_soon(self._turns)
+
+    def _fail_busy(self, what: str) -> None:
+        busy = describe_tasks(asyncio.all_tasks(self), has_agents=True)
+        self._span_turns = 0
+        self._fail(LivelockError(f"{what}: {busy}"))
 
     def _fail(self, failure: RuntimeError) -> None:
         if self.explain is not None:

@@ -139,7 +139,9 @@ async def test_a_client_hears_of_a_stream_that_is_none_of_the_archives_own(
 
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     async with served(open_archive, waiting_hint_ns=10_000_000) as (_, _, remote):
-        monkeypatch.setattr(begin_hints, "log", SimpleNamespace(warning=warning))
+        monkeypatch.setattr(
+            begin_hints, "log", SimpleNamespace(warning=warning, is_enabled_for=lambda _: True)
+        )
         subscription_id = await remote.start_recording(channel, 5)
         while len(lines) < 2:
             await said.wait()

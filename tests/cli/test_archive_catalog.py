@@ -107,7 +107,10 @@ def test_many_files_are_not_all_named(tmp_path: Path, capsys: pytest.CaptureFixt
         (["ls", "/proc"], "/proc holds no archive: there is no archive.catalog in it"),
         (["verify", "/proc"], "/proc holds no archive: there is no archive.catalog in it"),
         (["repair", "/dev/null"], "/dev/null holds no archive: it is not a directory"),
-        (["record", "/dev/null", "aeron:ipc", "--stream", "1"], "null is not a directory"),
+        (
+            ["record", "/dev/null", "aeron:udp?endpoint=127.0.0.1:0", "--stream", "1"],
+            "null is not a directory",
+        ),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(

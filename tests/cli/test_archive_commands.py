@@ -229,7 +229,7 @@ def test_a_publication_that_does_not_go_on_with_a_recording_is_one_line_on_eithe
 def test_a_recording_that_is_refused_is_one_line(
     archive: str, extend: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["aeron:ipc", "--stream", "999", "--extend", extend]
+    arguments = ["aeron:udp?endpoint=127.0.0.1:0", "--stream", "999", "--extend", extend]
     assert main(["archive", "record", archive, *arguments]) == 1
     gc.collect()
     error = capfd.readouterr().err

@@ -30,7 +30,7 @@ def commands(where: str, port: int) -> list[list[str]]:
         ["serve", where, "--control", channel],
         ["record", where, channel, "--stream", "1"],
         ["record", where, "aeron:bad", "--stream", "1"],
-        ["record", where, "aeron:ipc", "--stream", "1", "--extend", "3"],
+        ["record", where, "aeron:udp?endpoint=127.0.0.1:0", "--stream", "1", "--extend", "3"],
     ]
 
 
@@ -54,7 +54,7 @@ def test_what_was_there_before_stays(tmp_path: Path, taken_port: int, number: in
     archive = copy_of("A1-one-finished", tmp_path)
     names = {each.name for each in archive.iterdir()}
     assert main(["archive", *commands(str(archive), taken_port)[number]]) in {1, 2}
-    assert {each.name for each in archive.iterdir()} == {*names, "archive-mark.dat"}
+    assert {each.name for each in archive.iterdir()} - {"archive-mark.dat"} == names
 
 
 @pytest.mark.parametrize("link", [False, True])

@@ -46,7 +46,9 @@ def test_errors_of_commands_are_worded(
     variable = "AERON_ARCHIVE_LOW_STORAGE_SPACE_THRESHOLD"
     monkeypatch.setenv(variable, "1000000g")
     where = str(tmp_path / "archive")
-    assert main(["archive", "record", where, "aeron:ipc", "--stream", "5"]) == 1
+    assert (
+        main(["archive", "record", where, "aeron:udp?endpoint=127.0.0.1:0", "--stream", "5"]) == 1
+    )
     error = capsys.readouterr().err
     assert f"lower {variable}" in error
     assert "low_storage_threshold" not in error
@@ -85,4 +87,4 @@ def test_nobody_is_waited_for_longer_than_told(
     monkeypatch.setenv("AERON_ARCHIVE_MESSAGE_TIMEOUT", "50ms")
     where = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     assert main(["archive", "ls", where]) == 1
-    assert "no archive" in capsys.readouterr().err
+    assert f"nobody answers at 127.0.0.1:{unused_udp_port}" in capsys.readouterr().err

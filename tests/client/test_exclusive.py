@@ -151,7 +151,7 @@ async def test_padding_stands_in_line_behind_offers_that_wait(
 async def test_impossible_padding_is_refused(exclusive: aa.ExclusivePublication) -> None:
     with pytest.raises(aa.MessageTooLongError):
         exclusive.try_append_padding(exclusive.term_length)
-    with pytest.raises(aa.ConfigurationError, match="negative"):
+    with pytest.raises(aa.ConfigurationError, match="0 or more bytes"):
         await exclusive.append_padding(-1)
 
 

@@ -80,8 +80,8 @@ async def test_a_message_may_be_gathered_from_several_buffers(
     [
         ("text", r"a message is bytes.*not 'text': encode it, for example with \.encode\(\)"),
         (5, "a message is bytes, another buffer, or a list of these, not 5$"),
-        (("a", "tuple"), "or a list of these, not \\('a', 'tuple'\\)$"),
-        ([b"a", "b"], r"item 1: expected a bytes-like object, str found; encode text"),
+        (("a", "tuple"), "item 0 of the message: a message is bytes.* not 'a': encode it"),
+        ([b"a", "b"], "item 1 of the message: a message is bytes.* not 'b': encode it"),
     ],
 )
 async def test_what_is_no_message_is_told_what_one_is(
@@ -117,7 +117,7 @@ async def test_a_claim_is_filled_in_place(
         claim.reserved_value = 9
         assert claim.reserved_value == 9
         for value in (-(2**63) - 1, 2**63):
-            with pytest.raises(aa.ConfigurationError, match=rf"{value}.*-9223372036854775808\.\."):
+            with pytest.raises(aa.ConfigurationError, match=rf"{value}.*-9223372036854775808 to"):
                 claim.reserved_value = value
         assert claim.reserved_value == 9
     with pytest.raises(ZeroDivisionError), await claimed(7):

@@ -99,7 +99,7 @@ async def test_what_is_being_opened_is_a_coroutine_like_any_other(aeron: aa.Aero
 async def test_a_forgotten_await_is_named(aeron: aa.Aeron) -> None:
     """Row A4: what was not awaited says so when it is used, or dropped."""
     opening = aeron.add_publication(IPC, STREAM_ID)
-    with pytest.raises(AttributeError, match=r"'offer' yet: write `await \.\.\.add_publication"):
+    with pytest.raises(AttributeError, match=r"'offer'; write `publication = await aeron\.add"):
         _ = getattr(opening, "offer")  # noqa: B009 - type checkers know better
     opening.close()
     dropped = aeron.add_subscription(IPC, STREAM_ID)

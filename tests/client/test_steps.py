@@ -153,7 +153,7 @@ async def test_what_travels_beside_a_message_arrives(pair: Pair, reserved_value:
     publication, subscription = pair
     await publication.offer(b"", reserved_value=reserved_value)
     assert (await anext(subscription)).reserved_value == reserved_value
-    with pytest.raises(aa.ConfigurationError, match="64-bit"):
+    with pytest.raises(aa.ConfigurationError, match="64 bits"):
         await publication.offer(b"", reserved_value=2**63)
 
 

@@ -9,11 +9,14 @@ import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async.client.wait_watch import Wait
 from aeron_async.testing import World, simulate
 from tests.logs import captured_logs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from aeron_async.waits import Why
 
 HERE = "aeron:udp?endpoint=127.0.0.1:20121"
 STREAM_ID = 1001
@@ -207,3 +210,61 @@ def test_a_wait_counts_only_since_the_last_image_has_gone() -> None:
 
     ((_, seconds, _),) = lines_of(story)
     assert seconds < 8
+
+
+def test_image_events_without_an_image_are_logged_as_any_other_wait() -> None:
+    """They were waited for in silence."""
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(HERE, STREAM_ID)
+        events = subscription.image_events()
+        waiting = asyncio.ensure_future(anext(events))
+        await world.sleep(10)
+        publication = await aeron.add_publication(HERE, STREAM_ID)
+        assert (await waiting).kind is aa.ImageEventKind.AVAILABLE
+        assert not aeron.waits.has_timer
+        # An image is there, and nothing more to come: that is how it should be.
+        waiting = asyncio.ensure_future(anext(events))
+        await world.sleep(10)
+        await publication.aclose()
+        assert (await waiting).kind is aa.ImageEventKind.UNAVAILABLE
+        waiting = asyncio.ensure_future(anext(events))
+        await world.sleep(1)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    assert lines_of(story) == [("image_events", 2.0, "nothing_heard")]
+
+
+def test_a_wait_that_cannot_be_explained_hides_no_other() -> None:
+    """One that raised took the timer of all others with it."""
+
+    class Broken:
+        channel, stream_id = "broken", 1
+
+        def explain(self) -> Why:
+            message = "no explanation"
+            raise ValueError(message)
+
+    def since() -> int:
+        message = "no time"
+        raise ValueError(message)
+
+    async def main(world: World) -> None:
+        async with world.host("alice").aeron(SMALL) as aeron:
+            subscription = await aeron.add_subscription(HERE, STREAM_ID)
+            now_ns = aeron.waits.now_ns()
+            for _ in range(3):
+                aeron.waits.begin(Wait(Broken(), "break", lambda: now_ns))
+                aeron.waits.begin(Wait(Broken(), "lose", since))
+            with pytest.raises(aa.AeronTimeoutError):
+                await subscription.wait_connected(timeout=3)
+            assert not aeron.waits.has_timer
+
+    with captured_logs() as lines:
+        simulate(main)
+    told = [
+        [line["operation"], line["cause"]] for line in lines if line["event"] == "wait_lasted_long"
+    ]
+    assert told == [["break", "unknown"]] * 3 + [["wait_connected", "nothing_heard"]]
+    assert [line["event"] for line in lines].count("wait_not_explained") == 1

@@ -79,6 +79,25 @@ def test_a_receiver_that_refuses_the_stream_in_the_same_driver() -> None:
     told(story, max_images_per_stream=1)
 
 
+def test_a_refusal_is_of_one_endpoint_and_one_publication() -> None:
+    """Ids alone are not enough: publications of other channels may have the same."""
+    there = "aeron:udp?endpoint=127.0.0.1:20122"
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_subscription(HERE, STREAM_ID)
+        subscription = await aeron.add_subscription("aeron:udp?endpoint=127.0.0.1:20123", STREAM_ID)
+        first = await aeron.add_exclusive_publication(HERE, STREAM_ID)
+        await first.wait_connected(timeout=1)
+        refused = await aeron.add_exclusive_publication(f"{HERE}|session-id=7", STREAM_ID)
+        alone = await aeron.add_exclusive_publication(f"{there}|session-id=7", STREAM_ID)
+        await world.sleep(1)
+        assert aa.why(refused).reason is aa.WaitReason.REJECTED
+        assert aa.why(alone).reason is aa.WaitReason.NO_ANSWER
+        assert aa.why(subscription).reason is aa.WaitReason.NOTHING_HEARD
+
+    told(story, max_images_per_stream=1)
+
+
 def test_a_receiver_that_refuses_the_stream_elsewhere() -> None:
     """Row A5: the text names the limit of the receiver, in its own words."""
 
@@ -184,6 +203,20 @@ def test_no_destination(mode: str) -> None:
     told(story)
 
 
+def test_destinations_whose_names_lead_nowhere() -> None:
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        channel = "aeron:udp?control=127.0.0.1:20130|control-mode=manual"
+        publication = await aeron.add_publication(channel, STREAM_ID)
+        await publication.add_destination("aeron:udp?endpoint=nowhere:20121")
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.NAME_UNRESOLVED
+        assert seen.unresolved == ("aeron:udp?endpoint=nowhere:20121",)
+
+    (line,) = told(story)
+    assert line["cause"] == "name_unresolved"
+    assert "nowhere:20121" in line["why"]
+
+
 def test_no_subscription_in_the_driver_of_an_ipc_publication() -> None:
     async def story(_world: World, aeron: aa.Aeron) -> None:
         publication = await aeron.add_publication("aeron:ipc", STREAM_ID)
@@ -211,6 +244,7 @@ def test_back_pressure(channel: str) -> None:
         assert seen.is_connected
         if channel == HERE:
             assert seen.slowest_receiver == seen.receivers[0].receiver_id
+            assert seen.slowest_address == seen.receivers[0].address == "127.0.0.1:20121"
             assert seen.receivers[0].silent_ns < 250_000_000
             assert seen.sender_limit == 32 * 1024
         else:
@@ -218,6 +252,47 @@ def test_back_pressure(channel: str) -> None:
 
     (line,) = told(story)
     assert (line["operation"], line["cause"]) == ("offer", "back_pressured")
+    assert ("slowest receiver 127.0.0.1:20121 (0x" in line["why"]) is (channel == HERE)
+
+
+@pytest.mark.parametrize("channel", [HERE, "aeron:ipc"])
+@pytest.mark.parametrize("is_exclusive", [False, True])
+def test_a_claim_that_nobody_commits(channel: str, *, is_exclusive: bool) -> None:
+    """It was blamed on slow subscribers, which had read everything."""
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        add = aeron.add_exclusive_publication if is_exclusive else aeron.add_publication
+        publication = await add(channel, STREAM_ID)
+        await publication.wait_connected(timeout=1)
+        await publication.offer(bytes(64))
+        await world.sleep(0.01)
+        subscription.poll(lambda _data, _header: None)
+        claim = publication.try_claim(64)
+        assert isinstance(claim, aa.BufferClaim)
+        await world.sleep(0.01)
+        assert aa.why(publication).reason is aa.WaitReason.CLAIM_UNCOMMITTED
+        while publication.available_window > 0:
+            publication.try_offer(bytes(1024))
+            await asyncio.sleep(0.001)
+        reason, seen = await seen_by(publication)
+        assert reason is aa.WaitReason.CLAIM_UNCOMMITTED
+        assert seen.claim is not None
+        assert (seen.claim.position, seen.claim.timeout_ns) == (96, 15_000_000_000)
+        if is_exclusive:
+            assert seen.claim.unblocks_in_ns is None
+            claim.abort()
+        else:
+            assert seen.claim.unblocks_in_ns is not None
+            await world.sleep(seen.claim.unblocks_in_ns / 1e9 + 0.1)
+            now_seen = aa.why(publication).seen
+            assert isinstance(now_seen, PublicationSeen)
+            assert now_seen.claim is None
+
+    (line,) = told(story)
+    assert (line["operation"], line["cause"]) == ("offer", "claim_uncommitted")
+    assert "position 96" in line["why"]
+    assert ("publication_unblock_timeout_ns" in line["why"]) is not is_exclusive
 
 
 def test_what_is_not_sent_holds_draining_up() -> None:

@@ -10,7 +10,9 @@ import pytest
 import aeron_async as aa
 from aeron_async.archive.live_stream import LiveStream
 from aeron_async.waits import SubscriptionSeen
-from tests.client.waiting import HERE, STREAM_ID, heard_by, told
+from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, told
+from tests.driver.fakes import data
+from tests.sim.wire import Peer
 
 if TYPE_CHECKING:
     from aeron_async.testing import World
@@ -135,3 +137,44 @@ def test_a_persistent_subscription_that_waits_for_its_live_stream() -> None:
         2.0,
         "other_sessions_heard",
     )
+
+
+def test_data_whose_publisher_hears_nothing_back() -> None:
+    """Its SETUP was missed, and what asks for another one does not reach it."""
+
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription("aeron:udp?endpoint=alice:20121", STREAM_ID)
+        peer = await Peer.open(world.host("mute"), 6_000)
+        waiting = asyncio.ensure_future(heard_by(subscription))
+        for _ in range(29):
+            peer.say(
+                data(0, 64, session_id=7, stream_id=STREAM_ID),
+                (world.host("alice").address, 20_121),
+            )
+            await world.sleep(0.1)
+        reason, seen = await waiting
+        assert reason is aa.WaitReason.SETUP_NOT_ANSWERED
+        assert seen.asked_sessions == (7,)
+
+    (line,) = told(story)
+    assert line["cause"] == "setup_not_answered"
+    assert "session 7" in line["why"]
+
+
+def test_a_session_whose_image_has_ended_here() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        channel = "aeron:udp?endpoint=alice:20121"
+        subscription = await aeron.add_subscription(f"{channel}|rejoin=false", STREAM_ID)
+        async with world.host("bob").aeron(SMALL) as other:
+            publication = await other.add_publication(channel, STREAM_ID)
+            await subscription.wait_connected(timeout=1)
+            await subscription.images[0].reject("not now")
+            while subscription.is_connected:
+                await world.sleep(0.1)
+            reason, seen = await heard_by(subscription)
+            assert reason is aa.WaitReason.COOLING_DOWN
+            assert seen.cooling_sessions == (publication.session_id,)
+
+    (line,) = told(story)
+    assert line["cause"] == "cooling_down"
+    assert "rejoin=true" in line["why"]

@@ -386,3 +386,15 @@ def test_the_reference_page_lists_every_setting_as_it_is() -> None:
         if re.match(r"\| `\w+`(?: †)? \| `aeron", line)
     ]
     assert listed == [row(name, setting) for name, setting in SETTINGS.items()]
+
+
+def test_a_time_in_milliseconds_is_read_as_in_a_channel() -> None:
+    given: list[tuple[Any, int]] = [("10s", 10_000), ("7ms", 7), ("500", 500), (5, 5)]
+    for text, timeout_ms in given:
+        assert DriverContext(driver_timeout_ms=text).driver_timeout_ms == timeout_ms
+        found = DriverContext.from_environment({"AERON_DRIVER_TIMEOUT": str(text)})
+        assert found.driver_timeout_ms == timeout_ms
+    refused: list[Any] = ["10us", "1500us", "soon", "10 s", "-1ms", "", 1.5, True]
+    for text in refused:
+        with pytest.raises(ConfigurationError, match=r"aeron\.driver\.timeout"):
+            DriverContext(driver_timeout_ms=text)

@@ -46,9 +46,9 @@ class Rig(PublicationRig):
         self._take = self.publication.on_status_message
         self.publication.on_status_message = self._take_long  # type: ignore[method-assign] # spied on
 
-    def _take_long(self, sm: StatusMessage, now_ns: int) -> Any:
+    def _take_long(self, sm: StatusMessage, now_ns: int, *, source: Any = None) -> Any:
         self.long_count += 1
-        return self._take(sm, now_ns)
+        return self._take(sm, now_ns, source=source)
 
     def feed(self, frame: StatusMessage | bytes, now_ns: int) -> None:
         datagram = frame if isinstance(frame, bytes) else frame.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import signal
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aeron_async import Aeron
 from tests.examples.pages import DOCS, blocks_of
 from tests.examples.programs import EXAMPLES, TIMEOUT_S, channel, finish, start
 from tests.logs import without_lines_of_the_machine
@@ -165,6 +167,22 @@ def test_signals_close_everything(number: int, code: int, unused_udp_port: int) 
     output, complaints = program.communicate(timeout=TIMEOUT_S)
     assert (output, without_lines_of_the_machine(complaints)) == ("closed everything\n", "")
     assert program.returncode == code
+
+
+@pytest.mark.parametrize("name", sorted(UNTIL_TOLD))
+async def test_what_serves_until_ctrl_c_ends_quietly(name: str, unused_udp_port: int) -> None:
+    there = channel(unused_udp_port)
+    program = start(name, CHANNEL=there, REPLY_CHANNEL="aeron:udp?endpoint=127.0.0.1:0")
+    try:
+        async with Aeron.connect() as aeron:
+            publication = await aeron.add_publication(there, stream_id=1001)
+            await publication.wait_connected(timeout=TIMEOUT_S)
+        program.send_signal(signal.SIGINT)
+        _, complaints = await asyncio.to_thread(program.communicate, timeout=TIMEOUT_S)
+    finally:
+        program.kill()
+    assert without_lines_of_the_machine(complaints) == ""
+    assert program.returncode in {0, 130}
 
 
 def settings_of(page: str) -> str:

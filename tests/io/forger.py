@@ -6,7 +6,7 @@ import asyncio
 import socket
 from struct import Struct
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aeron_async as aa
 from aeron_async.testing.forgeries import Genuine
@@ -63,13 +63,30 @@ class Forger:
         self._socket.close()
 
 
+class Spoil(NamedTuple):
+    """Something that was read and was not the next message.
+
+    Attributes:
+        image: Of which.
+        noticed_s: When, in seconds of the monotonic clock.
+        end_position: Where it ends in the stream.
+        length: Its length; 0 where it is a message of the publisher, and others are missing.
+    """
+
+    image: aa.Image
+    noticed_s: float
+    end_position: int
+    length: int
+
+
 class Stream:
     """A publication of numbered messages, and who reads them.
 
     Attributes:
         sent: Messages offered.
         read: The number of the last genuine message read; -1 before the first.
-        spoiled: Images of which something else was read, and when that was noticed.
+        spoils: What else was read, in order.
+        offered: The length of each message, by where it ends in the stream.
         ends: Why images ended, in order.
     """
 
@@ -84,14 +101,16 @@ class Stream:
         self._port, self._random = port, random
         self.sent = 0
         self.read = -1
-        self.spoiled: dict[aa.Image, float] = {}
+        self.spoils: list[Spoil] = []
+        self.offered: dict[int, int] = {}
         self.ends: list[str] = []
         self._last: dict[aa.Image, int] = {}
         self._forger: Forger | None = None
 
     async def offer(self) -> None:
         length = self._random.choice((40, 200, 200, 200, 1_000))
-        await self._publication.offer((MAGIC + NUMBER.pack(self.sent)).ljust(length, b"."))
+        message = (MAGIC + NUMBER.pack(self.sent)).ljust(length, b".")
+        self.offered[await self._publication.offer(message)] = length
         self.sent += 1
 
     async def consume(self) -> None:
@@ -102,9 +121,12 @@ class Stream:
             number = NUMBER.unpack_from(data, len(MAGIC))[0] if is_genuine else -1
             before = self._last.get(image)
             if not is_genuine or (before is not None and number != before + 1):
-                self.spoiled.setdefault(image, monotonic())
+                length = 0 if is_genuine else len(data)
+                self.spoils.append(Spoil(image, monotonic(), message.position, length))
             if is_genuine:
                 self._last[image] = self.read = number
+            else:
+                self._last.pop(image, None)
 
     async def watch(self) -> None:
         async for event in self._subscription.image_events():
@@ -113,8 +135,20 @@ class Stream:
 
     def check(self) -> None:
         """See that nothing wrong was read of an image that is still open long after."""
-        for image, since in self.spoiled.items():
-            assert image.is_closed or monotonic() - since < HEALS_WITHIN_S, "wrong, and silent"
+        for spoil in self.unhealed():
+            assert monotonic() - spoil.noticed_s < HEALS_WITHIN_S, f"wrong, and silent: {spoil}"
+
+    def unhealed(self) -> list[Spoil]:
+        """Return what was wrong in images that are open.
+
+        A forged frame that has happened to get the whole header of the message whose place it
+        took is not told from it: only the payload differs, and that may differ.
+        """
+        return [
+            each
+            for each in self.spoils
+            if not each.image.is_closed and self.offered.get(each.end_position) != each.length
+        ]
 
     def genuine(self) -> Genuine:
         """Return the message that is offered next, as the forger sees it."""
@@ -143,7 +177,7 @@ class Stream:
     async def settle(self) -> None:
         """Wait until what is sent now is read again, within six seconds."""
         deadline = monotonic() + HEALS_WITHIN_S
-        while self.read < self.sent - 1 or any(not each.is_closed for each in self.spoiled):
+        while self.read < self.sent - 1 or self.unhealed():
             assert monotonic() < deadline, f"silent and still: {self.read} of {self.sent}"
             self.check()
             # What was sent while there was no image is lost, and said to be.

@@ -340,12 +340,11 @@ def test_what_cannot_be_appended_is_refused_the_same_way(*, is_detached: bool) -
     odd: Any = "text"
     with pytest.raises(TypeError, match="encode it"):
         appender.offer(odd, limit=NO_LIMIT)
-    with pytest.raises(ConfigurationError, match="64-bit"):
+    with pytest.raises(ConfigurationError, match="64 bits"):
         appender.offer(b"", limit=NO_LIMIT, reserved_value=2**63)
-    with pytest.raises((TypeError, BufferError)):
-        appender.offer(memoryview(b"abcd")[::2], limit=NO_LIMIT)
     assert appender.position == 0
     assert appender.offer(bytearray(b"abc"), limit=NO_LIMIT) == 64
+    assert appender.offer(memoryview(b"a.b.c.")[::2], limit=NO_LIMIT) == 128
     assert appender.offer(b"abc", limit=64) == -1
 
 

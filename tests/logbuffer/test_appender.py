@@ -200,9 +200,9 @@ def test_what_is_no_buffer_leaves_the_log_alone(appender_class: AppenderClass) -
     appender = appender_class(log)
     with pytest.raises(TypeError):
         appender.offer("text", limit=NO_LIMIT)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        appender.offer(memoryview(b"every second")[::2], limit=NO_LIMIT)
     assert appender.position == 0
+    appender.offer(memoryview(b"e.v.e.r.y.")[::2], limit=NO_LIMIT)
+    assert read_all(log) == [b"every"]
 
 
 def test_several_buffers_make_one_message(appender_class: AppenderClass) -> None:
@@ -238,7 +238,7 @@ def test_a_reserved_value_of_more_than_64_bits_is_refused_before_the_log_is_touc
     appender_class: AppenderClass, reserved_value: int
 ) -> None:
     appender = appender_class(make_log())
-    with pytest.raises(ConfigurationError, match="reserved value"):
+    with pytest.raises(ConfigurationError, match="reserved_value"):
         appender.offer(b"", limit=NO_LIMIT, reserved_value=reserved_value)
     assert appender.position == 0
 
@@ -247,7 +247,7 @@ def test_a_claim_longer_than_a_frame_is_refused(appender_class: AppenderClass) -
     appender = appender_class(make_log())
     with pytest.raises(MessageTooLongError, match=r"claim of 1377 bytes.*1376"):
         appender.try_claim(1377, limit=NO_LIMIT)
-    with pytest.raises(ConfigurationError, match="negative"):
+    with pytest.raises(ConfigurationError, match="0 or more bytes"):
         appender.try_claim(-1, limit=NO_LIMIT)
     assert isinstance(appender.try_claim(1376, limit=NO_LIMIT), Claim)
 

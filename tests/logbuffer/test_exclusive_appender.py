@@ -65,7 +65,7 @@ def test_padding_keeps_the_rules_of_an_offer() -> None:
     assert appender.append_padding(100, limit=0) == AppendResult.NOT_CONNECTED
     assert appender.append_padding(100, limit=NO_LIMIT) == AppendResult.ADMIN_ACTION
     assert appender.append_padding(0, limit=NO_LIMIT) == TERM_LENGTH + 32
-    with pytest.raises(ConfigurationError, match="negative"):
+    with pytest.raises(ConfigurationError, match="0 or more bytes"):
         appender.append_padding(-1, limit=NO_LIMIT)
 
 
@@ -137,3 +137,13 @@ def test_a_block_made_for_another_place_is_refused(at: int) -> None:
         appender.offer_block(block, limit=NO_LIMIT)
     assert appender.position == 0
     assert log.term_words[0][0] == 0
+
+
+def test_what_an_offer_would_refuse_is_refused_before_it_waits() -> None:
+    appender = ExclusiveAppender(make_log())
+    appender.check_offer([b"ab", bytearray(3)], 1)
+    with pytest.raises(MessageTooLongError):
+        appender.check_offer([bytes(TERM_LENGTH), b"x"], 0)
+    with pytest.raises(ConfigurationError):
+        appender.check_offer([b"x"], 1 << 63)
+    assert appender.position == 0

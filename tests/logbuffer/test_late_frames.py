@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aeron_async.logbuffer.late_frames import (
+    FRAMES_MAX,
     STEPS_MAX,
     Conflict,
     LateFrames,
@@ -16,6 +17,18 @@ from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.rebuilder import insert
 from tests.driver.fakes import data
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
+
+
+class CountedWords:
+    """Words of a term, and how often one was looked at."""
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+        self.count = 0
+
+    def __getitem__(self, index: int) -> int:
+        self.count += 1
+        return int(self._words[index])
 
 
 @pytest.mark.parametrize(
@@ -72,3 +85,41 @@ def test_a_covering_frame_is_looked_for_over_so_many_gaps() -> None:
         insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 32)))
     end = 64 * 2 * STEPS_MAX - 32
     assert covering(log.term_words[0], 0, end) == end
+
+
+@pytest.mark.parametrize("count", [1, FRAMES_MAX, FRAMES_MAX + 1, 4 * FRAMES_MAX])
+def test_the_last_frame_is_found_however_many_lie_before_it(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many are walked over at most; beyond that it is looked for from behind."""
+    log = make_log(log_type=LogType.IMAGE)
+    walked = CountedWords(log.term_words[0])
+    for offset in range(0, 32 * count, 32):
+        insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 32)))
+    late_frames = LateFrames(log)
+    monkeypatch.setattr(LateFrames, "_find", lambda _, position: (walked, 0, position))
+    assert late_frames.last_frame(32 * count, from_position=0) == 32 * (count - 1)
+    assert walked.count <= 2 * FRAMES_MAX
+
+
+def test_an_honest_stream_of_many_gaps_is_placed_whole() -> None:
+    """Beyond the gaps that are looked over, its frames contradict nothing."""
+    log = make_log(log_type=LogType.IMAGE)
+    late_frames = LateFrames(log)
+    count = 3 * STEPS_MAX
+    offsets = [*range(0, 64 * count, 128), *range(64 * count - 64, 0, -128)]
+    for offset in offsets:
+        frame = memoryview(data(offset, 64))
+        for _ in range(2):
+            conflict = late_frames.place(frame, offset, floor_position=0, hwm_position=64 * count)
+            assert conflict is None
+    for offset in range(0, 64 * count, 64):
+        assert bytes(log.terms[0][offset : offset + 64]) == data(offset, 64)
+
+
+def test_a_contradiction_in_a_hole_clears_no_frame_behind_it() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    insert(log.terms[0], log.term_words[0], 4_160, memoryview(data(4_160, 64)))
+    LateFrames(log).clear(Conflict(4_096, 4_128, is_shown=False), hwm_position=8_192)
+    assert log.term_words[0][4_096 >> 2] == 0
+    assert log.term_words[0][4_160 >> 2] == 64

@@ -100,3 +100,54 @@ def test_one_refusal_a_second_for_each_source_and_three_bytes_for_a_byte() -> No
             assert counts["Refused publishers not told"] == counts["Images refused"] - 256
 
     simulate(story)
+
+
+def test_each_of_many_publications_of_one_socket_hears_its_refusal() -> None:
+    """Row A5: one of them heard, and the others took their silence for that of nobody."""
+
+    async def story(world: World) -> None:
+        context = aa.DriverContext(max_images_per_stream=1)
+        async with (
+            world.host("server").aeron(context) as server,
+            world.host("client").aeron() as client,
+        ):
+            await server.add_subscription(CHANNEL, 10)
+            first = await client.add_exclusive_publication(CHANNEL, 10)
+            await first.wait_connected(5)
+            refused = [await client.add_exclusive_publication(CHANNEL, 10) for _ in range(20)]
+            await world.sleep(1.5)
+            assert {each.local_address for each in refused} == {first.local_address}
+            for each in refused:
+                assert aa.why(each).reason is aa.WaitReason.REJECTED
+                assert "max_images_per_stream" in str(each.last_error)
+
+    simulate(story)
+
+
+def test_one_source_hears_no_more_than_half_of_what_is_told_in_a_second() -> None:
+    """However many sessions a stranger makes up, others are still told."""
+
+    async def story(world: World) -> None:
+        server, mallory = world.host("server"), world.host("mallory")
+        wire = Wire(world)
+        async with (
+            server.aeron(aa.DriverContext(max_images_per_stream=1)) as aeron,
+            world.host("client").aeron() as client,
+        ):
+            await aeron.add_subscription(CHANNEL, 10)
+            first = await client.add_exclusive_publication(CHANNEL, 10)
+            await first.wait_connected(5)
+            peer = await Peer.open(mallory, 6_000)
+            start_s = world.now_ns / 1e9
+            for session_id in range(1_000, 4_000):
+                frame = setup(session_id=session_id, stream_id=10).encode()
+                peer.say(frame, (server.address, 20_121))
+            await world.sleep(0.01)
+            second = await client.add_exclusive_publication(CHANNEL, 10)
+            await world.sleep(0.3)
+            told = wire.of(ErrorFrame, start_s)
+            to_mallory = [each for each in told if each.destination[0] == mallory.address]
+            assert len(to_mallory) == 128
+            assert "max_images_per_stream" in str(second.last_error)
+
+    simulate(story)

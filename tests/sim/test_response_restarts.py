@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import aeron_async as aa
+from aeron_async.driver.response_subscriptions import ResponseSubscriptions
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.setup import Setup
 from aeron_async.testing.world import simulate
@@ -159,6 +160,31 @@ def test_what_was_asked_of_nobody_is_answered_by_the_next_server() -> None:
     simulate(story)
 
 
+def test_a_bound_response_subscription_hardly_wakes_its_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    poll = ResponseSubscriptions.poll
+
+    def counted(self: ResponseSubscriptions, now_ns: int) -> int:
+        looks.append(now_ns)
+        return poll(self, now_ns)
+
+    async def story(world: World) -> None:
+        host, server = world.host("server"), Server()
+        host.start(server.serve)
+        async with world.host("client").aeron() as aeron:
+            client = await Client.of(aeron)
+            await client.ask()
+            monkeypatch.setattr(ResponseSubscriptions, "poll", counted)
+            await world.sleep(20)
+            monkeypatch.setattr(ResponseSubscriptions, "poll", poll)
+
+    simulate(story)
+    # Both drivers, every two seconds, and whatever else their conductors have to do.
+    assert 10 <= len(looks) < 30
+
+
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 def test_a_client_is_told_that_no_server_follows(
     is_killed: bool,  # noqa: FBT001 - of a table
@@ -185,6 +211,42 @@ def test_a_client_is_told_that_no_server_follows(
             await host.restart()
             await client.ask()
             assert client.answers.last_error is None
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("is_reading", [False, True], ids=["waiting", "reading"])
+@pytest.mark.parametrize("offset_s", [0.5, 5.0, 5.5, 6.0, 6.5])
+def test_a_client_is_told_in_time_whenever_a_response_stream_ends(
+    offset_s: float,
+    is_reading: bool,  # noqa: FBT001 - of a table
+) -> None:
+    """Row A1: an image may come and go between two looks, which are two seconds apart."""
+
+    async def story(world: World) -> None:
+        async with world.host("server").aeron() as serving, world.host("client").aeron() as aeron:
+            requests = await serving.add_subscription(ASKED, REQUESTS)
+            client = await Client.of(aeron)
+            await client.asking.offer(b"once")
+            image = (await anext(requests)).image
+            publication = await serving.add_exclusive_publication(
+                f"aeron:udp?control={CONTROL}|control-mode=response|{TERM}"
+                f"|response-correlation-id={image.correlation_id}",
+                RESPONSES,
+            )
+            await publication.offer(b"answered")
+            await anext(client.answers)
+            events = client.answers.image_events()
+            assert (await anext(events)).kind is aa.ImageEventKind.AVAILABLE
+            reading = asyncio.ensure_future(anext(client.answers)) if is_reading else None
+            await world.sleep(offset_s)
+            await publication.aclose()
+            gone_ns = world.now_ns
+            while (await anext(events)).kind is not aa.ImageEventKind.UNANSWERED:
+                pass
+            assert 1.9 <= (world.now_ns - gone_ns) / 1e9 <= 2.5
+            if reading is not None:
+                reading.cancel()
 
     simulate(story)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
+from aeron_async.archive.arguments import check_ids, check_location, check_replayed
 from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.control.connection import (
     ControlConnection,
@@ -36,7 +37,7 @@ from aeron_async.archive.control.requests import (
 )
 from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
-from aeron_async.client.arguments import check_answer_timeout, check_stream_id
+from aeron_async.client.arguments import check_answer_timeout, check_callable, check_stream_id
 from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
@@ -232,6 +233,7 @@ class RemoteArchive(RemoteListing, Archive):
         )
 
     async def _ask(self, kind: type[Request], **fields: Any) -> int:
+        check_ids(**fields)
         return await self.connection.ask(kind, **fields)
 
     # Recording.
@@ -246,7 +248,7 @@ class RemoteArchive(RemoteListing, Archive):
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Record a stream from now on; see `Archive.start_recording`."""
-        subscription_id = await self._record(
+        return await self._record(
             StartRecordingRequest2,
             on_failed,
             channel=channel,
@@ -254,7 +256,6 @@ class RemoteArchive(RemoteListing, Archive):
             source_location=source_location,
             auto_stop=auto_stop,
         )
-        return self._hints.expect(subscription_id, channel, stream_id, source_location)
 
     async def extend_recording(
         self,
@@ -267,7 +268,7 @@ class RemoteArchive(RemoteListing, Archive):
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
         """Go on with a recording; see `Archive.extend_recording`."""
-        subscription_id = await self._record(
+        return await self._record(
             ExtendRecordingRequest2,
             on_failed,
             recording_id=recording_id,
@@ -276,14 +277,13 @@ class RemoteArchive(RemoteListing, Archive):
             source_location=source_location,
             auto_stop=auto_stop,
         )
-        return self._hints.expect(subscription_id, channel, stream_id, source_location)
 
     async def _record(
-        self,
-        kind: type[Request],
-        on_failed: Callable[[ArchiveError], object] | None,
-        **fields: Any,
+        self, kind: type[Request], on_failed: Callable[[ArchiveError], object] | None, **fields: Any
     ) -> int:
+        fields["source_location"] = location = check_location(fields["source_location"])
+        check_callable(on_failed, "on_failed")
+
         def on_late_error(error: ArchiveError) -> None:
             self._hints.forget_stream(fields["channel"], fields["stream_id"])
             if on_failed is not None:
@@ -293,7 +293,8 @@ class RemoteArchive(RemoteListing, Archive):
                 "asked_recording_failed", error=str(error), channel=fields["channel"]
             )
 
-        return await self._ask(kind, on_late_error=on_late_error, **fields)
+        subscription_id = await self._ask(kind, on_late_error=on_late_error, **fields)
+        return self._hints.expect(subscription_id, fields["channel"], fields["stream_id"], location)
 
     async def extending_publication(
         self, recording_id: int, channel: str, stream_id: int
@@ -331,6 +332,7 @@ class RemoteArchive(RemoteListing, Archive):
         Differs: one that follows goes on after the recording has stopped, when it is extended; that
         is asked for four times a second.
         """
+        check_replayed(recording_id, from_position, to_position)
         replay = RemoteReplay(self, recording_id, from_position, to_position, follow=follow)
         self._replays[replay] = None
         return replay

@@ -22,7 +22,7 @@ from aeron_async.archive.control.messages import (
     RecordingSubscriptionDescriptor,
     ResponseCode,
 )
-from aeron_async.archive.control.refusals import archive_error, unknown_recording
+from aeron_async.archive.control.refusals import archive_error, unanswered, unknown_recording
 from aeron_async.archive.control.requests import (
     AuthConnectRequest,
     ChallengeResponse,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["ControlConnection", "CredentialsSupplier"]
 
 LOG: Final = get_logger(__name__)
+LONGEST_SILENCE_S: Final = 10
 MOST_LATE: Final = 4_096
 """Requests of which is remembered who hears what goes wrong after their answer; the last ones."""
 
@@ -139,6 +140,8 @@ class ControlConnection:
         self.timeout = timeout
         self._peer_log = within(log_budget, LOG)
         self._subscription = subscription
+        # Before the session, what has no answer says so; in it, silence between answers is usual.
+        subscription.logs_waits = False
         self._correlation_id = first_correlation_id
         self._pending: dict[int, Pending] = {}
         self._late: dict[int, Callable[[ArchiveError], object]] = {}
@@ -159,11 +162,14 @@ class ControlConnection:
             AeronTimeoutError: The archive does not answer.
             ArchiveError: It refuses.
         """
+        # A short wait ends with an error that says it all; of a long one the log tells meanwhile.
+        self.publication.logs_waits = self.timeout > LONGEST_SILENCE_S
         try:
             await self.publication.wait_connected(timeout=self.timeout)
         except AeronTimeoutError as error:
-            text = f"no archive: {error}"
-            raise AeronTimeoutError(text) from None
+            raise unanswered(error, self.publication, self.timeout) from None
+        finally:
+            self.publication.logs_waits = True
         correlation_id = self.next_correlation_id()
         message = await self._exchange(
             AuthConnectRequest(

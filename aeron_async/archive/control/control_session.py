@@ -26,12 +26,19 @@ from aeron_async.archive.control.messages import (
     major_of,
     version_text,
 )
+from aeron_async.archive.control.refusals import refusal_of
 from aeron_async.archive.control.requests import (
     ChallengeResponse,
     KeepAliveRequest,
     ReplayTokenRequest,
 )
-from aeron_async.archive.control.served import DELETIONS, HANDLERS, LASTING, STARTS
+from aeron_async.archive.control.served import (
+    DELETIONS,
+    HANDLERS,
+    LASTING,
+    STARTS,
+    unanswered_bound,
+)
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -40,7 +47,7 @@ from aeron_async.errors import (
     NotConnectedError,
     OfferTimeoutError,
 )
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
@@ -92,6 +99,8 @@ class ControlSession:
         self._connect = connect
         self._channel = channel
         self._handshake_length = handshake_length
+        # Clients cause these, as often as they like.
+        self._peer_log = within(server.aeron.driver.conductor.log_budget, LOG)
         self.is_connected = self.is_accepted = False
         self._requests: asyncio.Queue[Request] = asyncio.Queue(self._settings.max_pending_requests)
         most = self._settings.max_pending_responses
@@ -317,9 +326,10 @@ class ControlSession:
         try:
             # What goes wrong later is answered too, when it does.
             late = (partial(self._on_late_error, request),) if isinstance(request, LASTING) else ()
-            relevant_id = await handler(self._server.archive, request, *late)
+            more = unanswered_bound(request, self._channel)
+            relevant_id = await handler(self._server.archive, request, *late, **more)
         except Exception as error:  # noqa: BLE001 - whatever one client asks, the others go on
-            self._answer_error(request, refusal_of(request, error))
+            self._answer_error(request, refusal_of(request, error, self._peer_log))
         else:
             self._answer(request.correlation_id, relevant_id)
             if is_start:
@@ -363,7 +373,7 @@ class ControlSession:
         self._answer(request.correlation_id, error.code, ResponseCode.ERROR, str(error))
 
     def _on_late_error(self, request: Request, error: AeronError) -> None:
-        self._answer_error(request, refusal_of(request, error))
+        self._answer_error(request, refusal_of(request, error, self._peer_log))
 
     def _put(self, data: bytes, *, is_piece: bool = False) -> None:
         try:
@@ -381,15 +391,6 @@ def leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
     for each in errors.exceptions:
         found += leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
     return found
-
-
-def refusal_of(request: Request, error: Exception) -> ArchiveError:
-    """Return what a client hears of an error."""
-    if isinstance(error, ArchiveError):
-        return error
-    if not isinstance(error, AeronError):
-        LOG.error("archive_request_failed", request=str(request), exc_info=error)
-    return ArchiveError(str(error))
 
 
 def replaced_channel(request: Any, image: Image) -> Any:

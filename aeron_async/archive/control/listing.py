@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
+from aeron_async.archive.arguments import check_given, check_id, check_ids
 from aeron_async.archive.control.catalog_requests import (
     AttachSegmentsRequest,
     DeleteDetachedSegmentsRequest,
@@ -61,6 +62,8 @@ class RemoteListing:
         stream_id: int | None = None,
     ) -> AsyncIterator[RecordingDescriptor]:
         """Iterate over recordings; see `Archive.recordings`."""
+        check_ids(from_recording_id=from_recording_id)
+        check_given(stream_id=stream_id)
         kind: type[Request] = ListRecordingsRequest
         fields: dict[str, Any] = {}
         if stream_id is not None:
@@ -100,6 +103,7 @@ class RemoteListing:
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
         """Return what is known of a recording; see `Archive.describe`."""
+        check_id(recording_id)
         pieces, _ = await self.connection.list_pieces(
             ListRecordingRequest, count=1, recording_id=recording_id
         )

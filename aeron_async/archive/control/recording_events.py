@@ -18,13 +18,14 @@ from aeron_async.archive.control.messages import (
     RecordingStopped,
 )
 from aeron_async.errors import ArchiveError
-from aeron_async.logs import get_logger
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
     from aeron_async.archive.api import RecordingSignalEvent
     from aeron_async.archive.control.sbe import Message
     from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.client.publication import Publication
+    from aeron_async.logs import LogBudget
 
 __all__ = ["RecordingEvents"]
 
@@ -38,13 +39,17 @@ class RecordingEvents:
     Args:
         archive: Whose recordings.
         publication: Where it is told.
+        log_budget: For lines that clients of the archive can cause; None is without limit.
 
     Attributes:
         skipped_events: Events that found no room, or nobody who listens.
     """
 
-    def __init__(self, archive: Any, publication: Publication) -> None:
+    def __init__(
+        self, archive: Any, publication: Publication, log_budget: LogBudget | None = None
+    ) -> None:
         self._archive = archive
+        self._peer_log = within(log_budget, log)
         self._publication = publication
         self._begun: dict[int, int] = {}
         self.skipped_events = 0
@@ -66,7 +71,9 @@ class RecordingEvents:
             descriptor = await self._archive.describe(event.recording_id)
         except ArchiveError as error:
             # Purged again before its turn came, or the disk failed: the others are told of.
-            log.info("recording_event_not_told", recording_id=event.recording_id, reason=str(error))
+            self._peer_log.info(
+                "recording_event_not_told", recording_id=event.recording_id, reason=str(error)
+            )
             return
         self._begun[event.recording_id] = event.position
         self._tell(

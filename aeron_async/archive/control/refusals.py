@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aeron_async.errors import (
+    AeronError,
+    AeronTimeoutError,
     ArchiveError,
     ArchiveErrorCode,
     InvalidPositionError,
@@ -12,8 +14,14 @@ from aeron_async.errors import (
     UnknownRecordingError,
 )
 from aeron_async.text import printable
+from aeron_async.waits import PublicationSeen, WaitReason
 
-__all__ = ["archive_error", "unknown_recording"]
+if TYPE_CHECKING:
+    from aeron_async.archive.control.requests import Request
+    from aeron_async.client.publication import Publication
+    from aeron_async.logs import Log
+
+__all__ = ["archive_error", "refusal_of", "unknown_recording"]
 
 KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.UNKNOWN_RECORDING: UnknownRecordingError,
@@ -21,6 +29,8 @@ KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.STORAGE_SPACE: StorageError,
 }
 """Codes that have an exception of their own."""
+NOBODY: Final = frozenset({WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE})
+"""Why a session cannot begin where no archive listens."""
 TEXT_LENGTH_MAX: Final = 1_000
 """In characters: an archive elsewhere says what it likes."""
 
@@ -31,6 +41,31 @@ def archive_error(code: int, text: str) -> ArchiveError:
     known = ArchiveErrorCode(code) if code in set(ArchiveErrorCode) else ArchiveErrorCode.GENERIC
     kind = KINDS.get(known)
     return ArchiveError(text, code=known) if kind is None else kind(text)
+
+
+def unanswered(
+    error: AeronTimeoutError, publication: Publication, timeout: float
+) -> AeronTimeoutError:
+    """Return what to say where no session with an archive could begin."""
+    why = error.why
+    if why is None or why.reason not in NOBODY:
+        return AeronTimeoutError(f"no archive: {error}", why=why)
+    sent_to = why.seen.sent_to if isinstance(why.seen, PublicationSeen) else ()
+    return AeronTimeoutError(
+        f"nobody answers at {', '.join(sent_to) or publication.channel} (control channel "
+        f"{publication.channel} stream {publication.stream_id}) within {timeout:g} s: is an "
+        "archive with its control channel there? if it only starts late, raise timeout",
+        why=why,
+    )
+
+
+def refusal_of(request: Request, error: Exception, log: Log) -> ArchiveError:
+    """Return what a client hears of an error; one that nobody foresaw is logged."""
+    if isinstance(error, ArchiveError):
+        return error
+    if not isinstance(error, AeronError):
+        log.error("archive_request_failed", request=str(request), exc_info=error)
+    return ArchiveError(str(error))
 
 
 def unknown_recording(recording_id: int) -> UnknownRecordingError:

@@ -6,12 +6,15 @@ Source: Aeron `ArchiveConductor`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aeron_async.archive.api import SourceLocation
 from aeron_async.archive.control import catalog_requests as catalog
 from aeron_async.archive.control import requests
+from aeron_async.archive.control.messages import CODEC
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
+from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,17 +25,23 @@ __all__ = [
     "DELETIONS",
     "HANDLERS",
     "LASTING",
+    "SENT_PER_BYTE",
     "STARTS",
     "ServedArchive",
+    "unanswered_bound",
 ]
+
+SENT_PER_BYTE: Final = 3
+"""Bytes that a host is sent for each byte of a request before it has answered; as in QUIC."""
 
 
 class ServedArchive(Protocol):
     """What an archive must offer beyond `Archive` to be served; `LocalArchive` does.
 
     Those who start or extend a recording also say `correlation_id`, who extend also
-    `control_session_id`, and who start a replay also `file_io_max_length`; all of them say
-    `on_failed` to hear of what goes wrong later.
+    `control_session_id`, and who start a replay also `file_io_max_length`, and `handshake_length`
+    where its receiver may never answer; all of them say `on_failed` to hear of what goes wrong
+    later.
 
     Attributes:
         archive_id: By which its clients tell it from others.
@@ -100,8 +109,44 @@ async def stop_recording_subscription(archive: Any, request: Any) -> int:
     return 0
 
 
-async def replay(archive: Any, request: Any, on_failed: Any = None) -> int:
-    """Answer with the id of the replay."""
+def unanswered_bound(request: Any, known: ChannelUri) -> dict[str, int]:
+    """Return how many bytes a replay may send before its receiver has answered, where bounded.
+
+    The host that takes our answers is there, and asked for it. Any other one may be a victim.
+
+    Args:
+        request: Of a client.
+        known: Where it takes our answers.
+    """
+    if not isinstance(request, requests.ReplayRequest | requests.BoundedReplayRequest):
+        return {}
+    wanted = host_of(ChannelUri.parse(request.replay_channel))
+    if known.media == "ipc" or not wanted or is_same_host(wanted, host_of(known)):
+        return {}
+    return {"handshake_length": SENT_PER_BYTE * len(CODEC.encode(request))}
+
+
+def host_of(channel: ChannelUri) -> str:
+    """Return the host of a channel's endpoint; empty without one."""
+    return str(channel.endpoint or "").rpartition(":")[0]
+
+
+def is_same_host(one: str, other: str) -> bool:
+    """Return whether two hosts are one by how they are written; names are not looked up."""
+    if one == other:
+        return True
+    try:
+        first, second = (
+            ip_address("127.0.0.1" if each == "localhost" else each.strip("[]"))
+            for each in (one, other)
+        )
+    except ValueError:
+        return False
+    return first == second or (first.is_loopback and second.is_loopback)
+
+
+async def replay(archive: Any, request: Any, on_failed: Any = None, **more: int) -> int:
+    """Answer with the id of the replay; what it may send unanswered is bounded by `more`."""
     return int(
         await archive.start_replay(
             request.recording_id,
@@ -112,6 +157,7 @@ async def replay(archive: Any, request: Any, on_failed: Any = None) -> int:
             limit_counter_id=getattr(request, "limit_counter_id", None),
             file_io_max_length=request.file_io_max_length,
             on_failed=on_failed,
+            **more,
         )
     )
 

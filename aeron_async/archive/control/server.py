@@ -25,6 +25,7 @@ from aeron_async.archive.control.requests import (
     Request,
 )
 from aeron_async.archive.control.response_channel import response_channel
+from aeron_async.archive.control.served import SENT_PER_BYTE
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.control.signal_router import SignalRouter
 from aeron_async.archive.control.waiting_room import WaitingRoom
@@ -46,8 +47,6 @@ LOG: Final = get_logger(__name__)
 NO_TOKEN: Final = -1
 SERVED: Final = ("archive_id", "recording_sessions", "signals")
 """What an archive must have to be served."""
-SENT_PER_BYTE: Final = 3
-"""Bytes that a client is sent for each byte of its request before it has answered; as in QUIC."""
 
 
 @final
@@ -114,7 +113,7 @@ class ControlServer:
             self._events_publication = await self.aeron.add_exclusive_publication(
                 settings.recording_events_channel, settings.recording_events_stream_id
             )
-            self.events = RecordingEvents(self.archive, self._events_publication)
+            self.events = RecordingEvents(self.archive, self._events_publication, self._log_budget)
             self._keep(asyncio.create_task(self.events.run(), name="aeron-archive-events"))
         for channel, stream_id in (
             (settings.control_channel, settings.control_stream_id),

@@ -71,9 +71,9 @@ _SYSTEM_DEFAULT_IF_ZERO: Final = frozenset({"socket_sndbuf_length", "socket_rcvb
 class DriverContext(DriverSettings):
     """The settings of a media driver: what is not given has Aeron's default.
 
-    Sizes are in bytes and durations in nanoseconds, or either is text as in a channel: `"64k"`,
-    `"5s"`. The field then holds the number. Reads no environment; `from_environment` does. Every
-    field is described in the reference page of settings, and by `DriverContext.settings()`.
+    Sizes are in bytes and durations in what their name ends in, or either is text as in a channel:
+    `"64k"`, `"5s"`. The field then holds the number. Reads no environment; `from_environment` does.
+    Every field is described in the reference page of settings, and by `DriverContext.settings()`.
 
     Raises:
         ConfigurationError: a value is beyond its limits or contradicts another; names both.

@@ -282,6 +282,7 @@ class StreamSettings:
         10_000,
         "How long a driver may be silent before it counts as dead, in milliseconds.",
         minimum=0,
+        unit_ns=MS,
     )
     # Ours: Aeron has none like it.
     waiting_hint_ns: int = duration(

@@ -182,7 +182,7 @@ class ControlPacketDispatcher:
             if outbox.address is None:
                 publication.hasten_setup()
             outbox.on_asked(source, len(datagram))
-        if publication.on_status_message(sm, now_ns):
+        if publication.on_status_message(sm, now_ns, source=source):
             if outbox is not None and not sm.is_setup_elicit:
                 outbox.on_answered(source)
             self.last_sm_ns = now_ns

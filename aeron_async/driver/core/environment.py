@@ -83,6 +83,7 @@ class Setting:
         multiple: What a number must be a multiple of.
         uri_key: The parameter of a channel URI that beats this setting for one channel.
         entry_point_group: Where further names are registered.
+        unit_ns: Of an integer that is a time, in nanoseconds: its text may have a unit; or 0.
         instance_method: What a ready-made strategy has that a factory has not; empty where only
             factories are taken.
         doc: One sentence.
@@ -101,6 +102,7 @@ class Setting:
     uri_key: str | None = None
     entry_point_group: str = ""
     instance_method: str = ""
+    unit_ns: int = 0
 
     def parse(self, text: str) -> object:
         """Read the setting's value as the environment spells it; the limits are not checked here.
@@ -111,6 +113,8 @@ class Setting:
             ConfigurationError: the text means nothing for this kind of setting.
         """
         try:
+            if self.unit_ns and _INTEGER.fullmatch(text.strip()) is None:
+                return _parse_in_unit(text.strip(), self.unit_ns)
             return _PARSERS[self.kind](text.strip())
         except ConfigurationError as error:
             self._refuse(f"cannot be read: {error}", cause=error)
@@ -121,7 +125,8 @@ class Setting:
         Raises:
             ConfigurationError: The text means nothing for this kind of setting.
         """
-        if isinstance(value, str) and self.kind in {Kind.SIZE, Kind.DURATION}:
+        is_measure = self.kind in {Kind.SIZE, Kind.DURATION} or self.unit_ns
+        if isinstance(value, str) and is_measure:
             return self.parse(value)
         return value
 
@@ -170,16 +175,17 @@ class Setting:
         return f"{self.name} ({self.env_name})"
 
     def _check_number(self, value: object) -> None:
+        unit = _UNITS.get(self.kind, "")
         if not isinstance(value, int) or isinstance(value, bool):
-            self._refuse(f"must be a whole number, got {value!r}")
+            self._refuse(f"must be a whole number, got {value!r}{unit}")
         if value < self.minimum:
-            self._refuse(f"must be at least {self.minimum}, got {value}")
+            self._refuse(f"must be at least {self.minimum}, got {value}{unit}")
         if value > self.maximum:
-            self._refuse(f"must be at most {self.maximum}, got {value}")
+            self._refuse(f"must be at most {self.maximum}, got {value}{unit}")
         if value % self.multiple:
-            self._refuse(f"must be a multiple of {self.multiple}, got {value}")
+            self._refuse(f"must be a multiple of {self.multiple}, got {value}{unit}")
         if self.power_of_two and value.bit_count() != 1:
-            self._refuse(f"must be a power of two, got {value}")
+            self._refuse(f"must be a power of two, got {value}{unit}")
 
     def _check_supplier(self, value: object) -> None:
         if callable(value) or value in self.choices:
@@ -278,6 +284,14 @@ def _parse_integer(text: str) -> int:
     return int(text)
 
 
+def _parse_in_unit(text: str, unit_ns: int) -> int:
+    count, rest_ns = divmod(parse_duration_ns(text), unit_ns)
+    if rest_ns:
+        message = f"{text!r} is not a whole number of {format_duration(unit_ns)}"
+        raise ConfigurationError(message)
+    return count
+
+
 def _parse_port_range(text: str) -> tuple[int, int]:
     match = _PORT_RANGE.fullmatch(text)
     if match is None:
@@ -296,6 +310,10 @@ def _one_of(words: Mapping[str, bool | None]) -> Callable[[str], bool | None]:
     return parse
 
 
+_UNITS: Final[Mapping[Kind, str]] = {
+    Kind.SIZE: "; in bytes, or as text such as '64k'",
+    Kind.DURATION: "; in nanoseconds, or as text such as '5s'",
+}
 _PARSERS: Final[Mapping[Kind, Callable[[str], object]]] = {
     Kind.SIZE: parse_size,
     Kind.DURATION: parse_duration_ns,

@@ -264,6 +264,11 @@ class ImageDoubts:
             )
             self._on_doubt()
 
+    def stop(self) -> None:
+        """Ask nothing more: no subscriber is left who could be told otherwise."""
+        self._doubts.clear()
+        self.deadline_ns = NEVER_NS
+
     def poll(self, now_ns: int, *, last_packet_ns: int, shown: int) -> None:
         """Ask the publisher if it is time to, or take its word.
 

@@ -91,6 +91,7 @@ class ImageLife:
         "_taken",
         "_usual_goodbye_ns",
         "ended",
+        "ended_ns",
         "is_awaited",
         "state",
     )
@@ -106,6 +107,7 @@ class ImageLife:
         self._log = within(log_budget, log)
         self.state = ImageState.ACTIVE
         self.ended: ImageEnd | None = None
+        self.ended_ns = now_ns
         self._session_id = log_buffers.session_id
         self._stream_id = log_buffers.stream_id
         self._source = source
@@ -284,12 +286,14 @@ class ImageLife:
         """Let goodbye and linger last as much longer as this driver was not running."""
         self._changed_ns = min(self._changed_ns + late_ns, now_ns)
         self._still_ns = min(self._still_ns + late_ns, now_ns)
+        self.ended_ns = min(self.ended_ns + late_ns, now_ns)
 
     def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
         self._changed_ns = now_ns
         if before is ImageState.ACTIVE:
             self.ended = ImageEnd.at(REASONS[event], position)
+            self.ended_ns = now_ns
         self._log.info(
             "image_state_changed",
             before=before.name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.protocol.setup import Setup
 
-__all__ = ["SUCCESSION_SILENCE_NS", "begins_again", "gives_way"]
+__all__ = ["SUCCESSION_SILENCE_NS", "begins_again", "gives_way", "gives_way_ns"]
 
 SUCCESSION_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long a response stream has to be silent before another may take its place."""
@@ -26,9 +26,15 @@ SUCCESSION_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 
 def gives_way(image: PublicationImage, now_ns: int) -> bool:
     """Return whether a response stream has ended, or is silent, so that another may follow it."""
-    return image.state is not ImageState.ACTIVE or all(
-        now_ns >= each.last_activity_ns + SUCCESSION_SILENCE_NS for each in image.connections
-    )
+    return now_ns >= gives_way_ns(image)
+
+
+def gives_way_ns(image: PublicationImage) -> int:
+    """Return since when another stream may follow, or from when if nothing more is heard of it."""
+    if image.state is not ImageState.ACTIVE:
+        return image.ended_ns
+    heard_ns = max((each.last_activity_ns for each in image.connections), default=0)
+    return heard_ns + SUCCESSION_SILENCE_NS
 
 
 def begins_again(image: PublicationImage, setup: Setup, source: Address, now_ns: int) -> bool:

@@ -166,6 +166,11 @@ class ImageWatch:
         if self.doubts.end is not None:
             self._break(self.doubts.end)
 
+    def stop(self) -> None:
+        """Look for nothing more until the next look: nobody would read what is missing."""
+        self._clock.stop()
+        self.doubts.stop()
+
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Do not count the time in which this driver was not running."""
         self._clock.forgive(late_ns, now_ns)

@@ -190,7 +190,9 @@ class NetworkPublication(SubscribablePublication):
     # What arrives on the control path.
 
     @held
-    def on_status_message(self, sm: StatusMessage, now_ns: int) -> bool:
+    def on_status_message(
+        self, sm: StatusMessage, now_ns: int, *, source: Address | None = None
+    ) -> bool:
         """Take a status message for this stream; return False for one that nobody of ours sends.
 
         The caller has checked its fields.
@@ -217,7 +219,7 @@ class NetworkPublication(SubscribablePublication):
             if self.params.is_unicast:
                 self.has_unicast_eos = True
         else:
-            self._receivers.on_status_message(sm.receiver_id, now_ns)
+            self._receivers.on_status_message(sm.receiver_id, now_ns, source)
         self._has_initial_connection = True
         self._retransmit_handler.budget.window_length = sm.receiver_window
         # Differs: Aeron lets whoever claims to have more than was sent raise the limit by as much.

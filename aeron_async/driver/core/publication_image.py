@@ -184,6 +184,11 @@ class PublicationImage:
         return self._life.state
 
     @property
+    def ended_ns(self) -> int:
+        """Return when it ceased to be active; means nothing while it is."""
+        return self._life.ended_ns
+
+    @property
     def ended(self) -> ImageEnd | None:
         """Return why and where it ended; None where it has not."""
         return self._life.ended
@@ -296,6 +301,7 @@ class PublicationImage:
         if not self.subscribers.has_working or self._intake.is_revoked:
             # Nobody would read what is missing.
             self._gaps.forget()
+            self._watch.stop()
             return
         self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):

@@ -121,6 +121,11 @@ class BlockedPublisherCheck:
             return self._last_change_ns + self._timeout_ns
         return now_ns if self.unblock(sender_position) else now_ns + RETRY_INTERVAL_NS
 
+    def unblocks_ns(self, sender_position: int, now_ns: int) -> int:
+        """Return when a claim at the sender position, not committed by then, becomes padding."""
+        begun_ns = now_ns if sender_position != self._last_position else self._last_change_ns
+        return max(now_ns, begun_ns + self._timeout_ns)
+
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Let publishers have as much longer as this driver was not running: nor were they."""
         self._last_change_ns = min(self._last_change_ns + late_ns, now_ns)

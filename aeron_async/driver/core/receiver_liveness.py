@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["MAX_DEPARTED", "MAX_RECEIVERS", "ReceiverLiveness"]
@@ -54,6 +55,7 @@ class ReceiverLiveness:
         self._unheard_position: int | None = None
         self._last_heard_ns: dict[int, int] = {}
         self._departed: dict[int, None] = {}
+        self._sources: dict[int, Address] = {}
         self.last_gone: tuple[int, int] | None = None
 
     def __len__(self) -> int:
@@ -63,14 +65,24 @@ class ReceiverLiveness:
         """Return who is alive and when it was heard last, longest silent first."""
         return self._last_heard_ns.items()
 
-    def on_status_message(self, receiver_id: int, now_ns: int) -> None:
+    def source_of(self, receiver_id: int) -> Address | None:
+        """Return where a receiver reported from, for explanations; None where it is not known."""
+        return self._sources.get(receiver_id)
+
+    def on_status_message(
+        self, receiver_id: int, now_ns: int, source: Address | None = None
+    ) -> None:
         """Take note of a receiver; the longest silent one makes way when there are too many."""
         heard_ns = self._last_heard_ns
         # Taken out first, so that the order of the entries is that in which they were heard.
         heard_ns.pop(receiver_id, None)
         if len(heard_ns) >= MAX_RECEIVERS:
-            del heard_ns[next(iter(heard_ns))]
+            oldest = next(iter(heard_ns))
+            del heard_ns[oldest]
+            self._sources.pop(oldest, None)
         heard_ns[receiver_id] = now_ns
+        if source is not None:
+            self._sources[receiver_id] = source
 
     def hear_again(self, receiver_id: int, now_ns: int) -> bool:
         """Take note of a receiver that is known; False where it is not."""
@@ -136,6 +148,7 @@ class ReceiverLiveness:
             if now_ns <= self._last_heard_ns[receiver_id] + self._timeout_ns:
                 break
             self.last_gone = receiver_id, self._last_heard_ns.pop(receiver_id)
+            self._sources.pop(receiver_id, None)
 
     def note_position(self, sender_position: int, now_ns: int) -> int:
         """Note from where on no receiver can have heard the stream; return when that may change.
@@ -170,6 +183,7 @@ class ReceiverLiveness:
 
     def _forget(self, receiver_id: int) -> None:
         self.last_gone = receiver_id, self._last_heard_ns.pop(receiver_id)
+        self._sources.pop(receiver_id, None)
         self._departed.pop(receiver_id, None)
         if len(self._departed) >= MAX_DEPARTED:
             del self._departed[next(iter(self._departed))]

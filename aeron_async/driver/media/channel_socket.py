@@ -65,8 +65,13 @@ class ChannelSocket(asyncio.DatagramProtocol):
     @property
     def local_address(self) -> str:
         """Return the bound address, as `host:port`."""
+        return format_address(self.bound_address)
+
+    @property
+    def bound_address(self) -> Address:
+        """Return the bound address."""
         sockname = cast("Address", self._socket.get_extra_info("sockname"))
-        return format_address((sockname[0], sockname[1]))
+        return sockname[0], sockname[1]
 
     @property
     def granted_rcvbuf_length(self) -> int:

@@ -15,7 +15,11 @@ from aeron_async.archive.control.catalog_requests import (
     UpdateChannelRequest,
 )
 from aeron_async.archive.control.client import RemoteArchive
-from aeron_async.archive.control.requests import ReplayRequest, ReplayTokenRequest
+from aeron_async.archive.control.requests import (
+    ReplayRequest,
+    ReplayTokenRequest,
+    StartRecordingRequest2,
+)
 from aeron_async.errors import (
     AeronTimeoutError,
     ArchiveError,
@@ -204,9 +208,14 @@ async def test_what_is_not_supported_is_refused(
 
 
 async def test_a_source_location_that_nobody_knows_is_refused(remote: RemoteArchive) -> None:
-    location: Any = 9
     with pytest.raises(ArchiveError, match="unknown source location 9"):
-        await remote.start_recording("aeron:ipc", 3, source_location=location)
+        await remote.connection.ask(
+            StartRecordingRequest2,
+            channel="aeron:ipc",
+            stream_id=3,
+            source_location=9,
+            auto_stop=False,
+        )
 
 
 # Signals.

@@ -116,7 +116,7 @@ def test_after_a_failure_the_next_attempt_has_a_session_of_its_own(channel: str)
 
 
 def test_nobody_subscribes(channel: str) -> None:
-    with pytest.raises(AeronTimeoutError, match=r"waited 0\.050 s: no subscriber connected"):
+    with pytest.raises(AeronTimeoutError, match=r"waited 0\.\d+ s: no subscriber connected"):
         write(options(channel, publish_timeout_ms=50), PAYLOADS[:1])
 
 
