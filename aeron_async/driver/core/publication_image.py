@@ -140,8 +140,6 @@ class PublicationImage:
         """Let the parts be called directly: not by way of methods that only pass things on."""
         self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
         self.on_setup = partial(self._watch.on_setup, self.connections, self._intake, self._life)
-        self.answer_with = self._feedback.respond_with
-        self.add_subscriber, self.remove_subscriber = self.subscribers.add, self.subscribers.remove
 
     def _make_intake(self, system_counters: SystemCounters, now_ns: int) -> ImageIntake:
         return ImageIntake(
@@ -215,6 +213,15 @@ class PublicationImage:
             self.state is ImageState.ACTIVE
             or (self.state is ImageState.DRAINING and not self._is_drained())
         )
+
+    def add_subscriber(self, subscriber: SubscriberPosition) -> None:
+        self.subscribers.add(subscriber)
+
+    def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
+        return self.subscribers.remove(subscription_id)
+
+    def answer_with(self, session_id: int | None) -> None:
+        self._feedback.respond_with(session_id)
 
     # What is due.
 
