@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_counters import ImageCounters
     from aeron_async.driver.core.image_end import ImageEnd
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
-    from aeron_async.driver.core.subscriber_positions import SubscribableListener
+    from aeron_async.driver.core.subscriber_positions import (
+        SubscribableListener,
+        SubscriberPosition,
+    )
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
@@ -215,12 +218,15 @@ class PublicationImage:
         )
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
+        """Let one more subscription read; the slowest sets the pace."""
         self.subscribers.add(subscriber)
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
+        """Return the position of a subscription that reads no more; None if it never did."""
         return self.subscribers.remove(subscription_id)
 
     def answer_with(self, session_id: int | None) -> None:
+        """Tell the source which session its responses will have; None: it need not know more."""
         self._feedback.respond_with(session_id)
 
     # What is due.
