@@ -10,7 +10,9 @@ BENCH ?=
 RUNS ?= 100000
 PYTHONS ?= python3.13 python3.14
 # What the compiled kernel stands behind, once more on the one in Python.
-PURE_TESTS := tests/kernel tests/logbuffer tests/driver tests/client tests/io
+PURE_TESTS := tests/kernel tests/logbuffer tests/client tests/driver/test_data_packet_runs.py \
+	tests/io/test_batches.py tests/io/test_many_runs.py tests/io/test_runs.py \
+	tests/io/test_run_reader.py tests/io/test_sockets.py
 # The tests of a file stay together: some share a port or what took long to make. Those of Spark do
 # too, whichever file they are in: see tests/scheduling.py.
 # Half of the time a test waits for a process it has started: there is room for more than cores.

@@ -1,6 +1,6 @@
 """Which loops the tests run on, and silence.
 
-Tests that touch real sockets, and those of the client, run once on asyncio and once on uvloop.
+Tests that touch real sockets, and some of the client, run once on asyncio and once on uvloop.
 `unused_udp_port` stands before that of pytest-asyncio: see `tests/ports.py`.
 """
 
@@ -35,13 +35,24 @@ if TYPE_CHECKING:
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
-ON_EVERY_LOOP = tuple(Path(__file__).parent / folder for folder in ("io", "client"))
+HERE = Path(__file__).parent
+# Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
+ON_EVERY_LOOP = tuple(
+    HERE / name
+    for name in (
+        "io",
+        "client/test_closing.py",
+        "client/test_flow.py",
+        "client/test_messages.py",
+        "client/test_streams.py",
+    )
+)
 
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if any(item.path.is_relative_to(folder) for folder in ON_EVERY_LOOP):
+    if any(item.path.is_relative_to(path) for path in ON_EVERY_LOOP):
         return LOOP_FACTORIES
     return {"asyncio": asyncio.new_event_loop}
 

@@ -39,10 +39,9 @@ def make_messages(length: int) -> tuple[bytes, ...]:
         raise BenchError(message)
     count = SHORT_ROUND if length <= SHORT_LENGTH else LONG_ROUND
     rest = length - NUMBER.size
-    return tuple(
-        NUMBER.pack(number) + bytes((number + place) % 256 for place in range(rest))
-        for number in range(count)
-    )
+    pattern = bytes(range(256)) * (rest // 256 + 2)
+    starts = ((number, number % 256) for number in range(count))
+    return tuple(NUMBER.pack(number) + pattern[at : at + rest] for number, at in starts)
 
 
 def make_mark(count: int) -> bytes:
