@@ -32,13 +32,8 @@ from aeron_async.archive.control.requests import (
     KeepAliveRequest,
     ReplayTokenRequest,
 )
-from aeron_async.archive.control.served import (
-    DELETIONS,
-    HANDLERS,
-    LASTING,
-    STARTS,
-    unanswered_bound,
-)
+from aeron_async.archive.control.response_channel import unanswered_bound
+from aeron_async.archive.control.served import DELETIONS, HANDLERS, LASTING, STARTS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,

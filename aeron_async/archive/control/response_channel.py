@@ -1,9 +1,11 @@
-"""The channel on which an archive answers a client, made of what the client asks for.
+"""The channel on which an archive answers a client, and what it may send before an answer comes.
 
 Invariant: a stranger decides where the answers go, and nothing else. The log buffers have the
-length that the archive's settings say, and parameters that are not permitted are left out.
+length that the archive's settings say, and parameters that are not permitted are left out. A host
+that has not answered is sent at most three bytes for each byte of the request that named it.
 
-Differs: Aeron keeps twenty-odd parameters, and takes the length of the terms from the client.
+Differs: Aeron keeps twenty-odd parameters, takes the length of the terms from the client, and has
+no such bound.
 
 Source: Aeron `ArchiveConductor.newControlSession`.
 """
@@ -13,13 +15,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.channel_stripping import with_only
-from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
+from aeron_async.archive.control.messages import CODEC
+from aeron_async.archive.control.requests import BoundedReplayRequest, ReplayRequest
+from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
 if TYPE_CHECKING:
+    from aeron_async.archive.control.requests import Request
     from aeron_async.archive.control.settings import ControlSettings
     from aeron_async.client.image import Image
+    from aeron_async.protocol.address import Address
 
-__all__ = ["PERMITTED", "response_channel"]
+__all__ = [
+    "PERMITTED",
+    "SENT_PER_BYTE",
+    "is_same_host",
+    "response_channel",
+    "unanswered_bound",
+]
+
+SENT_PER_BYTE: Final = 3
+"""Bytes that a host is sent for each byte of a request before it has answered; as in QUIC."""
 
 PERMITTED: Final = (
     "endpoint",
@@ -61,3 +76,37 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
     )
     answer.check_publication()
     return answer
+
+
+def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:
+    """Return how many bytes a replay may send before its receiver has answered, where bounded.
+
+    The host that takes our answers is there, and asked for it. Any other one may be a victim.
+
+    Args:
+        request: Of a client.
+        known: Where it takes our answers.
+    """
+    if not isinstance(request, ReplayRequest | BoundedReplayRequest):
+        return {}
+    wanted = ChannelUri.parse(request.replay_channel).endpoint
+    if known.media is Media.IPC or wanted is None:
+        return {}
+    if known.endpoint is not None and is_same_host(wanted, known.endpoint):
+        return {}
+    return {"handshake_length": SENT_PER_BYTE * len(CODEC.encode(request))}
+
+
+def is_same_host(one: Address, other: Address) -> bool:
+    """Return whether two addresses are of one host by how they are written, whatever the port.
+
+    Names are not looked up. A literal of one link, `[fe80::1%eth0]`, is another host on another.
+    """
+    if (one.host, one.scope) == (other.host, other.scope):
+        return True
+    return is_loopback(one) and is_loopback(other)
+
+
+def is_loopback(address: Address) -> bool:
+    """Return whether an address is this host's own."""
+    return address.host == "localhost" or (address.ip is not None and address.ip.is_loopback)

@@ -6,15 +6,12 @@ Source: Aeron `ArchiveConductor`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aeron_async.archive.api import SourceLocation
 from aeron_async.archive.control import catalog_requests as catalog
 from aeron_async.archive.control import requests
-from aeron_async.archive.control.messages import CODEC
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
-from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +22,9 @@ __all__ = [
     "DELETIONS",
     "HANDLERS",
     "LASTING",
-    "SENT_PER_BYTE",
     "STARTS",
     "ServedArchive",
-    "unanswered_bound",
 ]
-
-SENT_PER_BYTE: Final = 3
-"""Bytes that a host is sent for each byte of a request before it has answered; as in QUIC."""
 
 
 class ServedArchive(Protocol):
@@ -107,42 +99,6 @@ async def stop_recording_subscription(archive: Any, request: Any) -> int:
     """Answer that it was stopped."""
     await archive.stop_recording_subscription(request.subscription_id)
     return 0
-
-
-def unanswered_bound(request: Any, known: ChannelUri) -> dict[str, int]:
-    """Return how many bytes a replay may send before its receiver has answered, where bounded.
-
-    The host that takes our answers is there, and asked for it. Any other one may be a victim.
-
-    Args:
-        request: Of a client.
-        known: Where it takes our answers.
-    """
-    if not isinstance(request, requests.ReplayRequest | requests.BoundedReplayRequest):
-        return {}
-    wanted = host_of(ChannelUri.parse(request.replay_channel))
-    if known.media == "ipc" or not wanted or is_same_host(wanted, host_of(known)):
-        return {}
-    return {"handshake_length": SENT_PER_BYTE * len(CODEC.encode(request))}
-
-
-def host_of(channel: ChannelUri) -> str:
-    """Return the host of a channel's endpoint; empty without one."""
-    return str(channel.endpoint or "").rpartition(":")[0]
-
-
-def is_same_host(one: str, other: str) -> bool:
-    """Return whether two hosts are one by how they are written; names are not looked up."""
-    if one == other:
-        return True
-    try:
-        first, second = (
-            ip_address("127.0.0.1" if each == "localhost" else each.strip("[]"))
-            for each in (one, other)
-        )
-    except ValueError:
-        return False
-    return first == second or (first.is_loopback and second.is_loopback)
 
 
 async def replay(archive: Any, request: Any, on_failed: Any = None, **more: int) -> int:

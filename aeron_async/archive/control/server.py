@@ -24,8 +24,7 @@ from aeron_async.archive.control.requests import (
     ReplayRequest,
     Request,
 )
-from aeron_async.archive.control.response_channel import response_channel
-from aeron_async.archive.control.served import SENT_PER_BYTE
+from aeron_async.archive.control.response_channel import SENT_PER_BYTE, response_channel
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.control.signal_router import SignalRouter
 from aeron_async.archive.control.waiting_room import WaitingRoom

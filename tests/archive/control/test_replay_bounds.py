@@ -19,7 +19,7 @@ from aeron_async.archive import (
 from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.control.messages import CODEC
 from aeron_async.archive.control.requests import ReplayRequest
-from aeron_async.archive.control.served import unanswered_bound
+from aeron_async.archive.control.response_channel import unanswered_bound
 from aeron_async.archive.disk_threads import InlineDisk
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.values import SourceLocation
@@ -168,6 +168,7 @@ def test_recordings_that_do_not_begin_are_logged_within_the_budget() -> None:
         ("aeron:udp?endpoint=127.0.0.2:0", "aeron:udp?endpoint=[::1]:9000", False),
         ("aeron:udp?endpoint=10.0.0.1:0", "aeron:udp?endpoint=10.0.0.2:9000", True),
         ("aeron:udp?endpoint=[fe80::1]:0", "aeron:udp?endpoint=[FE80:0::1]:9000", False),
+        ("aeron:udp?endpoint=[fe80::1%a]:0", "aeron:udp?endpoint=[fe80::1%b]:9000", True),
         ("aeron:udp?endpoint=10.0.0.1:0", "aeron:udp?endpoint=224.0.1.1:9000", True),
         ("aeron:udp?endpoint=client:0", "aeron:ipc", False),
         # Who reaches the archive through shared memory is no stranger.
