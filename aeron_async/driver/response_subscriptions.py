@@ -107,34 +107,43 @@ class ResponseSubscriptions:
         A session that answers now is missing for long enough in two seconds at the earliest: until
         then nobody looks.
         """
-        deadline_ns, silent = NEVER_NS, self._silent_from()
-        for link in self._links.values():
-            if not link.is_following or link.is_response:
-                continue
-            silent_ns = silent.get((link.registration_id, link.session_id))
-            if silent_ns is not None and now_ns < silent_ns:
-                link.unanswered_ns, again_ns = None, now_ns + SUCCESSOR_TIMEOUT_NS
-                if link.is_told:
-                    link.is_told = False
-                    link.listener.on_unanswered(None)
-            else:
-                if silent_ns is not None:
-                    # It may have been heard since the last look.
-                    link.unanswered_ns = max(silent_ns, link.bound_ns)
-                elif link.unanswered_ns is None:
-                    link.unanswered_ns = max(now_ns, link.bound_ns)
-                again_ns = max(now_ns, link.unanswered_ns) + SUCCESSION_SILENCE_NS
-                told_ns = link.unanswered_ns + SUCCESSOR_TIMEOUT_NS
-                if link.is_told:
-                    pass
-                elif now_ns < told_ns:
-                    again_ns = told_ns
-                elif self.is_asked(link.registration_id):
-                    # Where nothing asks any more, nothing is missing.
-                    link.is_told = True
-                    self._tell(link)
-            deadline_ns = min(deadline_ns, again_ns)
-        return deadline_ns
+        silent = self._silent_from()
+        return min(
+            (
+                self._look(link, silent.get((link.registration_id, link.session_id)), now_ns)
+                for link in self._links.values()
+                if link.is_following and not link.is_response
+            ),
+            default=NEVER_NS,
+        )
+
+    def _look(self, link: SubscriptionLink, silent_ns: int | None, now_ns: int) -> int:
+        """Tell one client, or take it back; return when to look again.
+
+        Args:
+            link: Of a subscription that follows its server, and has been told a session.
+            silent_ns: When that session counts as silent; None where it is not joined.
+            now_ns: The time.
+        """
+        if silent_ns is not None and now_ns < silent_ns:
+            link.unanswered_ns = None
+            if link.is_told:
+                link.is_told = False
+                link.listener.on_unanswered(None)
+            return now_ns + SUCCESSOR_TIMEOUT_NS
+        if silent_ns is not None:
+            # It may have been heard since the last look.
+            link.unanswered_ns = max(silent_ns, link.bound_ns)
+        elif link.unanswered_ns is None:
+            link.unanswered_ns = max(now_ns, link.bound_ns)
+        told_ns = link.unanswered_ns + SUCCESSOR_TIMEOUT_NS
+        if not link.is_told and now_ns < told_ns:
+            return told_ns
+        if not link.is_told and self.is_asked(link.registration_id):
+            # Where nothing asks any more, nothing is missing.
+            link.is_told = True
+            self._tell(link)
+        return max(now_ns, link.unanswered_ns) + SUCCESSION_SILENCE_NS
 
     def _silent_from(self) -> dict[tuple[int, int | None], int]:
         """Return which subscriptions hear which sessions, and from when those count as silent."""
