@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.protocol.units import parse_duration_ns, parse_size
+from aeron_async.protocol.units import (
+    IN_BYTES,
+    IN_NANOSECONDS,
+    INT64_MAX,
+    parse_duration_ns,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,14 +28,10 @@ __all__ = ["ArchiveSetting", "channel", "count", "duration", "name", "setting_of
 KEY: Final = "aeron_async.archive.setting"
 INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 UNITS: Final[Mapping[Callable[[str], object], str]] = MappingProxyType(
-    {
-        parse_size: "; in bytes, or as text such as '64k'",
-        parse_duration_ns: "; in nanoseconds, or as text such as '5s'",
-    }
+    {parse_size: IN_BYTES, parse_duration_ns: IN_NANOSECONDS}
 )
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True)

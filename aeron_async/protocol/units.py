@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INT64_MAX",
+    "IN_BYTES",
+    "IN_NANOSECONDS",
     "duration_ns_of",
     "format_duration",
     "format_size",
@@ -27,6 +29,9 @@ __all__ = [
 ]
 
 INT64_MAX: Final = 2**63 - 1
+# What the error about a setting ends in: the unit of a number, and that text does as well.
+IN_BYTES: Final = "; in bytes, or as text such as '64k'"
+IN_NANOSECONDS: Final = "; in nanoseconds, or as text such as '5s'"
 # Largest first: printing takes the first unit that divides the value without remainder.
 SIZE_UNITS: Final[Mapping[str, int]] = MappingProxyType({"g": 1 << 30, "m": 1 << 20, "k": 1 << 10})
 DURATION_UNITS_NS: Final[Mapping[str, int]] = MappingProxyType(

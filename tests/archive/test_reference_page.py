@@ -12,8 +12,9 @@ import pytest
 from aeron_async import archive
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.archive.setting import INT32_MAX, INT32_MIN, INT64_MAX
+from aeron_async.archive.setting import INT32_MAX, INT32_MIN
 from aeron_async.protocol.units import (
+    INT64_MAX,
     format_duration,
     format_size,
     parse_duration_ns,

@@ -19,6 +19,8 @@ import attrs
 from aeron_async.driver.core.registered import find_registered, known_names
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import (
+    IN_BYTES,
+    IN_NANOSECONDS,
     INT64_MAX,
     format_duration,
     format_size,
@@ -311,8 +313,8 @@ def _one_of(words: Mapping[str, bool | None]) -> Callable[[str], bool | None]:
 
 
 _UNITS: Final[Mapping[Kind, str]] = {
-    Kind.SIZE: "; in bytes, or as text such as '64k'",
-    Kind.DURATION: "; in nanoseconds, or as text such as '5s'",
+    Kind.SIZE: IN_BYTES,
+    Kind.DURATION: IN_NANOSECONDS,
 }
 _PARSERS: Final[Mapping[Kind, Callable[[str], object]]] = {
     Kind.SIZE: parse_size,
