@@ -294,9 +294,8 @@ class Appender(ABC):
             ConfigurationError: The reserved value has more than 64 bits.
             TypeError: It is no buffer.
         """
-        if isinstance(data, list):
-            data = joined(data)
-        self._fragmented_length(byte_view(data).nbytes)
+        parts = parts_of(data) if isinstance(data, list | tuple) else [byte_view(data)]
+        self._fragmented_length(sum(part.nbytes for part in parts))
         check_reserved(reserved_value)
 
 
@@ -328,6 +327,15 @@ def joined(buffers: Sequence[Buffer]) -> bytes:
     Raises:
         TypeError: One of them is no buffer; says which.
     """
+    return b"".join(parts_of(buffers))
+
+
+def parts_of(buffers: Sequence[Buffer]) -> list[memoryview]:
+    """Return each of several buffers as single bytes.
+
+    Raises:
+        TypeError: One of them is no buffer; says which.
+    """
     views: list[memoryview] = []
     for index, each in enumerate(buffers):
         if isinstance(each, list | tuple):
@@ -338,4 +346,4 @@ def joined(buffers: Sequence[Buffer]) -> bytes:
         except TypeError as error:
             msg = f"item {index} of the message: {error}"
             raise TypeError(msg) from None
-    return b"".join(views)
+    return views
