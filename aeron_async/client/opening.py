@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Opening"]
 
+OWNERS: Final = {"Aeron": "aeron"}
+"""How a call is written that is not one of the class itself."""
+
 
 class Closable(Protocol):
     """What can be opened."""
@@ -21,9 +24,6 @@ class Closable(Protocol):
     async def aclose(self) -> None:
         """Close it."""
 
-
-OWNERS: Final = {"Aeron": "aeron"}
-"""How a call is written that is not one of the class itself."""
 
 Opened = TypeVar("Opened", bound=Closable)
 

@@ -36,8 +36,6 @@ STEPS_MAX: Final = 64
 Beyond them a place counts as one that no frame reaches over. That is true of every place where an
 honest publisher's frame begins, so an honest stream loses nothing by it.
 """
-
-
 FRAMES_MAX: Final = 512
 """Frames that are walked over, in Python, to the last one before a gap."""
 

@@ -16,12 +16,17 @@ def rig() -> ImageRig:
     return rig
 
 
-def test_a_gap_that_nobody_reads_up_to_wakes_nobody(rig: ImageRig) -> None:
-    rig.feed(data(128, 64), 0)
-    rig.image.poll(0)
+def leave(rig: ImageRig) -> None:
+    """Let every subscriber leave the image."""
     subscribers = rig.image.subscribers
     for subscriber in list(subscribers):
         subscribers.remove(subscriber.subscription_id)
+
+
+def test_a_gap_that_nobody_reads_up_to_wakes_nobody(rig: ImageRig) -> None:
+    rig.feed(data(128, 64), 0)
+    rig.image.poll(0)
+    leave(rig)
     rig.feed(heartbeat(192), 2 * SECOND)
     assert rig.image.poll(2 * SECOND) > 2 * SECOND
     assert rig.image.poll(3 * SECOND) > 3 * SECOND
@@ -32,8 +37,6 @@ def test_a_doubt_that_nobody_is_left_to_be_told_of_wakes_nobody(rig: ImageRig) -
     rig.image.poll(0)
     rig.feed(data(0, 96), 0)
     rig.image.poll(1)
-    subscribers = rig.image.subscribers
-    for subscriber in list(subscribers):
-        subscribers.remove(subscriber.subscription_id)
+    leave(rig)
     rig.feed(heartbeat(192), 2 * SECOND)
     assert rig.image.poll(2 * SECOND) > 2 * SECOND

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aeron_async.client.publication import Publication
     from aeron_async.logs import Log
 
-__all__ = ["archive_error", "refusal_of", "unknown_recording"]
+__all__ = ["archive_error", "refusal_of", "unanswered", "unknown_recording"]
 
 KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.UNKNOWN_RECORDING: UnknownRecordingError,
