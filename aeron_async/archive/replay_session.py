@@ -38,6 +38,10 @@ SESSION_WORD: Final = 3
 STREAM_WORD: Final = 4
 TYPE_SHIFT: Final = 16
 NS_PER_SECOND: Final = 1_000_000_000
+SUBSCRIBE_FIRST: Final = (
+    ", and sends a host that is not the asker's three bytes for each byte of the request: "
+    "subscribe there first, then ask for the replay"
+)
 
 log = get_logger(__name__)
 
@@ -79,6 +83,7 @@ class ReplaySession:
         disk: Where is read.
         block_length: Longest block, in bytes.
         connect_timeout_ns: How long to wait for somebody who subscribes.
+        is_bounded: Whether little may be sent before somebody has.
         log_budget: For its log lines: whoever asks for replays causes them.
         on_failed: Called when it ends as it should not have, and not because it was stopped, or
             because whoever subscribed has gone.
@@ -95,6 +100,7 @@ class ReplaySession:
         disk: Disk,
         block_length: int,
         connect_timeout_ns: int,
+        is_bounded: bool,
         log_budget: LogBudget,
         on_failed: Callable[[AeronError], object] | None = None,
     ) -> None:
@@ -108,6 +114,7 @@ class ReplaySession:
         self._buffer = ScanBuffer(block_length)
         self._data_length = 0
         self._connect_timeout_ns = connect_timeout_ns
+        self._advice = SUBSCRIBE_FIRST if is_bounded else ""
         self._peer_log = within(log_budget, log)
 
     @property
@@ -160,7 +167,7 @@ class ReplaySession:
                 f"no connection established for replayChannel={publication.channel}, "
                 f"replayStreamId={publication.stream_id} within "
                 f"{self._connect_timeout_ns / NS_PER_SECOND} s: is its subscriber there? Its "
-                "archive waits for as long as AERON_ARCHIVE_CONNECT_TIMEOUT says"
+                f"archive waits for as long as AERON_ARCHIVE_CONNECT_TIMEOUT says{self._advice}"
             )
             raise ArchiveError(message) from error
 

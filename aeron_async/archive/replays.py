@@ -97,16 +97,18 @@ class Replays:
             )
         finally:
             del self._opening[opening]
-        if self._is_closed:
-            publication.revoke()
-            message = f"the archive of {resources.directory.path} was closed meanwhile"
-            raise ClosedError(message)
         self._count += 1
         replay_id = self._count << 32 | publication.session_id & UINT32_MASK
-        block_length = resources.context.file_io_max_length
-        if file_io_max_length > 0:
-            block_length = min(block_length, file_io_max_length)
-        self._run(replay_id, descriptor, publication, begin, limit, block_length, on_failed)
+        self._run(
+            replay_id,
+            descriptor,
+            publication,
+            begin,
+            limit,
+            file_io_max_length,
+            on_failed,
+            is_bounded=handshake_length is not None,
+        )
         return replay_id
 
     async def stop(self, replay_id: int) -> None:
@@ -225,9 +227,14 @@ class Replays:
             signal_eos=uri.signal_eos,
             is_sparse=uri.is_sparse,
         )
-        return await self._resources.aeron.add_exclusive_publication(
+        publication = await self._resources.aeron.add_exclusive_publication(
             wanted, stream_id, on_disconnected="raise", handshake_length=handshake_length
         )
+        if self._is_closed:
+            publication.revoke()
+            message = f"the archive of {self._resources.directory.path} was closed meanwhile"
+            raise ClosedError(message)
+        return publication
 
     def _run(
         self,
@@ -236,11 +243,16 @@ class Replays:
         publication: ExclusivePublication,
         position: int,
         limit: ReplayLimit,
-        block_length: int,
+        file_io_max_length: int,
         on_failed: Callable[[AeronError], object] | None,
+        *,
+        is_bounded: bool,
     ) -> None:
         resources = self._resources
         context = resources.context
+        block_length = context.file_io_max_length
+        if file_io_max_length > 0:
+            block_length = min(block_length, file_io_max_length)
         session = self._sessions[replay_id] = ReplaySession(
             replay_id=replay_id,
             recording_id=descriptor.recording_id,
@@ -257,6 +269,7 @@ class Replays:
             block_length=max(min(block_length, descriptor.term_length // 4), publication.mtu_length)
             & -32,
             connect_timeout_ns=context.connect_timeout_ns,
+            is_bounded=is_bounded,
             log_budget=resources.aeron.driver.conductor.log_budget,
             on_failed=on_failed,
         )

@@ -245,7 +245,7 @@ def test_a_setup_says_where_the_stream_is_to_the_byte() -> None:
     rig.offer(*[1_408] * 46, 1_000, 1_000)
     while rig.send(2**40):
         pass
-    rig.sender.send_setup(50 * MS, rig.sender.position, is_answered=True)
+    rig.sender.send_setup(50 * MS, rig.sender.position)
     assert rig.sender.setup_deadline_ns == 150 * MS
     assert rig.outbox.take() == [
         bytes.fromhex(
@@ -260,21 +260,21 @@ def test_a_setup_says_where_the_stream_is_to_the_byte() -> None:
 
 def test_a_setup_of_a_group_says_so() -> None:
     rig = Rig(has_group_semantics=True)
-    rig.sender.send_setup(0, rig.sender.position, is_answered=True)
+    rig.sender.send_setup(0, rig.sender.position)
     assert rig.outbox.take()[0][5] == 0x40
 
 
 def test_the_first_setup_is_due_at_once_and_every_next_after_an_interval() -> None:
     rig = Rig()
     assert rig.sender.setup_deadline_ns == 0
-    rig.sender.send_setup(3, rig.sender.position, is_answered=True)
+    rig.sender.send_setup(3, rig.sender.position)
     assert rig.sender.setup_deadline_ns == 3 + 100 * MS
 
 
 def test_a_setup_that_cannot_leave_is_counted_and_not_hurried() -> None:
     rig = Rig()
     rig.outbox.is_full = True
-    rig.sender.send_setup(3, rig.sender.position, is_answered=True)
+    rig.sender.send_setup(3, rig.sender.position)
     assert rig.counts[SystemCounterId.SHORT_SENDS] == 1
     assert rig.sender.setup_deadline_ns == 3 + 100 * MS
 

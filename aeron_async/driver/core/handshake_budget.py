@@ -3,7 +3,8 @@
 The address of such a receiver was named by a stranger, and may be another host's. So it is sent at
 most three times the bytes that asked for it, as by a QUIC server before a path is validated.
 
-Differs: Aeron sends a SETUP every 100 ms for as long as the publication lives.
+Differs: Aeron sends a SETUP every 100 ms for as long as the publication lives. A publication with
+a budget of its own lets the pauses grow, so that the budget lasts for seconds.
 
 Source: RFC 9000, section 8.1.
 """

@@ -220,7 +220,9 @@ class NetworkPublication(SubscribablePublication):
                 self.has_unicast_eos = True
         else:
             self._receivers.on_status_message(sm.receiver_id, now_ns, source)
-        self._has_initial_connection = True
+        if not self._has_initial_connection:
+            self._has_initial_connection = True
+            self._sender.on_answered()
         self._retransmit_handler.budget.window_length = sm.receiver_window
         # Differs: Aeron lets whoever claims to have more than was sent raise the limit by as much.
         # The window itself was found to be half a term at most.
@@ -370,7 +372,7 @@ class NetworkPublication(SubscribablePublication):
         # Differs: C takes any goodbye it ever heard for the last, and leaves a receiver that came
         # after it a second at most to hear of the end; we wait for the goodbye of that one too.
         is_over = (self.has_unicast_eos or self._is_hastened) and not self.has_receivers
-        is_over = is_over or (self._sender.has_budget and not self._has_initial_connection)
+        is_over = is_over or self._sender.has_budget
         if self._is_hastened and self.log.metadata.is_publication_revoked:
             # A receiver that had read everything says no goodbye: enough that it could hear.
             is_over = is_over or self._life.has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
@@ -387,7 +389,7 @@ class NetworkPublication(SubscribablePublication):
             if self._is_setup_elicited:
                 self.flow_control.on_setup(sender_limit=self._sender.limit, now_ns=now_ns)
             position = self._receivers.start_position(self.sender_position, self.log.term_length)
-            self._sender.send_setup(now_ns, position, is_answered=self._has_initial_connection)
+            self._sender.send_setup(now_ns, position)
             # Without a receiver the one who asked may not have heard: go on every interval.
             if self.has_receivers:
                 self._is_setup_elicited = False

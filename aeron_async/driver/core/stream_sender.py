@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamSender"]
 
+UNANSWERED_INTERVAL_MAX_NS: Final = 1_000_000_000
+"""The longest pause between SETUPs that a budget allows; each is twice as long as the one before.
+
+At Aeron's pace of 100 ms the three bytes for each byte of a request are used up in 700 ms, and a
+receiver that comes later is never found.
+"""
 SEND_RETRY_NS: Final = 1_000_000
 """How long a datagram that could not leave waits for the next try."""
 RUN_LENGTH_MAX: Final = 65_504
@@ -95,6 +101,7 @@ class StreamSender:
         self._outbox = outbox
         length = params.handshake_length
         self._handshake = None if length is None else HandshakeBudget(length)
+        self._setup_interval_ns = SETUP_INTERVAL_NS
         self._withheld = system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
         self._timestamps = timestamps
         # Datagrams that leave one by one are each as full as can be.
@@ -126,11 +133,15 @@ class StreamSender:
     @property
     def setup_deadline_ns(self) -> int:
         """Return when the next SETUP may leave."""
-        return self._last_setup_ns + SETUP_INTERVAL_NS
+        return self._last_setup_ns + self._setup_interval_ns
 
     def hasten_setup(self) -> None:
         """Let the next SETUP leave at once: before, there was nobody to send it to."""
-        self._last_setup_ns -= SETUP_INTERVAL_NS
+        self._last_setup_ns -= self._setup_interval_ns
+
+    def on_answered(self) -> None:
+        """Send without a budget from now on: a receiver has answered."""
+        self._handshake, self._setup_interval_ns = None, SETUP_INTERVAL_NS
 
     def set_limit(self, limit: int) -> None:
         """Take a new limit from flow control; it may lie behind the position."""
@@ -153,19 +164,22 @@ class StreamSender:
         self._counters.sender_position.set(self.position)
         self.set_limit(self.position)
 
-    def send_setup(self, now_ns: int, position: int, *, is_answered: bool) -> None:
-        """Send a SETUP that says where a receiver that comes now starts.
+    def send_setup(self, now_ns: int, position: int) -> None:
+        """Send a SETUP that says where a receiver that comes now starts, if its budget allows it.
 
         Args:
             now_ns: The time now.
             position: Of that start, in bytes.
-            is_answered: Whether a receiver has answered one; else only what its budget allows.
         """
         self._last_setup_ns = now_ns
-        budget = self._handshake
-        if budget is not None and not is_answered and not budget.try_take(SETUP_LENGTH):
-            self._withheld.increment()
-            return
+        if self._handshake is not None:
+            if not self._handshake.try_take(SETUP_LENGTH):
+                self._withheld.increment()
+                return
+            if self.setup_count:
+                self._setup_interval_ns = min(
+                    2 * self._setup_interval_ns, UNANSWERED_INTERVAL_MAX_NS
+                )
         flags = SetupFlags.GROUP if self._params.has_group_semantics else SetupFlags(0)
         if self._params.is_response_requested:
             flags |= SetupFlags.SEND_RESPONSE

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from structlog.testing import capture_logs
 
@@ -30,8 +32,10 @@ from tests.archive.control.fake_archive import FakeArchive
 from tests.sim.wire import Wire
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from aeron_async import Aeron
     from aeron_async.testing.world import World
 
 CONTROL = "aeron:udp?endpoint=archive:8010"
@@ -40,15 +44,20 @@ CHANNEL = "aeron:udp?endpoint=archive:9000"
 SMALL = DriverContext(term_buffer_length=65_536)
 
 
-def test_a_replay_to_a_host_that_never_answers_sends_three_bytes_for_a_byte(
-    tmp_path: Path,
-) -> None:
-    """Row B3: whoever is let in could let the archive send SETUPs to anybody, for seconds each."""
+@attrs.frozen
+class Recorded:
+    """A served archive with twenty messages of one stream, and a client of it."""
 
-    async def story(world: World) -> None:
-        wire, victim = Wire(world), world.host("victim")
+    aeron: Aeron
+    client: RemoteArchive
+    recording_id: int
+
+    @classmethod
+    @asynccontextmanager
+    async def of(cls, world: World, directory: Path) -> AsyncIterator[Recorded]:
+        """Record from the client to the archive, each on a host of its own."""
         context = ArchiveContext(
-            directory=str(tmp_path), segment_length=65_536, low_storage_threshold=65_536
+            directory=str(directory), segment_length=65_536, low_storage_threshold=65_536
         )
         async with (
             world.host("archive").aeron(SMALL) as aeron,
@@ -65,33 +74,119 @@ def test_a_replay_to_a_host_that_never_answers_sends_three_bytes_for_a_byte(
             await publication.offer_many([bytes(1_000)] * 20, timeout=5)
             recording_id = (await anext(signals)).recording_id
             await world.sleep(1)
+            yield cls(its_aeron, client, recording_id)
+
+
+def request_of(channel: str) -> ReplayRequest:
+    return ReplayRequest(
+        control_session_id=1,
+        correlation_id=1,
+        recording_id=0,
+        position=-1,
+        length=-1,
+        replay_stream_id=20,
+        replay_channel=channel,
+    )
+
+
+def sent_to(wire: Wire, *addresses: str) -> int:
+    """Return how many bytes have left for some addresses."""
+    return sum(each.datagram_length for each in wire.sent if each.destination[0] in addresses)
+
+
+def test_a_replay_to_a_host_that_never_answers_sends_three_bytes_for_a_byte(
+    tmp_path: Path,
+) -> None:
+    """Row B3: whoever is let in could let the archive send SETUPs to anybody, for seconds each."""
+
+    async def story(world: World) -> None:
+        wire, victim = Wire(world), world.host("victim")
+        async with Recorded.of(world, tmp_path) as recorded:
             asked_length = 0
             for number in range(5):
                 to = f"aeron:udp?endpoint=victim:{9_100 + number}"
-                await client.start_replay(recording_id, to, 20)
-                asked_length += len(
-                    CODEC.encode(
-                        ReplayRequest(
-                            control_session_id=1,
-                            correlation_id=1,
-                            recording_id=recording_id,
-                            position=-1,
-                            length=-1,
-                            replay_stream_id=20,
-                            replay_channel=to,
-                        )
-                    )
-                )
+                await recorded.client.start_replay(recorded.recording_id, to, 20)
+                asked_length += len(CODEC.encode(request_of(to)))
             await world.sleep(20)
-            sent_length = sum(
-                each.datagram_length for each in wire.sent if each.destination[0] == victim.address
-            )
-            assert 0 < sent_length <= 3 * asked_length
+            assert 0 < sent_to(wire, victim.address) <= 3 * asked_length
             # The host that takes the answers is known to be there: it may be late.
-            await client.start_replay(recording_id, "aeron:udp?endpoint=client:9200", 20)
+            late_channel = "aeron:udp?endpoint=client:9200"
+            await recorded.client.start_replay(recorded.recording_id, late_channel, 20)
             await world.sleep(3)
-            late = await its_aeron.add_subscription("aeron:udp?endpoint=client:9200", 20)
+            late = await recorded.aeron.add_subscription(late_channel, 20)
             await late.wait_connected(timeout=1)
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("late_s", [0, 1, 2, 3.4])
+def test_a_third_host_is_found_though_it_subscribes_after_its_replay_began(
+    tmp_path: Path, late_s: float
+) -> None:
+    """At 100 ms a SETUP the bound was used up in 700 ms, and the host was never found."""
+    channel = "aeron:udp?endpoint=third:9100"
+
+    async def story(world: World) -> None:
+        third = world.host("third")
+        async with third.aeron(SMALL) as its_aeron, Recorded.of(world, tmp_path) as recorded:
+            wire = Wire(world)
+            if late_s:
+                await recorded.client.start_replay(recorded.recording_id, channel, 20)
+                await world.sleep(late_s)
+                sent_length = sent_to(wire, third.address)
+                assert sent_length <= 3 * len(CODEC.encode(request_of(channel)))
+            subscription = await its_aeron.add_subscription(channel, 20)
+            if not late_s:
+                await recorded.client.start_replay(recorded.recording_id, channel, 20)
+            async with asyncio.timeout(2):
+                received = [(await anext(subscription)).data for _ in range(20)]
+            assert received == [bytes(1_000)] * 20
+
+    simulate(story)
+
+
+def test_a_replay_to_a_group_is_bounded_until_a_member_answers(tmp_path: Path) -> None:
+    channel = "aeron:udp?endpoint=224.20.30.39:9100|interface=10.0.0.0/8"
+
+    async def story(world: World) -> None:
+        wire, member = Wire(world), world.host("member")
+        async with member.aeron(SMALL) as its_aeron, Recorded.of(world, tmp_path) as recorded:
+            await recorded.client.start_replay(recorded.recording_id, channel, 20)
+            await world.sleep(20)
+            sent_length = sent_to(wire, "224.20.30.39")
+            assert 0 < sent_length <= 3 * len(CODEC.encode(request_of(channel)))
+            subscription = await its_aeron.add_subscription(channel, 20)
+            await recorded.client.start_replay(recorded.recording_id, channel, 20)
+            async with asyncio.timeout(2):
+                received = [(await anext(subscription)).data for _ in range(20)]
+            assert received == [bytes(1_000)] * 20
+
+    simulate(story)
+
+
+@pytest.mark.parametrize(("host", "is_advised"), [("third", True), ("client", False)])
+def test_who_asked_for_a_replay_to_a_silent_third_host_is_told_to_subscribe_first(
+    tmp_path: Path,
+    host: str,
+    is_advised: bool,  # noqa: FBT001 - of a table
+) -> None:
+    async def story(world: World) -> None:
+        world.host("third")
+        async with Recorded.of(world, tmp_path) as recorded:
+            told = asyncio.get_running_loop().create_future()
+            await recorded.client.connection.ask(
+                ReplayRequest,
+                on_late_error=told.set_result,
+                recording_id=recorded.recording_id,
+                position=-1,
+                length=-1,
+                replay_stream_id=20,
+                replay_channel=f"aeron:udp?endpoint={host}:9100",
+            )
+            async with asyncio.timeout(6):
+                text = str(await told)
+            assert "is its subscriber there?" in text
+            assert ("subscribe there first, then ask for the replay" in text) is is_advised
 
     simulate(story)
 
@@ -180,14 +275,6 @@ def test_only_replays_to_hosts_that_have_not_answered_are_bounded(
     wanted: str,
     is_bounded: bool,  # noqa: FBT001 - of a table
 ) -> None:
-    request = ReplayRequest(
-        control_session_id=1,
-        correlation_id=1,
-        recording_id=0,
-        position=-1,
-        length=-1,
-        replay_stream_id=20,
-        replay_channel=wanted,
-    )
+    request = request_of(wanted)
     bound = unanswered_bound(request, ChannelUri.parse(known))
     assert bound == ({"handshake_length": 3 * len(CODEC.encode(request))} if is_bounded else {})
