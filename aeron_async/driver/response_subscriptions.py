@@ -186,7 +186,8 @@ class ResponseSubscriptions:
         session_id: int,
         now_ns: int,
     ) -> None:
-        link.session_id = session_id
+        # The silence of the session before says nothing of this one, which has yet to be joined.
+        link.session_id, link.unanswered_ns = session_id, None
         link.bound_ns, link.next_elicit_ns = now_ns, now_ns + ELICIT_INTERVAL_NS
         self._wake()
         self._endpoints.take_interest(endpoint, link.stream_id, session_id)

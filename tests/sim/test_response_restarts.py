@@ -19,6 +19,7 @@ import aeron_async as aa
 from aeron_async.driver.response_subscriptions import ResponseSubscriptions
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.setup import Setup
+from aeron_async.testing.fates import Conditions
 from aeron_async.testing.world import simulate
 from tests.sim.wire import Peer, Wire, until
 
@@ -247,6 +248,36 @@ def test_a_client_is_told_in_time_whenever_a_response_stream_ends(
             assert 1.9 <= (world.now_ns - gone_ns) / 1e9 <= 2.5
             if reading is not None:
                 reading.cancel()
+
+    simulate(story)
+
+
+@pytest.mark.parametrize("pause_s", [1.9, 2.0, 2.1])
+def test_a_client_is_told_nothing_where_the_next_session_is_named_in_time(pause_s: float) -> None:
+    """It was told just before the session was joined, and told the opposite just after."""
+
+    async def story(world: World) -> None:
+        async with world.host("server").aeron() as serving, world.host("client").aeron() as aeron:
+            # The name of the next session comes 200 ms before its first SETUP.
+            world.set_conditions(Conditions(delay_ns=100_000_000))
+            requests = await serving.add_subscription(ASKED, REQUESTS)
+            client = await Client.of(aeron)
+            await client.asking.offer(b"once")
+            image = (await anext(requests)).image
+            channel = (
+                f"aeron:udp?control={CONTROL}|control-mode=response|{TERM}"
+                f"|response-correlation-id={image.correlation_id}"
+            )
+            publication = await serving.add_exclusive_publication(channel, RESPONSES)
+            events = client.answers.image_events()
+            assert (await anext(events)).kind is aa.ImageEventKind.AVAILABLE
+            await publication.aclose()
+            await world.sleep(pause_s)
+            await serving.add_exclusive_publication(channel, RESPONSES)
+            found = []
+            while aa.ImageEventKind.AVAILABLE not in found:
+                found.append((await anext(events)).kind)
+            assert aa.ImageEventKind.UNANSWERED not in found
 
     simulate(story)
 
