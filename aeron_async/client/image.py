@@ -19,7 +19,7 @@ from aeron_async.kernel import Batch, Taking, scan_for_send
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
-from aeron_async.protocol.arguments import awaited_by_nobody, not_callable
+from aeron_async.protocol.arguments import awaited_by_nobody, check_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,6 +157,7 @@ class Image(Taking):
         """
         if type(fragment_limit) is not int or fragment_limit < 1:
             fragment_limit = check_limit(fragment_limit, "fragment_limit")
+        check_function(handler, "handler")
         if self._is_closed:
             return 0
         self.subscription.begin_poll()
@@ -189,13 +190,13 @@ class Image(Taking):
             )
         except ImageClosedByHandlerError:
             pass
-        except (TypeError, HandlerNotAwaitedError) as error:
-            self._judge_failure(handler, error)
-            raise
+        except HandlerNotAwaitedError as error:
+            self.take(error.position)
+            if not self._is_closed:
+                self.rewind()
+            raise ConfigurationError(awaited_by_nobody("handler")) from None
         finally:
             self.take(self._reader.position)
-        if not count and not callable(handler):
-            raise ConfigurationError(not_callable(handler, "handler"))
         return count
 
     def read(self, limit: int) -> Batch | None:
@@ -278,23 +279,6 @@ class Image(Taking):
     def _has_closed(self) -> bool:
         """Return whether it has closed meanwhile: taking may be all that the driver waited for."""
         return self._is_closed
-
-    def _judge_failure(self, handler: object, error: Exception) -> None:
-        """Refuse a handler that is none, and read again what it has not taken.
-
-        Raises:
-            ConfigurationError: It cannot be called, or nobody awaits what it returns.
-        """
-        if isinstance(error, HandlerNotAwaitedError):
-            message = awaited_by_nobody("handler")
-            self.take(error.position)
-        elif callable(handler):
-            return
-        else:
-            message = not_callable(handler, "handler")
-        if not self._is_closed:
-            self.rewind()
-        raise ConfigurationError(message) from None
 
     def rewind(self) -> None:
         """Forget what was read beyond the position, so that it is read again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import inspect
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -13,7 +14,7 @@ from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.client.arguments import check_callable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 STREAM_ID = 1001
@@ -47,8 +48,16 @@ async def awaited(*_: object) -> None:
     pytest.fail("nobody awaits it")
 
 
+async def awaited_each(*_: object) -> AsyncIterator[None]:
+    yield
+    pytest.fail("nobody iterates over it")
+
+
 class Awaited:
     async def __call__(self, *_: object) -> None:
+        pytest.fail("nobody awaits it")
+
+    async def called(self, *_: object) -> None:
         pytest.fail("nobody awaits it")
 
 
@@ -215,9 +224,49 @@ def test_a_class_is_called_and_not_what_it_makes() -> None:
     assert check_callable(Awaited, "flow_control") is Awaited
 
 
-@pytest.mark.parametrize(
-    "handler", [awaited, Awaited(), partial(awaited, 1)], ids=["function", "object", "partial"]
-)
+ASYNC: Final[dict[str, Any]] = {
+    "function": awaited,
+    "method": Awaited().called,
+    "object": Awaited(),
+    "partial": partial(awaited, 1),
+    "partial of object": partial(partial(Awaited(), 1), 2),
+    "generator": awaited_each,
+}
+
+
+@pytest.mark.parametrize("handler", ASYNC.values(), ids=ASYNC)
+async def test_a_poll_refuses_what_nobody_awaits_before_anything_comes(
+    aeron: aa.Aeron, channel: str, subscription: aa.Subscription, handler: Any
+) -> None:
+    """It was refused at the first fragment, and a generator not even then."""
+    publication = await aeron.add_publication(channel, STREAM_ID)
+    await asyncio.gather(publication.wait_connected(5), subscription.wait_connected(5))
+    for poll in (subscription.poll, subscription.images[0].poll):
+        with pytest.raises(aa.ConfigurationError, match="handler is an `async def`"):
+            poll(handler)
+
+
+def test_what_needs_no_await_is_called() -> None:
+    @wraps(awaited)
+    def wrapping(*_: object) -> None:
+        """Do what the other does, and wait for nothing."""
+
+    lasting: list[Any] = [wrapping, partial(wrapping), Whole().__index__, [].append, print, Whole]
+    for each in lasting:
+        assert check_callable(each, "handler") is each
+
+
+@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="since Python 3.12")
+def test_what_is_marked_as_async_is_refused() -> None:
+    def marked(*_: object) -> Any:
+        return awaited()
+
+    inspect.markcoroutinefunction(marked)  # type: ignore[attr-defined, unused-ignore]
+    with pytest.raises(aa.ConfigurationError, match="is an `async def`"):
+        check_callable(marked, "handler")
+
+
+@pytest.mark.parametrize("handler", ASYNC.values(), ids=ASYNC)
 async def test_a_handler_that_nobody_awaits_is_refused(aeron: aa.Aeron, handler: Any) -> None:
     calls: list[Callable[[], object]] = [
         lambda: aeron.add_publication("aeron:ipc", STREAM_ID, on_error=handler),
