@@ -169,14 +169,15 @@ class LateFrames:
         words, base, start = self._find(conflict.start)
         end = conflict.end - base
         hwm = min(hwm_position - base, log.term_length)
+        end = min(end, hwm)
         term_id = term_id_at(base, initial_term_id=log.initial_term_id, bits=log.position_bits)
         ids = (log.session_id, log.stream_id, term_id)
         first = start
-        while first < min(end, hwm) and not words[first >> 2]:
+        while first < end and not words[first >> 2]:
             first += SLOT
-        if first < hwm and is_frame(words, first, ids):
-            end = max(end, first + align_frame(words[first >> 2]))
-        end = min(end, hwm)
+        # One that begins where the conflict ends is none of its frames.
+        if first < end and is_frame(words, first, ids):
+            end = min(max(end, first + align_frame(words[first >> 2])), hwm)
         while end < hwm and words[end >> 2] and not is_frame(words, end, ids):
             end += SLOT
         zero(log.terms[partition_index(base, bits=log.position_bits)], start, end)

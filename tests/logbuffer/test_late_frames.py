@@ -117,9 +117,21 @@ def test_an_honest_stream_of_many_gaps_is_placed_whole() -> None:
         assert bytes(log.terms[0][offset : offset + 64]) == data(offset, 64)
 
 
-def test_a_contradiction_in_a_hole_clears_no_frame_behind_it() -> None:
+@pytest.mark.parametrize("behind", [0, 32, 64])
+def test_a_contradiction_in_a_hole_clears_no_frame_behind_it(behind: int) -> None:
     log = make_log(log_type=LogType.IMAGE)
-    insert(log.terms[0], log.term_words[0], 4_160, memoryview(data(4_160, 64)))
+    offset = 4_128 + behind
+    insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 64)))
     LateFrames(log).clear(Conflict(4_096, 4_128, is_shown=False), hwm_position=8_192)
     assert log.term_words[0][4_096 >> 2] == 0
-    assert log.term_words[0][4_160 >> 2] == 64
+    assert bytes(log.terms[0][offset : offset + 64]) == data(offset, 64)
+
+
+@pytest.mark.parametrize("begin", [0, 32, 64])
+def test_a_contradiction_clears_the_whole_of_the_first_frame_in_its_place(begin: int) -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    for offset, length in ((4_096 + begin, 96), (4_192 + begin, 64)):
+        insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, length)))
+    LateFrames(log).clear(Conflict(4_096, 4_192, is_shown=False), hwm_position=8_192)
+    assert not any(log.terms[0][4_096 : 4_192 + begin])
+    assert log.term_words[0][(4_192 + begin) >> 2] == 64
