@@ -94,8 +94,9 @@ cdef extern from *:
             ((PyTypeObject *)to)->tp_as_async->am_anext =
                 ((PyTypeObject *)from)->tp_as_async->am_anext;
     }
-    /* What asyncio keeps for this thread while a loop runs: another with every run, where it is
-       kept like this at all. Borrowed, or NULL. */
+    /* What asyncio keeps for this thread while a loop runs. Borrowed, or NULL.
+       Python 3.11: a holder, another one with every run. 3.12 and 3.13: the loop itself, and None
+       between runs. From 3.14 on it is a private field of the thread's state, out of our reach. */
     static PyObject *aeron_running(PyObject *key) {
         PyObject *state = PyThreadState_GetDict();
         PyObject *found = state == NULL ? NULL : PyDict_GetItemWithError(state, key);
@@ -215,8 +216,12 @@ cdef class HomeLoop:
             return False
         holder = running(RUNNING_KEY)
         # The holder of a run that has ended is another one, for this one is alive.
-        if holder is not NULL and <object>holder is self.holder:
+        if holder is not NULL and (
+            <object>holder is self.holder or <object>holder is self.loop
+        ):
             return True
+        # With Python 3.14 this is called for every offer: nothing public tells it for less. The
+        # loop could be asked only once a turn, but then an offer just after its end would pass.
         if self.is_running() is not True:
             return False
         if holder is not NULL and type(<object>holder).__name__ == "_RunningLoopHolder":
