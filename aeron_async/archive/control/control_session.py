@@ -116,6 +116,8 @@ class ControlSession:
         self._task = asyncio.create_task(
             self.run(), name=f"aeron-archive-control-session-{self.session_id}"
         )
+        # A task that is cancelled before its first step runs nothing of `run`, not even `finally`.
+        self._task.add_done_callback(lambda _: self._server.forget(self))
         return self._task
 
     def put(self, request: Request) -> None:

@@ -398,3 +398,24 @@ def test_settings_must_be_positive(setting: str) -> None:
 def test_a_control_channel_is_checked_before_it_is_used() -> None:
     with pytest.raises(ConfigurationError, match="control_channel: "):
         ControlSettings(control_channel="aeron:nothing")
+
+
+async def test_a_session_that_ends_before_it_has_run_is_forgotten(
+    by_hand: ByHand, server: ControlServer
+) -> None:
+    """Ids are given out in order, so that a client can close a session along with asking for it."""
+    await by_hand.connect()
+    (session,) = server._sessions.values()
+    for stream_id in range(30, 34):
+        session_id = server._next_session_id
+        connect = AuthConnectRequest(
+            correlation_id=1,
+            response_stream_id=stream_id,
+            version=PROTOCOL_VERSION,
+            response_channel=RESPONSES,
+        )
+        server.on_request(CODEC.encode(connect), session.image)
+        close = CloseSessionRequest(control_session_id=session_id)
+        server.on_request(CODEC.encode(close), session.image)
+    await until(lambda: server.session_count == 1)
+    assert server.waiting_room.session_count == 0
