@@ -172,15 +172,17 @@ class LateFrames:
         end = min(end, hwm)
         term_id = term_id_at(base, initial_term_id=log.initial_term_id, bits=log.position_bits)
         ids = (log.session_id, log.stream_id, term_id)
+        # Forged padding may reach over half a term, so that this is no loop over places. What is
+        # empty up to the first frame needs no clearing.
         first = start
         while first < end and not words[first >> 2]:
-            first += SLOT
+            first += scan_for_gap(words, first, limit=end)[1]
         # One that begins where the conflict ends is none of its frames.
         if first < end and is_frame(words, first, ids):
             end = min(max(end, first + align_frame(words[first >> 2])), hwm)
         while end < hwm and words[end >> 2] and not is_frame(words, end, ids):
             end += SLOT
-        zero(log.terms[partition_index(base, bits=log.position_bits)], start, end)
+        zero(log.terms[partition_index(base, bits=log.position_bits)], first, end)
 
 
 def covering(words: memoryview, start: int, offset: int) -> int:

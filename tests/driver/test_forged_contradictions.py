@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aeron_async.driver.core import image_doubts
 from aeron_async.driver.core.image_end import ImageEndReason
+from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.logbuffer.late_frames import shown_start
+from aeron_async.protocol.header import DataFlags
 from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, pad, setup
 from tests.driver.rigs import ImageRig, connect
 from tests.driver.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aeron_async.logbuffer.term_log import LogBuffers
 
 
 @pytest.fixture
@@ -88,6 +94,44 @@ def test_an_end_further_on_than_a_forged_one_is_the_end(stage: Stage) -> None:
     stage.settle()
     stage.pass_time(100 * MS, heartbeats=False)
     assert stage.read == [stage.message(index) for index in range(22)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [(EOS, ImageEndReason.END_OF_STREAM), (EOS | DataFlags.REVOKED, ImageEndReason.REVOKED)],
+    ids=["closed", "revoked"],
+)
+def test_an_end_before_a_forged_one_is_the_end(
+    stage: Stage, flags: DataFlags, reason: ImageEndReason
+) -> None:
+    """Row B1: a publisher that is closed says where its stream ends, as often as it lingers."""
+    stage.rig.feed(heartbeat(stage.starts[80], EOS), stage.now_ns)
+    for _ in range(3):
+        stage.pass_time(100 * MS, heartbeats=False)
+        stage.rig.feed(heartbeat(stage.position, flags), stage.now_ns)
+    stage.settle()
+    ended = stage.image.ended
+    assert ended is not None
+    assert (ended.reason, ended.position) == (reason, stage.position)
+    assert stage.rig[DriverCounterId.STREAM_ENDS_WITHDRAWN] == 1
+
+
+def test_so_many_frames_are_looked_for_in_a_second(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find where a frame begins takes long where datagrams are long."""
+    looked_at: list[int] = []
+
+    def counted(log: LogBuffers, position: int) -> int:
+        looked_at.append(position)
+        return shown_start(log, position)
+
+    monkeypatch.setattr(image_doubts, "shown_start", counted)
+    for count in range(2_000):
+        place = stage.starts[17] + 32 * (count % 3)
+        stage.rig.feed(data(place, 96 + 32 * (count % 7)), stage.now_ns)
+    assert stage.rig[DriverCounterId.FRAME_CONFLICTS] >= 1_000
+    assert len(looked_at) <= image_doubts.CONFLICTS_PER_SECOND
 
 
 def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> None:

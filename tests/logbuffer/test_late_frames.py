@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aeron_async.logbuffer import late_frames as late_frames_module
 from aeron_async.logbuffer.late_frames import (
     FRAMES_MAX,
     STEPS_MAX,
@@ -14,7 +15,7 @@ from aeron_async.logbuffer.late_frames import (
     shown_start,
 )
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.rebuilder import insert
+from aeron_async.logbuffer.rebuilder import insert, scan_for_gap
 from tests.driver.fakes import data
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
 
@@ -135,3 +136,23 @@ def test_a_contradiction_clears_the_whole_of_the_first_frame_in_its_place(begin:
     LateFrames(log).clear(Conflict(4_096, 4_192, is_shown=False), hwm_position=8_192)
     assert not any(log.terms[0][4_096 : 4_192 + begin])
     assert log.term_words[0][(4_192 + begin) >> 2] == 64
+
+
+def test_padding_that_was_forged_is_not_walked_through_place_by_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may reach over half a term: with windows of megabytes each would stop the loop."""
+    log = make_log(log_type=LogType.IMAGE)
+    far = TERM_LENGTH // 2
+    insert(log.terms[0], log.term_words[0], far, memoryview(data(far, 64)))
+    walked = CountedWords(log.term_words[0])
+    monkeypatch.setattr(LateFrames, "_find", lambda *_: (walked, 0, 0))
+    monkeypatch.setattr(late_frames_module, "is_frame", lambda *_: True)
+    monkeypatch.setattr(
+        late_frames_module,
+        "scan_for_gap",
+        lambda _, offset, *, limit: scan_for_gap(log.term_words[0], offset, limit=limit),
+    )
+    LateFrames(log).clear(Conflict(0, far + 32, is_shown=False), hwm_position=far + 64)
+    assert walked.count < 10
+    assert not any(log.terms[0])

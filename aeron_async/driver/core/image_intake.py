@@ -38,7 +38,7 @@ EOS_FLAGS_OFFSET = 5
 END_OF_STREAM: Final = int(DataFlags.END_OF_STREAM)
 REVOKED: Final = int(DataFlags.REVOKED)
 HEARTBEATS_AFTER_THE_END: Final = 2
-"""So many that say nothing of an end take it back: one may have been held up under way."""
+"""So many that say nothing of an end, or name another, take it back: one may have been held up."""
 
 
 class ImageIntake:
@@ -330,9 +330,7 @@ class ImageIntake:
         if flags & END_OF_STREAM:
             self._on_end_told(position, connection, is_revoked=bool(flags & REVOKED))
         elif self.is_end_of_stream:
-            self._heartbeats_after_end += 1
-            if self._heartbeats_after_end >= HEARTBEATS_AFTER_THE_END:
-                self._withdraw_end()
+            self._doubt_end()
         if position > self.hwm_position:
             self._set_hwm(position)
         self._heartbeats_received.increment()
@@ -350,6 +348,15 @@ class ImageIntake:
             connection.is_end_of_stream = True
             connection.eos_position = position
             self.check_end_of_stream(is_revoked=is_revoked)
+        elif position != connection.eos_position:
+            # Of two ends one was forged. The publisher goes on saying where the true one is.
+            self._doubt_end()
+
+    def _doubt_end(self) -> None:
+        """Take note of a heartbeat that contradicts the end of the stream."""
+        self._heartbeats_after_end += 1
+        if self._heartbeats_after_end >= HEARTBEATS_AFTER_THE_END:
+            self._withdraw_end()
 
     def check_end_of_stream(self, *, is_revoked: bool = False) -> None:
         """End the stream when every source has ended it, and revoke it if the last took it back."""
