@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 from aeron_async.client.arguments import (
     check_driver,
     check_stream_id,
+    check_whole,
     publication_uri,
     subscription_uri,
 )
@@ -216,6 +217,8 @@ class Aeron(ClientRequests):
         """
         stream_id = check_stream_id(stream_id)
         uri = publication_uri(channel, stream_id, flow_control=flow_control)
+        if handshake_length is not None:
+            handshake_length = check_whole(handshake_length, "handshake_length")
         self._check_started()
         publication = ExclusivePublication(
             self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error

@@ -134,6 +134,8 @@ async def test_arguments_are_checked_at_the_call_before_anything_waits(
         lambda: aeron.add_publication("aeron:ipc", wrong, on_error=wrong),
         lambda: aeron.add_publication(wrong, STREAM_ID),
         lambda: aeron.add_exclusive_publication("aeron:ipc", 2**31),
+        lambda: aeron.add_exclusive_publication("aeron:ipc", 1, handshake_length=-1),
+        lambda: aeron.add_exclusive_publication("aeron:ipc", 1, handshake_length=True),
         lambda: aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=wrong),
         lambda: aeron.add_subscription("aeron:ipc", STREAM_ID, on_unavailable_image=wrong),
         lambda: subscription.batches(0),
