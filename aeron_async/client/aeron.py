@@ -374,8 +374,7 @@ class Aeron(ClientRequests):
         return subscription
 
     def _check_started(self) -> None:
-        if self._home is None:
-            raise ClosedError(NOT_STARTED)
+        _ = self.client_id
 
     def _check_still_open(self, added: Publication | Subscription) -> None:
         if self._is_closed:

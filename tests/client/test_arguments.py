@@ -120,6 +120,9 @@ async def test_what_is_closed_is_not_called_unstarted(driver: aa.MediaDriver) ->
     await aeron.aclose()
     with pytest.raises(aa.ClosedError, match="client is closed"):
         _ = aeron.client_id
+    for add in (aeron.add_publication, aeron.add_exclusive_publication, aeron.add_subscription):
+        with pytest.raises(aa.ClosedError, match="client is closed"):
+            add("aeron:ipc", STREAM_ID)
     await driver.aclose()
     with pytest.raises(aa.ClosedError, match="driver is closed"):
         await aa.Aeron.connect(driver).start()
