@@ -89,7 +89,7 @@ class Image(Taking):
         self._header = FragmentHeader(self)
         self._position = ready.join_position
         # Not known before the first read, which looks it up.
-        self._trigger = -1
+        self._trigger = self._rung_position = -1
         self._attach(ready.position.cell, ready.doorbell)
         self._is_closed = self._is_revoked = False
         self.end: ImageEnd | None = None
@@ -265,7 +265,11 @@ class Image(Taking):
 
     def look_up_trigger(self) -> None:
         """Ask where the driver wants to hear of progress, and tell it if that is here already."""
-        if self._position > self._port.consumption_trigger:
+        position = self._position
+        # Once for a position: a driver that was told of it and waits for another reader would tell
+        # this one that there may be more, be told again, and so on without a pause.
+        if position > self._port.consumption_trigger and position != self._rung_position:
+            self._rung_position = position
             self._doorbell.ring()
         self.move_trigger()
 

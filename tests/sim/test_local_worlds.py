@@ -13,6 +13,7 @@ import pytest
 import aeron_async as aa
 from aeron_async.client.image_events import ImageEventKind
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.testing import VirtualLoop
 from aeron_async.testing.auditor import Auditor
 from aeron_async.testing.run import counters_in_use
 from aeron_async.testing.world import simulate
@@ -156,6 +157,38 @@ def test_an_untethered_reader_is_left_behind_on_time_and_comes_back_on_time() ->
             await world.sleep(0.1)
             assert got == MESSAGES
             reading.cancel()
+
+    play(story)
+
+
+# Idle.
+
+
+@pytest.mark.parametrize(
+    "channels", [(IPC, IPC, IPC), (CHANNEL, SPIED, SPIED)], ids=["ipc", "spies"]
+)
+def test_nothing_turns_while_one_reader_waits_and_another_is_slow(
+    channels: tuple[str, str, str],
+) -> None:
+    async def story(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        async with world.host("bob").aeron() as bob, world.host("alice").aeron() as alice:
+            far = await bob.add_subscription(CHANNEL, STREAM_ID)
+            fast, slow = [await alice.add_subscription(each, STREAM_ID) for each in channels[1:]]
+            publication = await alice.add_publication(channels[0], STREAM_ID)
+            got: list[bytes] = []
+            reading = [asyncio.create_task(read(each, got)) for each in (far, fast)]
+            await slow.wait_connected()
+            while publication.try_offer(bytes(1_000)) is not aa.OfferOutcome.BACK_PRESSURED:
+                await world.sleep(0.001)
+            await world.sleep(1)
+            turns = loop.turn_count
+            await world.sleep(10)
+            assert loop.turn_count - turns < 10 * 400, "heartbeats, audits and liveness"
+            for each in reading:
+                each.cancel()
+            await asyncio.wait(reading)
 
     play(story)
 
