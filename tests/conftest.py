@@ -16,6 +16,7 @@ import structlog
 from hypothesis import settings
 
 from tests.archive.golden import remove_copies
+from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
 from tests.tracing import untraced
 
@@ -55,6 +56,10 @@ def pytest_asyncio_loop_factories(
     if any(item.path.is_relative_to(path) for path in ON_EVERY_LOOP):
         return LOOP_FACTORIES
     return {"asyncio": asyncio.new_event_loop}
+
+
+def pytest_configure() -> None:
+    hear_interrupts()
 
 
 def pytest_unconfigure() -> None:
