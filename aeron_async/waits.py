@@ -75,6 +75,8 @@ class WaitReason(Enum):
     """It reads publications of its own driver, and there is none that it wants."""
     LEFT_BEHIND = auto()
     """It was too slow, and the stream went on without it."""
+    DATA_MISSING = auto()
+    """Datagrams were lost before what has arrived, and are asked for."""
     NO_DATA = auto()
     """Its images are there, and everything that has arrived was read."""
 
@@ -147,11 +149,13 @@ class ImageSeen:
 
     Attributes:
         unread_length: Bytes that have arrived and were not read.
+        missing_length: Bytes from the first that is missing up to the last one that was heard of.
     """
 
     session_id: int
     source: str
     unread_length: int
+    missing_length: int = 0
 
 
 @attrs.frozen(kw_only=True)

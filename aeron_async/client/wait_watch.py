@@ -49,7 +49,7 @@ class Wait:
 
     Args:
         waiter: Whose it is.
-        operation: What the caller called.
+        operation: What the caller called; `offer` of whatever waits for room.
         since: Returns since when it waits, in nanoseconds; None where it does not.
 
     Attributes:

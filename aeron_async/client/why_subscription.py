@@ -26,6 +26,18 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
     elif seen.images and seen.last_error is not None:
         subject = "no response"
         reason, sight, remedy = _without_response(seen)
+    elif any(each.missing_length for each in seen.images):
+        subject, reason = "datagrams lost", WaitReason.DATA_MISSING
+        missing = [
+            f"{each.missing_length} bytes of session {each.session_id} {each.source}".strip()
+            for each in seen.images
+            if each.missing_length
+        ]
+        sight = f"{listed(tuple(missing))} begin with a gap, and are asked for again"
+        remedy = (
+            "let datagrams through in both directions, and raise socket_rcvbuf_length where they "
+            "are dropped; an image with a gap that stays ends after image_gap_timeout_ns"
+        )
     elif seen.images:
         subject, reason = "no message", WaitReason.NO_DATA
         sources = [f"session {each.session_id} {each.source}".strip() for each in seen.images]

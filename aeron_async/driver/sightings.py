@@ -221,11 +221,13 @@ class Sightings:
                     resting_count += 1
                     continue
                 address = getattr(source, "source", None)
+                rebuilt = source.rebuild_position
                 found.append(
                     ImageSeen(
                         session_id=source.session_id,
                         source="" if address is None else format_address(address),
-                        unread_length=max(0, source.rebuild_position - each.position.get()),
+                        unread_length=max(0, rebuilt - each.position.get()),
+                        missing_length=max(0, getattr(source, "hwm_position", 0) - rebuilt),
                     )
                 )
         return tuple(found[:MAX_SEEN]), resting_count

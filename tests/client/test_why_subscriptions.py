@@ -11,7 +11,7 @@ import aeron_async as aa
 from aeron_async.archive.live_stream import LiveStream
 from aeron_async.waits import SubscriptionSeen
 from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, told
-from tests.driver.fakes import data
+from tests.driver.fakes import data, setup
 from tests.sim.wire import Peer
 
 if TYPE_CHECKING:
@@ -178,3 +178,24 @@ def test_a_session_whose_image_has_ended_here() -> None:
     (line,) = told(story)
     assert line["cause"] == "cooling_down"
     assert "rejoin=true" in line["why"]
+
+
+def test_a_subscription_that_waits_for_what_was_lost() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription("aeron:udp?endpoint=alice:20121", STREAM_ID)
+        peer = await Peer.open(world.host("bob"), 20122)
+        there = (world.host("alice").address, 20121)
+        peer.transport.sendto(setup().encode(), there)
+        await subscription.wait_connected(timeout=1)
+        peer.transport.sendto(data(64, 96), there)
+        await asyncio.sleep(0.1)
+        why = aa.why(subscription)
+        assert why.reason is aa.WaitReason.DATA_MISSING
+        assert isinstance(why.seen, SubscriptionSeen)
+        (image,) = why.seen.images
+        assert (image.unread_length, image.missing_length) == (0, 160)
+        peer.transport.sendto(data(0, 64), there)
+        await asyncio.sleep(0.1)
+        assert aa.why(subscription).reason is aa.WaitReason.NOTHING
+
+    told(story)
