@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CHILD", "Child", "free_port", "meet", "role"]
 
 CHILD: Final = (sys.executable, "-m", "aeron_async.cli.bench_child")
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 300.0
 CLOSE_TIMEOUT_S: Final = 5.0
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROGRAM = (sys.executable, "-m", "aeron_async")
 # Nothing here takes this long; what does has hung.
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture(autouse=True)

@@ -177,5 +177,5 @@ def test_an_interrupt_while_it_imports_is_silent(program: str, tmp_path: Path) -
     assert process.stdout is not None
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (130, "", "")

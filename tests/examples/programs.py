@@ -13,7 +13,7 @@ from tests.tracing import untraced_environment
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 # Generous: a busy machine is no reason to fail. The examples end by themselves long before.
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 
 def channel(port: int) -> str:

@@ -42,7 +42,7 @@ def test_workers_of_little_memory_read_a_long_recording(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[:4_000]
     found = json.loads(done.stdout)

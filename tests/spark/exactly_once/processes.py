@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE_S", "executors", "kill", "tree", "wait_until", "work_cleaned"]
 
-PATIENCE_S: Final = 240.0
+PATIENCE_S: Final = 900.0
 
 
 def wait_until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
