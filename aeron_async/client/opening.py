@@ -6,7 +6,10 @@ Invariant: it opens once. Awaited, it is the caller's to close; `async with` clo
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from inspect import CORO_CLOSED, CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, final
+
+from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,9 +53,11 @@ class Opening(Coroutine[Any, Any, Opened]):
         self._opened: Opened | None = None
 
     def __await__(self) -> Generator[Any, None, Opened]:
+        self._check_first_time()
         return self._coroutine.__await__()
 
     async def __aenter__(self) -> Opened:
+        self._check_first_time()
         self._opened = opened = await self._coroutine
         return opened
 
@@ -79,23 +84,49 @@ class Opening(Coroutine[Any, Any, Opened]):
             """Say likewise where it was to be iterated over."""
             raise TypeError(self._missing("nothing has been opened to be read"))
 
+        def __anext__(self) -> Any:
+            """Say likewise where its next message was wanted."""
+            raise TypeError(self._missing("nothing has been opened to be read"))
+
         def __iter__(self) -> Any:
             """Say likewise, and that a plain `for` does not wait."""
             raise TypeError(self._missing("nothing has been opened to be read"))
 
+        def explain(self) -> Any:
+            """Say likewise where it is asked why it waits."""
+            raise ConfigurationError(self._missing("nothing has been opened that could wait"))
+
         def _missing(self, lack: str) -> str:
-            owner, _, name = self._coroutine.__qualname__.rpartition(".")
-            call = f"{OWNERS.get(owner, owner)}.{name}(...)"
-            opened = "archive" if name == "open" else name.rpartition("_")[2]
+            call, opened = self._words()
             return (
                 f"`await` is missing before {call}: {lack}; write `{opened} = await {call}`, or "
                 f"`async with {call} as {opened}`, and use `{opened}`"
             )
 
+    def _words(self) -> tuple[str, str]:
+        """Return how the call is written, and what its result is called."""
+        owner, _, name = self._coroutine.__qualname__.rpartition(".")
+        call = f"{OWNERS.get(owner, owner)}.{name}(...)"
+        return call, "archive" if name == "open" else name.rpartition("_")[2]
+
+    def _check_first_time(self) -> None:
+        if getcoroutinestate(self._coroutine) != CORO_CREATED:
+            raise RuntimeError(self._used_up())
+
+    def _used_up(self) -> str:
+        call, opened = self._words()
+        return (
+            f"{call} was already awaited, entered or closed, and opens once: keep what `await` "
+            f"returned (`{opened} = await {call}`), or call it again for another"
+        )
+
     # What a coroutine is driven by.
 
     def send(self, value: Any) -> Any:
         """Go on until something has to be waited for."""
+        # A task drives it without `__await__`; what goes on is suspended, and not closed.
+        if getcoroutinestate(self._coroutine) == CORO_CLOSED:
+            raise RuntimeError(self._used_up())
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:

@@ -287,6 +287,8 @@ async def test_a_forgotten_await_says_the_line_to_write(aeron: aa.Aeron, tmp_pat
     assert "Opening" not in str(told.value)
     with pytest.raises(TypeError, match=r"`await` is missing before aeron.add_subscription\("):
         iter(subscription)
+    with pytest.raises(TypeError, match=r"`await` is missing before aeron.add_subscription\("):
+        await anext(subscription)
     with pytest.raises(AttributeError, match=r"`await` is missing .* 'poll'"):
         subscription.poll(print)
     publication: Any = aeron.add_exclusive_publication("aeron:ipc", STREAM_ID)
@@ -296,4 +298,21 @@ async def test_a_forgotten_await_says_the_line_to_write(aeron: aa.Aeron, tmp_pat
     with pytest.raises(AttributeError, match=r"`archive = await LocalArchive.open\(\.\.\.\)`"):
         archive.replay(0)
     for each in (subscription, publication, archive):
+        with pytest.raises(aa.ConfigurationError, match=r"`await` is missing before .* could wait"):
+            aa.why(each)
         each.close()
+
+
+async def test_what_was_opened_already_says_what_to_keep(aeron: aa.Aeron) -> None:
+    """It spoke of a coroutine that nobody had written."""
+    opening = aeron.add_subscription("aeron:ipc", STREAM_ID)
+    async with opening as subscription:
+        pattern = r"already awaited, .*`subscription = await aeron.add_subscription\("
+        with pytest.raises(RuntimeError, match=pattern):
+            await opening
+        with pytest.raises(RuntimeError, match=pattern):
+            async with opening:
+                pytest.fail("it was entered twice")
+        with pytest.raises(RuntimeError, match=pattern):
+            await asyncio.create_task(opening)
+        assert not subscription.is_closed
