@@ -135,7 +135,13 @@ class Aeron(ClientRequests):
 
     @property
     def counters(self) -> CountersManager:
-        """Return the driver's counters."""
+        """Return the driver's counters.
+
+        Raises:
+            ClosedError: The client has not been started.
+        """
+        if self._client_id is None:
+            self._check_started()
         return self.driver.counters
 
     async def start(self) -> None:

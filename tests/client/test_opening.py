@@ -117,6 +117,8 @@ async def test_a_client_that_was_not_started_says_so(name: str) -> None:
         await getattr(aeron, name)(IPC, STREAM_ID)
     with pytest.raises(aa.ClosedError, match=r"`aeron = await Aeron\.connect\(\)`"):
         _ = aeron.client_id
+    with pytest.raises(aa.ClosedError, match=r"`aeron = await Aeron\.connect\(\)`"):
+        _ = aeron.counters
     with pytest.raises(aa.ClosedError, match=r"driver = await MediaDriver\.launch\(\)"):
         _ = aa.MediaDriver.launch().conductor
 
