@@ -24,6 +24,7 @@ __all__ = [
     "check_limit",
     "check_on_disconnected",
     "check_reason",
+    "check_session_id",
     "check_stream_id",
     "check_timeout",
     "check_whole",
@@ -178,6 +179,17 @@ def check_stream_id(stream_id: SupportsIndex) -> int:
     """
     return check_number(
         stream_id, "stream_id", minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
+    )
+
+
+def check_session_id(session_id: SupportsIndex) -> int:
+    """Return the session id as an int.
+
+    Raises:
+        ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+    """
+    return check_number(
+        session_id, "session_id", minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
     )
 
 

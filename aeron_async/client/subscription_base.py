@@ -16,7 +16,12 @@ from weakref import WeakSet
 
 import attrs
 
-from aeron_async.client.arguments import check_callable, check_reason, destination_uri
+from aeron_async.client.arguments import (
+    check_callable,
+    check_reason,
+    check_session_id,
+    destination_uri,
+)
 from aeron_async.client.image import Image
 from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEvents
 from aeron_async.client.signal import Signal
@@ -30,6 +35,7 @@ from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import SupportsIndex
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.driver.commands import ImageEnd, ImageReady, SubscriptionReady
@@ -120,8 +126,13 @@ class SubscriptionBase(Reading, ABC):
         """Return whether the subscription is closed, by whomever."""
         return self._is_closed
 
-    def image_by_session_id(self, session_id: int) -> Image | None:
-        """Return the source with that session, if there is one."""
+    def image_by_session_id(self, session_id: SupportsIndex) -> Image | None:
+        """Return the source with that session, if there is one.
+
+        Raises:
+            ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+        """
+        session_id = check_session_id(session_id)
         for image in self._images.values():
             if image.session_id == session_id:
                 return image

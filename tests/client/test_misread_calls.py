@@ -303,6 +303,15 @@ async def test_a_forgotten_await_says_the_line_to_write(aeron: aa.Aeron, tmp_pat
         each.close()
 
 
+@pytest.mark.parametrize("session_id", ["x", None, 1.5, True, 2**31])
+async def test_a_session_id_is_a_whole_number(
+    subscription: aa.Subscription, session_id: Any
+) -> None:
+    """It returned None, as if no such session were there."""
+    with pytest.raises(aa.ConfigurationError, match=r"session_id=.* signed 32 bits"):
+        subscription.image_by_session_id(session_id)
+
+
 async def test_what_was_opened_already_says_what_to_keep(aeron: aa.Aeron) -> None:
     """It spoke of a coroutine that nobody had written."""
     opening = aeron.add_subscription("aeron:ipc", STREAM_ID)
