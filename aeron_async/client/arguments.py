@@ -8,7 +8,7 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ConfigurationError
 from aeron_async.kernel.paths import check_timeout
-from aeron_async.protocol.arguments import check_function, check_number, shown
+from aeron_async.protocol.arguments import check_function, check_handler, check_number, shown
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 
@@ -21,8 +21,10 @@ __all__ = [
     "check_answer_timeout",
     "check_callable",
     "check_driver",
+    "check_image_handler",
     "check_limit",
     "check_on_disconnected",
+    "check_on_error",
     "check_reason",
     "check_session_id",
     "check_stream_id",
@@ -138,6 +140,24 @@ def check_callable(function: F | None, name: str) -> F | None:
             it is an `async def`, which nobody would await.
     """
     return None if function is None else check_function(function, name)
+
+
+def check_image_handler(function: F | None, name: str) -> F | None:
+    """Return what is called with each image that comes or goes, if it was given.
+
+    Raises:
+        ConfigurationError: As `check_callable`; or it does not take one argument.
+    """
+    return None if function is None else check_handler(function, name, "the image")
+
+
+def check_on_error(function: F | None) -> F | None:
+    """Return what is called when a receiver rejects a stream, if it was given.
+
+    Raises:
+        ConfigurationError: As `check_callable`; or it does not take one argument.
+    """
+    return None if function is None else check_handler(function, "on_error", "the error frame")
 
 
 def check_driver(driver: object, context: object) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NoReturn, Self
 import attrs
 
 from aeron_async.client.arguments import (
-    check_callable,
     check_on_disconnected,
+    check_on_error,
     destination_uri,
 )
 from aeron_async.client.offer_timeout import offer_timeout
@@ -82,7 +82,7 @@ class PublicationBase(Offering, ABC):
         self.stream_id = stream_id
         self._aeron = aeron
         self._on_disconnected = check_on_disconnected(on_disconnected)
-        self._on_error = check_callable(on_error, "on_error")
+        self._on_error = check_on_error(on_error)
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()

@@ -17,7 +17,7 @@ from weakref import WeakSet
 import attrs
 
 from aeron_async.client.arguments import (
-    check_callable,
+    check_image_handler,
     check_reason,
     check_session_id,
     destination_uri,
@@ -75,8 +75,10 @@ class SubscriptionBase(Reading, ABC):
         self.stream_id = stream_id
         self._aeron = aeron
         self._home = aeron.home
-        self._on_available_image = check_callable(on_available_image, "on_available_image")
-        self._on_unavailable_image = check_callable(on_unavailable_image, "on_unavailable_image")
+        self._on_available_image = check_image_handler(on_available_image, "on_available_image")
+        self._on_unavailable_image = check_image_handler(
+            on_unavailable_image, "on_unavailable_image"
+        )
         self._images: dict[int, Image] = {}
         self._unannounced: dict[int, Image] = {}
         self._turn: list[Image] = []

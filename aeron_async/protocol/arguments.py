@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, iscoroutinefunction
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, iscoroutinefunction, signature
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,13 +16,14 @@ from aeron_async.errors import ConfigurationError
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from typing import SupportsIndex
+    from typing import Any, SupportsIndex
 
 __all__ = [
     "INT64_MAX",
     "INT64_MIN",
     "awaited_by_nobody",
     "check_function",
+    "check_handler",
     "check_number",
     "check_reserved",
     "shown",
@@ -96,6 +97,31 @@ def check_function(function: F, name: str) -> F:
         raise ConfigurationError(message)
     if is_async(function):
         raise ConfigurationError(awaited_by_nobody(name))
+    return function
+
+
+def check_handler(function: F, name: str, given: str) -> F:
+    """Return what is to be called from time to time with one argument.
+
+    Args:
+        function: Given.
+        name: Of the argument.
+        given: What it is called with, as words.
+
+    Raises:
+        ConfigurationError: It cannot be called so, or has to be awaited.
+    """
+    checked: Any = check_function(function, name)
+    try:
+        parameters = signature(checked)
+    except (TypeError, ValueError):
+        # Some of what C makes does not say what it takes.
+        return function
+    try:
+        parameters.bind(given)
+    except TypeError:
+        message = f"{name}={shown(function)} is called with one argument, {given}: let it take that"
+        raise ConfigurationError(message) from None
     return function
 
 

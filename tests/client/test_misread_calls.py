@@ -279,6 +279,74 @@ async def test_a_handler_that_nobody_awaits_is_refused(aeron: aa.Aeron, handler:
             call()
 
 
+def takes_nothing() -> None:
+    pytest.fail("it cannot be called with anything")
+
+
+def takes_two(_one: object, _other: object) -> None:
+    pytest.fail("it cannot be called with one argument")
+
+
+MISFITS: Final[dict[str, Any]] = {
+    "nothing": takes_nothing,
+    "two": takes_two,
+    "lambda": lambda: 0,
+    "method": Whole().__index__,
+    "class": Whole,
+    "partial": partial(takes_two, 1, 2),
+    "by name": lambda *, image: image,
+}
+
+
+@pytest.mark.parametrize("handler", MISFITS.values(), ids=MISFITS)
+async def test_a_handler_that_takes_something_else_is_refused(
+    aeron: aa.Aeron, handler: Any
+) -> None:
+    """It failed when the first image came, far from the line that had given it."""
+    calls: list[tuple[str, str, Callable[[], object]]] = [
+        (
+            "on_error",
+            "the error frame",
+            lambda: aeron.add_publication("aeron:ipc", STREAM_ID, on_error=handler),
+        ),
+        (
+            "on_error",
+            "the error frame",
+            lambda: aeron.add_exclusive_publication("aeron:ipc", STREAM_ID, on_error=handler),
+        ),
+        (
+            "on_available_image",
+            "the image",
+            lambda: aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=handler),
+        ),
+        (
+            "on_unavailable_image",
+            "the image",
+            lambda: aeron.add_subscription("aeron:ipc", STREAM_ID, on_unavailable_image=handler),
+        ),
+    ]
+    for name, given, call in calls:
+        with pytest.raises(aa.ConfigurationError, match=f"{name}=.* one argument, {given}"):
+            call()
+
+
+async def test_a_handler_that_takes_one_argument_is_taken(aeron: aa.Aeron) -> None:
+    """So is one that does not say what it takes."""
+    with pytest.raises(ValueError, match="no signature"):
+        inspect.signature(max)
+    fits: list[Any] = [
+        [].append,
+        print,
+        max,
+        lambda *_: None,
+        lambda image, more=0: (image, more),
+        partial(takes_two, 1),
+        asyncio.Queue[aa.Image]().put_nowait,
+    ]
+    for handler in fits:
+        await aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=handler)
+
+
 async def test_a_forgotten_await_says_the_line_to_write(aeron: aa.Aeron, tmp_path: Path) -> None:
     """It named a class that nobody has heard of."""
     subscription: Any = aeron.add_subscription("aeron:ipc", STREAM_ID)
