@@ -233,6 +233,7 @@ class SubscriptionSeen:
         is_local: Whether it reads publications of its own driver only: IPC, or a spy.
         listening_at: Where it receives, as `host:port`.
         interfaces: Where its groups were joined; empty without multicast.
+        reports_to: The control addresses that it reports to, as `host:port`; empty without any.
         session_id: The one session wanted; None for all.
         is_response_pending: Whether it waits for a server to name its session.
         asked_sessions: Sessions whose publishers were asked for a SETUP and have sent none.
@@ -249,6 +250,7 @@ class SubscriptionSeen:
     is_local: bool = False
     listening_at: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
+    reports_to: tuple[str, ...] = ()
     session_id: int | None = None
     is_response_pending: bool = False
     asked_sessions: tuple[int, ...] = ()

@@ -134,7 +134,10 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
             f"{at} hears {streams(seen.other_streams)}, which no subscription there wants",
             "subscribe to that stream id, or publish with this one",
         )
-    return WaitReason.NOTHING_HEARD, f"{at} has heard nothing{_nearly(seen)}", _where_to_look(seen)
+    heard = "has heard nothing"
+    if seen.reports_to:
+        heard += f" from a publisher at control address {listed(seen.reports_to)}"
+    return WaitReason.NOTHING_HEARD, f"{at} {heard}{_nearly(seen)}", _where_to_look(seen)
 
 
 def _where_to_look(seen: SubscriptionSeen) -> str:
@@ -145,12 +148,25 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
             "start a publication of this group, port and stream id; interface= at both ends names "
             "the network that they share, and ttl= reaches across routers"
         )
-    if all(each.startswith(("127.", "[::1]")) for each in seen.listening_at):
+    if seen.reports_to:
+        remedy = (
+            f"start a publication with control={seen.reports_to[0]}|control-mode=dynamic, without "
+            "endpoint, and with this stream id"
+        )
+        if are_loopback(seen.reports_to):
+            return f"{remedy}, on this machine: a loopback address is heard by no other"
+        return f"{remedy}, and let datagrams through to that address, and back"
+    if are_loopback(seen.listening_at):
         return (
             "start a publication with this endpoint and stream id on this machine: a loopback "
             "address hears no other"
         )
     return "start a publication with this endpoint and stream id, and let its datagrams through"
+
+
+def are_loopback(addresses: tuple[str, ...]) -> bool:
+    """Return whether addresses are all of this machine alone."""
+    return all(each.startswith(("127.", "[::1]")) for each in addresses)
 
 
 def _listening(seen: SubscriptionSeen) -> str:

@@ -15,7 +15,7 @@ from aeron_async.driver.core.flow_control.group import GroupFlowControl
 from aeron_async.driver.core.session_states import SessionState
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.logbuffer.position import partition_index
-from aeron_async.protocol.channel_uri import ChannelUri, Media
+from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 from aeron_async.waits import (
     ClaimSeen,
     ImageSeen,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscription_link import SubscriptionLink
     from aeron_async.driver.subscriptions import Subscriptions
+    from aeron_async.protocol.address import Address as WrittenAddress
 
 __all__ = ["Sightings"]
 
@@ -186,6 +187,7 @@ class Sightings:
             images=images,
             listening_at=first(each.local_address for each in endpoint.destinations),
             interfaces=first(interfaces(endpoint)),
+            reports_to=first(reports_to(endpoint)),
             session_id=link.session_id,
             is_response_pending=link.is_response,
             asked_sessions=last(states, SessionState.PENDING_SETUP),
@@ -293,6 +295,14 @@ def interfaces(endpoint: ReceiveChannelEndpoint) -> Iterator[str]:
             yield f"{interface.name} {interface.address}".strip()
 
 
+def reports_to(endpoint: ReceiveChannelEndpoint) -> Iterator[str]:
+    """Yield the control addresses at which publishers take receivers in."""
+    for each in endpoint.destinations:
+        channel = each.channel
+        if channel.has_explicit_control and channel.remote_control is not None:
+            yield format_address(channel.remote_control)
+
+
 def is_exact(uri: ChannelUri, stream_id: int, session_id: int | None, other: StreamSeen) -> bool:
     """Return whether a stream is not nearly but exactly the one that was asked for."""
     is_same_session = session_id is None or other.session_id in {None, session_id}
@@ -307,4 +317,12 @@ def are_alike(one: ChannelUri, other: ChannelUri) -> bool:
     """Return whether two channels meet at one place, as far as their texts say."""
     if Media.IPC in {one.media, other.media}:
         return one.media is other.media
-    return (one.endpoint or one.control) == (other.endpoint or other.control)
+    return meeting_place(one) == meeting_place(other)
+
+
+def meeting_place(uri: ChannelUri) -> WrittenAddress | None:
+    """Return the address that publisher and subscriber both name."""
+    if uri.control_mode is ControlMode.DYNAMIC and uri.control:
+        # The endpoint of such a channel is each subscriber's own.
+        return uri.control
+    return uri.endpoint or uri.control

@@ -29,6 +29,56 @@ def test_a_subscription_that_hears_nothing() -> None:
     assert (line["operation"], line["cause"]) == ("wait_connected", "nothing_heard")
 
 
+@pytest.mark.parametrize("mode", ["|control-mode=dynamic", ""])
+def test_a_subscription_whose_publisher_is_to_take_it_in(mode: str) -> None:
+    """It told of a publication with the subscriber's own endpoint, which is the wrong one."""
+
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        channel = f"{HERE}|control=127.0.0.1:20130{mode}"
+        subscription = await aeron.add_subscription(channel, STREAM_ID)
+        reason, seen = await heard_by(subscription)
+        assert reason is aa.WaitReason.NOTHING_HEARD
+        assert (seen.listening_at, seen.reports_to) == (("127.0.0.1:20121",), ("127.0.0.1:20130",))
+
+    (line,) = told(story)
+    assert line["why"].endswith(
+        "127.0.0.1:20121 has heard nothing from a publisher at control address 127.0.0.1:20130; "
+        "start a publication with control=127.0.0.1:20130|control-mode=dynamic, without endpoint, "
+        "and with this stream id, on this machine: a loopback address is heard by no other"
+    )
+
+
+def test_a_subscription_whose_publisher_is_to_take_it_in_elsewhere() -> None:
+    async def story(world: World, aeron: aa.Aeron) -> None:
+        there = f"{world.host('bob').address}:20130"
+        subscription = await aeron.add_subscription(
+            f"aeron:udp?endpoint=alice:20121|control={there}|control-mode=dynamic", STREAM_ID
+        )
+        _, seen = await heard_by(subscription)
+        assert seen.reports_to == (there,)
+        assert aa.why(subscription).remedy == (
+            f"start a publication with control={there}|control-mode=dynamic, without endpoint, and "
+            "with this stream id, and let datagrams through to that address, and back"
+        )
+
+    told(story)
+
+
+def test_a_publication_nearly_of_the_same_control_address_is_named() -> None:
+    """Only endpoints were held against each other, and the publisher has none."""
+    control = "control=127.0.0.1:20130|control-mode=dynamic"
+
+    async def story(_world: World, aeron: aa.Aeron) -> None:
+        subscription = await aeron.add_subscription(f"{HERE}|{control}", STREAM_ID)
+        publication = await aeron.add_publication(f"aeron:udp?{control}", STREAM_ID + 1)
+        _, seen = await heard_by(subscription)
+        assert [each.session_id for each in seen.nearly] == [publication.session_id]
+        near = aa.why(publication).seen.nearly
+        assert [each.stream_id for each in near] == [STREAM_ID]
+
+    told(story)
+
+
 def test_a_subscription_that_hears_another_stream() -> None:
     async def story(_world: World, aeron: aa.Aeron) -> None:
         subscription = await aeron.add_subscription(HERE, STREAM_ID)
