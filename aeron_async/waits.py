@@ -172,6 +172,7 @@ class PublicationSeen:
         setups_for_ns: How long ago the first of them left.
         is_answered: Whether any receiver has ever answered.
         sent_to: Where datagrams go, as `host:port`.
+        interfaces: Where they leave to a group; empty without multicast.
         has_destinations: Whether the channel has `control-mode=manual` or `dynamic`.
         is_manual: Whether the application adds the destinations.
         destination_count: How many destinations there are.
@@ -203,6 +204,7 @@ class PublicationSeen:
     setups_for_ns: int = 0
     is_answered: bool = False
     sent_to: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
     has_destinations: bool = False
     is_manual: bool = False
     destination_count: int = 0

@@ -8,10 +8,14 @@ from aeron_async.clock import NS_PER_SECOND
 from aeron_async.text import SHORT, printable
 from aeron_async.waits import ClaimSeen, PublicationSeen, StreamSeen, WaitReason, Why
 
-__all__ = ["explain_publication", "listed", "seconds", "streams"]
+__all__ = ["SHARED_NETWORK", "explain_publication", "listed", "seconds", "streams"]
 
 MAX_LISTED: Final = 3
 """Entries of a list that a sentence shows."""
+SHARED_NETWORK: Final = (
+    "interface= at both ends names the network that they share, and ttl= reaches across routers"
+)
+"""What to do about a group, at either end."""
 
 
 def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool = False) -> Why:
@@ -152,19 +156,22 @@ def _unanswered(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
             f"{who}; {_sent(seen)}{_nearly(seen)}",
             "start the subscriber again, or let its status messages through",
         )
-    return (
-        WaitReason.NO_ANSWER,
-        f"{_sent(seen)}, none answered{_nearly(seen)}",
-        (
-            "start a subscription with this endpoint and stream id, or let datagrams through, "
-            "also on their way back"
-        ),
+    remedy = (
+        "start a subscription with this endpoint and stream id, or let datagrams through, also on "
+        "their way back"
     )
+    if seen.interfaces:
+        # The system chooses an interface at each end, and two ends may have chosen two networks.
+        remedy = f"start a subscription of this group, port and stream id; {SHARED_NETWORK}"
+    return WaitReason.NO_ANSWER, f"{_sent(seen)}, none answered{_nearly(seen)}", remedy
 
 
 def _sent(seen: PublicationSeen) -> str:
     setups = counted(seen.setup_count, "SETUP")
-    return f"{setups} to {listed(seen.sent_to) or 'no address'} in {seconds(seen.setups_for_ns)}"
+    way = f"to {listed(seen.sent_to) or 'no address'}"
+    if seen.interfaces:
+        way += f" from interface {listed(seen.interfaces)}"
+    return f"{setups} {way} in {seconds(seen.setups_for_ns)}"
 
 
 def _back_pressured(seen: PublicationSeen) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aeron_async.client.why_publication import listed, streams
+from aeron_async.client.why_publication import SHARED_NETWORK, listed, streams
 from aeron_async.text import SHORT, printable
 from aeron_async.waits import SubscriptionSeen, WaitReason, Why
 
@@ -144,10 +144,7 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
     if not seen.listening_at:
         return "call add_destination: control-mode=manual receives nowhere by itself"
     if seen.interfaces:
-        return (
-            "start a publication of this group, port and stream id; interface= at both ends names "
-            "the network that they share, and ttl= reaches across routers"
-        )
+        return f"start a publication of this group, port and stream id; {SHARED_NETWORK}"
     if seen.reports_to:
         remedy = (
             f"start a publication with control={seen.reports_to[0]}|control-mode=dynamic, without "

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.resources import DriverResources
@@ -90,6 +91,7 @@ class Sightings:
             setups_for_ns=now_ns - sender.first_setup_ns if sender.setup_count else 0,
             is_answered=publication._has_initial_connection,  # noqa: SLF001 - see above
             sent_to=first(format_address(each) for each in addresses if each is not None),
+            interfaces=interfaces((endpoint.channel,)),
             has_destinations=tracker is not None,
             is_manual=tracker is not None and tracker.is_manual,
             destination_count=len(destinations),
@@ -186,7 +188,7 @@ class Sightings:
         return SubscriptionSeen(
             images=images,
             listening_at=first(each.local_address for each in endpoint.destinations),
-            interfaces=first(interfaces(endpoint)),
+            interfaces=interfaces(each.channel for each in endpoint.destinations),
             reports_to=first(reports_to(endpoint)),
             session_id=link.session_id,
             is_response_pending=link.is_response,
@@ -287,12 +289,13 @@ def lag(publication: SubscribablePublication) -> int | None:
     return publication.producer_position - min(consumed) if consumed else None
 
 
-def interfaces(endpoint: ReceiveChannelEndpoint) -> Iterator[str]:
-    """Yield the interfaces on which groups were joined."""
-    for each in endpoint.destinations:
-        interface = each.channel.interface
-        if each.is_multicast and interface is not None:
-            yield f"{interface.name} {interface.address}".strip()
+def interfaces(channels: Iterable[UdpChannel]) -> tuple[str, ...]:
+    """Return the interfaces on which groups are joined, or sent to."""
+    return first(
+        f"{each.interface.name} {each.interface.address}".strip()
+        for each in channels
+        if each.is_multicast and each.interface is not None
+    )
 
 
 def reports_to(endpoint: ReceiveChannelEndpoint) -> Iterator[str]:

@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async.testing import simulate
 from aeron_async.waits import PublicationSeen
 from tests.client.waiting import HERE, SMALL, STREAM_ID, seen_by, told
 
@@ -30,6 +31,27 @@ def test_setups_that_nobody_answers() -> None:
     (line,) = told(story)
     assert (line["operation"], line["seconds"], line["cause"]) == ("offer", 2.0, "no_answer")
     assert (line["channel"], line["stream_id"], line["log_level"]) == (HERE, STREAM_ID, "warning")
+
+
+def test_a_group_to_which_another_interface_leads() -> None:
+    """It did not say from where the SETUPs left, which is what was wrong."""
+    group = "aeron:udp?endpoint=224.0.1.1:40456|interface="
+
+    async def story(world: World) -> None:
+        alice = world.host("alice", "10.0.0.1", "10.1.0.1")
+        async with alice.aeron(SMALL) as here, world.host("bob", "10.0.0.2").aeron(SMALL) as there:
+            await there.add_subscription(f"{group}10.0.0.2", STREAM_ID)
+            publication = await here.add_publication(f"{group}10.1.0.1", STREAM_ID)
+            reason, seen = await seen_by(publication)
+            assert reason is aa.WaitReason.NO_ANSWER
+            (interface,) = seen.interfaces
+            assert interface.endswith("10.1.0.1")
+            text = str(aa.why(publication))
+            assert f"SETUPs to 224.0.1.1:40456 from interface {interface} in 3.0 s" in text
+            assert "interface= at both ends names the network that they share" in text
+            assert "ttl= reaches across routers" in text
+
+    simulate(story)
 
 
 def test_a_subscription_of_the_driver_that_nearly_fits_is_named() -> None:
