@@ -83,12 +83,16 @@ def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
 
 
 def _without_response(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
-    sight = "no server has named the session of its responses"
     if seen.last_error is not None:
-        sight = printable(seen.last_error)
+        # A server has answered before, so requests name this subscription as they should.
+        return (
+            WaitReason.NO_RESPONSE_SESSION,
+            printable(seen.last_error),
+            "start the server again, or let it answer each image of requests",
+        )
     return (
         WaitReason.NO_RESPONSE_SESSION,
-        sight,
+        "no server has named the session of its responses",
         (
             "publish requests with response-correlation-id of this subscription, and let the "
             "server answer with control-mode=response"

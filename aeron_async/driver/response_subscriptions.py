@@ -38,8 +38,8 @@ ELICIT_INTERVAL_NS: Final = NS_PER_SECOND // 10
 SUCCESSOR_TIMEOUT_NS: Final = 2 * NS_PER_SECOND
 """How long a subscription waits for the next session before its client is told."""
 UNANSWERED: Final = (
-    "session {} does not answer, and the server has named no other within {:g} s: does the server "
-    "run, and does it add a publication for each image of requests?"
+    "session {} does not answer, and the server has named no other within {:g} s: it has gone, or "
+    "adds no publication for its image of requests"
 )
 
 log = get_logger(__name__)

@@ -212,6 +212,12 @@ def test_a_client_is_told_that_no_server_follows(
             (line,) = [each for each in logs if each["event"] == "response_session_silent"]
             assert line["reason"] == client.answers.last_error
             assert f"session {image.session_id} does not answer" in str(client.answers.last_error)
+            client.answers.poll(lambda *_: None)
+            assert str(aa.why(client.answers)).endswith(
+                "the server has named no other within 2 s: it has gone, or adds no publication for "
+                "its image of requests; start the server again, or let it answer each image of "
+                "requests"
+            )
             await host.restart()
             await client.ask()
             assert client.answers.last_error is None
