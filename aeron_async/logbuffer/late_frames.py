@@ -4,6 +4,9 @@ Invariant: frames that are placed here never overlap one another, and no frame t
 another one. What an honest publisher sends for one place has the same header every time; payload
 and reserved value may carry the time of sending or of arrival.
 
+To find out what lies around a place, frames and gaps before it are walked over. Anybody may send a
+datagram that makes that way long, so that each image has so many slots of 32 bytes a second for it.
+
 Differs: Aeron looks at the first four bytes of the first place alone, and writes over the rest.
 """
 
@@ -22,7 +25,16 @@ from aeron_async.protocol.header import align_frame
 if TYPE_CHECKING:
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["Conflict", "LateFrames", "shown_cover", "shown_start"]
+__all__ = [
+    "BEYOND_BUDGET",
+    "BUDGET_SLOTS",
+    "BUDGET_SLOTS_PER_SECOND",
+    "Conflict",
+    "LateFrames",
+    "WalkBudget",
+    "shown_cover",
+    "shown_start",
+]
 
 HEADER_WORDS: Final = Struct("<6i")
 """A header without its reserved value."""
@@ -38,6 +50,21 @@ honest publisher's frame begins, so an honest stream loses nothing by it.
 """
 FRAMES_MAX: Final = 512
 """Frames that are walked over, in Python, to the last one before a gap."""
+NS_PER_SLOT: Final = 250
+BUDGET_SLOTS_PER_SECOND: Final = 1_000_000_000 // NS_PER_SLOT
+"""Slots of one image that are walked over in a second: less than a sixth of a core, compiled.
+
+They cover 122 MiB. A repair of the first gap needs none of it, a duplicate of what was shown
+neither, and what fills gaps in their order is walked to from the one before it.
+"""
+BUDGET_SLOTS: Final = 1 << 20
+"""Slots that are walked over at once: 32 MiB, more than the longest padding of a publisher."""
+GAP_SLOTS: Final = 64
+"""A gap on the way takes as long as so many slots of frames, or more."""
+LOOK_SLOTS: Final = 16
+"""So does a slot that is looked at in Python."""
+ZERO_DIVISOR: Final = 8
+"""So many slots are zeroed while one is walked over, or more."""
 
 
 class Conflict(NamedTuple):
@@ -54,22 +81,67 @@ class Conflict(NamedTuple):
     is_shown: bool
 
 
+BEYOND_BUDGET: Final = Conflict(-1, -1, is_shown=False)
+"""No conflict: the walk to the place was too long for now, and the datagram counts as lost."""
+
+
+class WalkBudget:
+    """Slots that may be walked over now; time gives more.
+
+    What is too long is refused as a whole, and leaves what there is to shorter ways: honest ones
+    are short.
+    """
+
+    __slots__ = ("_filled_ns", "slots")
+
+    def __init__(self) -> None:
+        self.slots = BUDGET_SLOTS
+        self._filled_ns = 0
+
+    def fill(self, now_ns: int) -> None:
+        """Add what the time since the last call gives."""
+        slots = (now_ns - self._filled_ns) // NS_PER_SLOT
+        if slots > 0:
+            self.slots = min(self.slots + slots, BUDGET_SLOTS)
+            self._filled_ns += slots * NS_PER_SLOT
+
+    def try_take(self, length: int) -> bool:
+        """Return whether so many bytes may be walked over, and take note that they are."""
+        if length <= 0:
+            return True
+        slots = length // SLOT
+        if slots > self.slots:
+            return False
+        self.slots -= slots
+        return True
+
+    def spend(self, slots: int) -> None:
+        """Take note of what turned out only on the way; there may be less than nothing then."""
+        self.slots -= slots
+
+
 class LateFrames:
     """Places what fits between the frames that an image has, and tells what does not.
 
     Args:
         log: Where the image is rebuilt.
+
+    Attributes:
+        budget: Pays for the walks; to be filled before each call that places or looks for room.
     """
 
-    __slots__ = ("_log",)
+    __slots__ = ("_log", "_placed_position", "budget")
 
     def __init__(self, log: LogBuffers) -> None:
+        self.budget = WalkBudget()
         self._log = log
+        # Where a frame begins that was placed last: the next gap that is filled is often not far.
+        self._placed_position = -1
 
     def room_at(
         self, position: int, *, floor_position: int, hwm_position: int, wanted_length: int
     ) -> int:
-        """Return how many bytes from a place on are free; 0 where another frame lies there.
+        """Return how many bytes from a place on are free; 0 if another frame lies there or may.
 
         No more is looked at than is wanted: a forged heartbeat may claim half a term to be missing.
 
@@ -80,7 +152,7 @@ class LateFrames:
             wanted_length: How many bytes have come.
         """
         words, base, offset = self._find(position)
-        if words[offset >> 2] or covering(words, max(0, floor_position - base), offset) != offset:
+        if words[offset >> 2] or self._covering(words, base, floor_position, offset) != offset:
             return 0
         end = min(hwm_position - base, self._log.term_length)
         limit = min(end, offset + wanted_length)
@@ -94,7 +166,7 @@ class LateFrames:
     ) -> Conflict | None:
         """Place the frames of a datagram that are missing; return where it contradicts the log.
 
-        Then nothing of it is placed.
+        Then nothing of it is placed, and neither is if it returns `BEYOND_BUDGET`.
 
         Args:
             datagram: Checked, all of one term.
@@ -109,9 +181,26 @@ class LateFrames:
             return None
         floor = max(0, floor_position - base)
         hwm = min(hwm_position - base, self._log.term_length)
-        start = covering(words, min(floor, offset), offset)
+        start = self._covering(words, base, floor_position, offset)
+        if start < 0:
+            return BEYOND_BUDGET
         if start != offset:
             return Conflict(base + start, base + offset, is_shown=False)
+        missing = self._missing(datagram, words, base, offset, floor, hwm)
+        if isinstance(missing, Conflict):
+            return missing
+        if missing and missing[-1][1] - missing[0][0] == len(datagram) == total(missing):
+            missing = [(offset, end)]
+        for start, stop in missing:
+            insert(term, words, start, datagram[start - offset : stop - offset])
+            self.on_placed(base + start)
+        return None
+
+    def _missing(
+        self, datagram: memoryview, words: memoryview, base: int, offset: int, floor: int, hwm: int
+    ) -> list[tuple[int, int]] | Conflict:
+        """Return which ranges of a datagram are missing, or where it contradicts what is there."""
+        end = offset + len(datagram)
         missing: list[tuple[int, int]] = []
         place = offset
         while place < end:
@@ -120,16 +209,43 @@ class LateFrames:
             if place < floor or words[place >> 2]:
                 if not is_same(words, place, header):
                     return Conflict(base + place, base + following, is_shown=place < floor)
+            # What has come in full pays for itself; padding claims more than comes.
+            elif not self.budget.try_take(min(following, hwm) - end):
+                return BEYOND_BUDGET
             elif is_hole(words, place, min(following, hwm)):
                 missing.append((place, min(following, end)))
             else:
                 return Conflict(base + place, base + following, is_shown=False)
             place = following
-        if missing and missing[-1][1] - missing[0][0] == len(datagram) == total(missing):
-            missing = [(offset, end)]
-        for start, stop in missing:
-            insert(term, words, start, datagram[start - offset : stop - offset])
-        return None
+        return missing
+
+    def on_placed(self, position: int) -> None:
+        """Take note of where a frame begins that has come into its place."""
+        self._placed_position = position
+
+    def _covering(self, words: memoryview, base: int, floor_position: int, offset: int) -> int:
+        """Return where the frame begins that reaches over an offset; the offset if none does.
+
+        -1 where that is too far to walk for now.
+        """
+        start = min(max(0, floor_position - base), offset)
+        placed = self._placed_position - base
+        if start < placed < offset and is_frame(words, placed, self._ids(base)):
+            start = placed
+        if start == offset:
+            return offset
+        budget = self.budget
+        if not budget.try_take(offset - start):
+            return -1
+        found, gap_count = walk(words, start, offset)
+        budget.spend(gap_count * GAP_SLOTS)
+        return found
+
+    def _ids(self, base: int) -> tuple[int, int, int]:
+        """Return session, stream and term that the frames of a term have."""
+        log = self._log
+        term_id = term_id_at(base, initial_term_id=log.initial_term_id, bits=log.position_bits)
+        return log.session_id, log.stream_id, term_id
 
     def last_frame(self, position: int, *, from_position: int) -> int:
         """Return where the frame begins that ends at a position; the position where none is known.
@@ -161,6 +277,8 @@ class LateFrames:
     def clear(self, conflict: Conflict, *, hwm_position: int) -> None:
         """Clear a place that readers have not been shown, up to where an undisputed frame begins.
 
+        What came first stays where the way to that is too long for now.
+
         Args:
             conflict: What there are two headers for.
             hwm_position: Up to where anything may lie, in bytes.
@@ -170,18 +288,24 @@ class LateFrames:
         end = conflict.end - base
         hwm = min(hwm_position - base, log.term_length)
         end = min(end, hwm)
-        term_id = term_id_at(base, initial_term_id=log.initial_term_id, bits=log.position_bits)
-        ids = (log.session_id, log.stream_id, term_id)
+        ids = self._ids(base)
         # Forged padding may reach over half a term, so that this is no loop over places. What is
         # empty up to the first frame needs no clearing.
         first = start
+        if not words[first >> 2] and not self.budget.try_take(end - first):
+            return
+        # What a walk may begin with is perhaps there no more.
+        self._placed_position = -1
         while first < end and not words[first >> 2]:
             first += scan_for_gap(words, first, limit=end)[1]
         # One that begins where the conflict ends is none of its frames.
         if first < end and is_frame(words, first, ids):
             end = min(max(end, first + align_frame(words[first >> 2])), hwm)
+        looked_from = end
         while end < hwm and words[end >> 2] and not is_frame(words, end, ids):
             end += SLOT
+        looked = (end - looked_from) // SLOT * LOOK_SLOTS
+        self.budget.spend(looked + max(0, end - first) // SLOT // ZERO_DIVISOR)
         zero(log.terms[partition_index(base, bits=log.position_bits)], first, end)
 
 
@@ -193,14 +317,19 @@ def covering(words: memoryview, start: int, offset: int) -> int:
         start: Where a frame begins, or is missing; not behind the offset.
         offset: Of the place in question.
     """
-    for _ in range(STEPS_MAX):
+    return walk(words, start, offset)[0]
+
+
+def walk(words: memoryview, start: int, offset: int) -> tuple[int, int]:
+    """Return what `covering` does, and how many gaps were walked over on the way."""
+    for gap_count in range(STEPS_MAX):
         start = skip_whole(words, start, offset)
         if start >= offset:
-            break
+            return offset, gap_count
         if words[start >> 2] > 0:
-            return start
+            return start, gap_count
         start += scan_for_gap(words, start, limit=offset)[1]
-    return offset
+    return offset, STEPS_MAX
 
 
 def is_same(words: memoryview, offset: int, header: tuple[int, ...]) -> bool:

@@ -294,3 +294,22 @@ def test_a_publisher_that_has_not_come_as_far_as_was_read_is_believed(stage: Sta
     ended = stage.image.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_a_stream_goes_on_while_forged_frames_use_up_its_walks(stage: Stage) -> None:
+    """Ways to far places are paid for by time; the first gap needs none, and moves on."""
+    stage.is_deaf = True
+    stage.send(40, lost=(22, 30))
+    forged = [data(stage.starts[58] + 32, length) for length in (64, 96)]
+    for _ in range(3_000):
+        for each in forged:
+            stage.rig.feed(each, stage.now_ns)
+    assert stage.rig[DriverCounterId.LATE_PACKETS_DROPPED] > 0
+    stage.is_deaf = False
+    for _ in range(40):
+        for each in 100 * forged:
+            stage.rig.feed(each, stage.now_ns)
+        stage.pass_time(50 * MS)
+    stage.send(20)
+    stage.pass_time(SECOND)
+    stage.expect_everything()

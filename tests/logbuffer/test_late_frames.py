@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from aeron_async.kernel import skip_whole
 from aeron_async.logbuffer import late_frames as late_frames_module
 from aeron_async.logbuffer.late_frames import (
+    BEYOND_BUDGET,
+    BUDGET_SLOTS,
+    BUDGET_SLOTS_PER_SECOND,
     FRAMES_MAX,
+    GAP_SLOTS,
     STEPS_MAX,
     Conflict,
     LateFrames,
+    WalkBudget,
     covering,
     shown_cover,
     shown_start,
 )
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.rebuilder import insert, scan_for_gap
-from tests.driver.fakes import data
+from aeron_async.logbuffer.rebuilder import insert, is_hole, scan_for_gap
+from tests.driver.fakes import data, pad
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.logbuffer.term_log import LogBuffers
 
 
 class CountedWords:
@@ -156,3 +169,125 @@ def test_padding_that_was_forged_is_not_walked_through_place_by_place(
     LateFrames(log).clear(Conflict(0, far + 32, is_shown=False), hwm_position=far + 64)
     assert walked.count < 10
     assert not any(log.terms[0])
+
+
+class Walks:
+    """Counts the slots that are walked over, also by what is compiled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.slots = self.gaps = 0
+        monkeypatch.setattr(late_frames_module, "skip_whole", self.skip_whole)
+        monkeypatch.setattr(late_frames_module, "scan_for_gap", self.scan_for_gap)
+        monkeypatch.setattr(late_frames_module, "is_hole", self.is_hole)
+
+    def skip_whole(self, words: memoryview, offset: int, limit: int) -> int:
+        end = skip_whole(words, offset, limit)
+        self.slots += (end - offset) // 32
+        return end
+
+    def scan_for_gap(self, words: memoryview, offset: int, *, limit: int) -> tuple[int, int]:
+        start, length = scan_for_gap(words, offset, limit=limit)
+        self.gaps += 1
+        self.slots += (start + length - offset) // 32
+        return start, length
+
+    def is_hole(self, words: memoryview, start: int, end: int) -> bool:
+        self.slots += (end - start) // 32
+        return is_hole(words, start, end)
+
+
+def gaps(log: LogBuffers) -> tuple[bytes, int]:
+    """Lay frames with many gaps; return padding over the last one, and where it begins."""
+    for offset in range(0, 1_024 * STEPS_MAX, 1_024):
+        insert(log.terms[0], log.term_words[0], offset + 32, memoryview(data(offset + 32, 64)))
+    return pad(1_024 * (STEPS_MAX - 1), 96), 1_024 * (STEPS_MAX - 1)
+
+
+def frames(log: LogBuffers) -> tuple[bytes, int]:
+    """Lay frame behind frame; return what contradicts the last one, and where."""
+    for offset in range(0, 48_000, 32):
+        insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 32)))
+    insert(log.terms[0], log.term_words[0], 48_000, memoryview(data(48_000, 640)))
+    return data(48_032, 64), 48_032
+
+
+def hole(log: LogBuffers) -> tuple[bytes, int]:
+    """Lay one far frame; return padding that reaches over it, and where it begins."""
+    insert(log.terms[0], log.term_words[0], 60_000 & -32, memoryview(data(60_000 & -32, 64)))
+    return pad(0, 64_000), 0
+
+
+@pytest.mark.parametrize("lay", [gaps, frames, hole])
+def test_so_many_slots_are_walked_over_in_a_second(
+    lay: Callable[[LogBuffers], tuple[bytes, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged datagram of 32 bytes must not cost a core, however many come."""
+    log = make_log(log_type=LogType.IMAGE)
+    datagram, position = lay(log)
+    walks, late_frames = Walks(monkeypatch), LateFrames(log)
+    refused_count = 0
+    for count in range(12_000):
+        # Half a second for all of them.
+        late_frames.budget.fill(count * 500_000_000 // 12_000)
+        conflict = late_frames.place(
+            memoryview(datagram)[:32], position, floor_position=0, hwm_position=TERM_LENGTH
+        )
+        refused_count += conflict is BEYOND_BUDGET
+    walked = walks.slots + GAP_SLOTS * walks.gaps
+    # The ways are not walked to their end where a gap is the last.
+    assert walked <= BUDGET_SLOTS + BUDGET_SLOTS_PER_SECOND // 2 + 2 * TERM_LENGTH // 32
+    assert walked > BUDGET_SLOTS
+    assert refused_count > 6_000
+
+
+def test_clearing_a_hole_is_paid_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    hole(log)
+    walks, late_frames = Walks(monkeypatch), LateFrames(log)
+    late_frames.budget.spend(BUDGET_SLOTS - 100)
+    late_frames.clear(Conflict(0, 64_000, is_shown=False), hwm_position=TERM_LENGTH)
+    assert walks.slots == 0
+    assert log.term_words[0][(60_000 & -32) >> 2] == 64
+
+
+def test_without_budget_the_first_gap_is_filled_and_duplicates_agree() -> None:
+    log = make_log(log_type=LogType.IMAGE)
+    late_frames = LateFrames(log)
+    late_frames.budget.spend(2 * BUDGET_SLOTS)
+    for offset in (4_096, 0, 0, 64, 128, 64):
+        frame = memoryview(data(offset, 64))
+        insert(log.terms[0], log.term_words[0], 4_096, memoryview(data(4_096, 64)))
+        floor = min(offset, 128)
+        assert late_frames.place(frame, offset, floor_position=floor, hwm_position=4_160) is None
+    for offset in (0, 64, 128, 4_096):
+        assert bytes(log.terms[0][offset : offset + 64]) == data(offset, 64)
+
+
+def test_a_repair_is_walked_to_from_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a long way full of gaps costs an honest stream one walk for all of them."""
+    log = make_log(log_type=LogType.IMAGE)
+    offsets = range(0, TERM_LENGTH, 64)
+    for offset in offsets:
+        if offset % 1_024:
+            insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 64)))
+    walks, late_frames = Walks(monkeypatch), LateFrames(log)
+    for offset in offsets:
+        if offset % 1_024 == 0:
+            conflict = late_frames.place(
+                memoryview(data(offset, 64)), offset, floor_position=0, hwm_position=TERM_LENGTH
+            )
+            assert conflict is None
+    assert walks.slots <= 2 * TERM_LENGTH // 32
+    assert BUDGET_SLOTS - late_frames.budget.slots <= TERM_LENGTH // 32
+
+
+def test_time_gives_no_more_than_there_may_be() -> None:
+    budget = WalkBudget()
+    budget.fill(10**18)
+    assert budget.slots == BUDGET_SLOTS
+    assert budget.try_take(32 * BUDGET_SLOTS)
+    assert not budget.try_take(32)
+    budget.fill(10**18 + 1_000_000)
+    assert budget.slots == BUDGET_SLOTS_PER_SECOND // 1_000
+    budget.fill(10**18)
+    assert budget.slots == BUDGET_SLOTS_PER_SECOND // 1_000

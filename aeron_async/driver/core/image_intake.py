@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import place_runs, skip_whole
+from aeron_async.logbuffer.late_frames import BEYOND_BUDGET
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
@@ -112,6 +113,7 @@ class ImageIntake:
         self._heartbeats_received = system_counters[SystemCounterId.HEARTBEATS_RECEIVED]
         self._images_revoked = system_counters[SystemCounterId.PUBLICATION_IMAGES_REVOKED]
         self._old_terms = system_counters[DriverCounterId.OLD_TERM_PACKETS]
+        self._late_dropped = system_counters[DriverCounterId.LATE_PACKETS_DROPPED]
         self._ends_ignored = system_counters[DriverCounterId.STREAM_ENDS_IGNORED]
         self._ends_withdrawn = system_counters[DriverCounterId.STREAM_ENDS_WITHDRAWN]
         hwm.set(position)
@@ -207,6 +209,7 @@ class ImageIntake:
                 offset = position & (log.term_length - 1)
                 insert(log.terms[index], log.term_words[index], offset, datagram)
             return True
+        late_frames.budget.fill(now_ns)
         conflict = late_frames.place(
             datagram, position, floor_position=floor_position, hwm_position=self.hwm_position
         )
@@ -214,6 +217,11 @@ class ImageIntake:
         if conflict is None:
             doubts.on_agreement(position, position + len(datagram))
             return True
+        if conflict is BEYOND_BUDGET:
+            # As if it were lost: it comes again, and where it is the first that is missing, it
+            # needs no budget.
+            self._late_dropped.increment()
+            return False
         if not conflict.is_shown and doubts.may_act(now_ns):
             late_frames.clear(conflict, hwm_position=self.hwm_position)
         doubts.on_conflict(conflict, connection.source, now_ns, shown=floor_position)
@@ -253,13 +261,10 @@ class ImageIntake:
         if position < self.floor_position or position < feedback.last_sm_position:
             return 0
         limit = feedback.overrun_threshold - position
-        if position < self.hwm_position and self._late_frames is not None:
-            room = self._late_frames.room_at(
-                position,
-                floor_position=self.floor_position,
-                hwm_position=self.hwm_position,
-                wanted_length=cuts[len(cuts) - 2] - start,
-            )
+        late_frames = self._late_frames if position < self.hwm_position else None
+        if late_frames is not None:
+            wanted_length = cuts[len(cuts) - 2] - start
+            room = self._room_at(late_frames, position, wanted_length, now_ns)
             if not room:
                 return 0
             limit = min(limit, room)
@@ -276,9 +281,23 @@ class ImageIntake:
         )
         if placed:
             connection.last_activity_ns = self.last_packet_ns = now_ns
+            if late_frames is not None:
+                late_frames.on_placed(position)
             if position + placed > self.hwm_position:
                 self._set_hwm(position + placed)
         return placed
+
+    def _room_at(
+        self, late_frames: LateFrames, position: int, wanted_length: int, now_ns: int
+    ) -> int:
+        """Return how many bytes of a run fit between what is there."""
+        late_frames.budget.fill(now_ns)
+        return late_frames.room_at(
+            position,
+            floor_position=self.floor_position,
+            hwm_position=self.hwm_position,
+            wanted_length=wanted_length,
+        )
 
     @property
     def is_begun(self) -> bool:

@@ -125,6 +125,7 @@ class DriverCounterId(IntEnum):
     STREAM_ENDS_IGNORED = 1_051
     STREAM_ENDS_WITHDRAWN = 1_052
     IMAGES_BROKEN = 1_053
+    LATE_PACKETS_DROPPED = 1_054
     HANDSHAKE_SENDS_WITHHELD = 1_060
 
 
@@ -205,6 +206,7 @@ DRIVER_COUNTER_LABELS: Final[dict[DriverCounterId, str]] = {
     DriverCounterId.STREAM_ENDS_IGNORED: "Ends of streams ignored: their stream is further on",
     DriverCounterId.STREAM_ENDS_WITHDRAWN: "Ends of streams withdrawn: their publisher went on",
     DriverCounterId.IMAGES_BROKEN: "Images ended: gap unfilled, or what was read contradicted",
+    DriverCounterId.LATE_PACKETS_DROPPED: "Late datagrams dropped: way to their place too long",
     DriverCounterId.HANDSHAKE_SENDS_WITHHELD: "Datagrams not sent: receiver has not answered",
 }
 
