@@ -20,6 +20,8 @@ MESSAGE_TIMEOUT: Final = "AERON_ARCHIVE_MESSAGE_TIMEOUT"
 
 OPTIONS: Final = {
     "`extending_publication`": "`pub --extend`",
+    "the control stream id": "AERON_ARCHIVE_CONTROL_STREAM_ID",
+    "response_channel": "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL",
     "raise timeout": f"raise {MESSAGE_TIMEOUT}",
     "from_position": "--begin",
     "to_position": "--end",

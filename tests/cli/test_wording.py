@@ -88,3 +88,17 @@ def test_nobody_is_waited_for_longer_than_told(
     where = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     assert main(["archive", "ls", where]) == 1
     assert f"nobody answers at 127.0.0.1:{unused_udp_port}" in capsys.readouterr().err
+
+
+def test_whoever_waits_for_an_archive_hears_of_it_before_the_timeout(
+    monkeypatch: pytest.MonkeyPatch, unused_udp_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AERON_ARCHIVE_MESSAGE_TIMEOUT", "500ms")
+    monkeypatch.setenv("AERON_ASYNC_WAITING_HINT", "100ms")
+    monkeypatch.setenv("AERON_ARCHIVE_CONTROL_STREAM_ID", "11")
+    where = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    assert main(["archive", "ls", where]) == 1
+    (remark,) = [
+        line for line in capsys.readouterr().err.splitlines() if line.startswith("still waiting")
+    ]
+    assert "check AERON_ARCHIVE_CONTROL_STREAM_ID (11 here, default 10)" in remark

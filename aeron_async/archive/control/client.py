@@ -35,6 +35,7 @@ from aeron_async.archive.control.requests import (
     StopRecordingSubscriptionRequest,
     StopReplayRequest,
 )
+from aeron_async.archive.control.settings import CONTROL_STREAM_ID
 from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
 from aeron_async.client.arguments import check_answer_timeout, check_callable, check_stream_id
@@ -108,7 +109,7 @@ class RemoteArchive(RemoteListing, Archive):
         aeron: Aeron,
         *,
         control_channel: str,
-        control_stream_id: int = 10,
+        control_stream_id: int = CONTROL_STREAM_ID,
         response_channel: str | None = None,
         response_stream_id: int = 20,
         replay_channel: str | None = None,

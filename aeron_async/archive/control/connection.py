@@ -12,6 +12,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import attrs
+
 from aeron_async.archive.control.messages import (
     CODEC,
     PROTOCOL_VERSION,
@@ -22,13 +24,20 @@ from aeron_async.archive.control.messages import (
     RecordingSubscriptionDescriptor,
     ResponseCode,
 )
-from aeron_async.archive.control.refusals import archive_error, unanswered, unknown_recording
+from aeron_async.archive.control.refusals import (
+    archive_error,
+    unanswered,
+    unknown_recording,
+    where_answers_go,
+    why_no_archive,
+)
 from aeron_async.archive.control.requests import (
     AuthConnectRequest,
     ChallengeResponse,
     CloseSessionRequest,
     Request,
 )
+from aeron_async.client.wait_watch import Wait
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,
@@ -46,11 +55,11 @@ if TYPE_CHECKING:
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.logs import LogBudget
+    from aeron_async.waits import Why
 
 __all__ = ["ControlConnection", "CredentialsSupplier"]
 
 LOG: Final = get_logger(__name__)
-LONGEST_SILENCE_S: Final = 10
 MOST_LATE: Final = 4_096
 """Requests of which is remembered who hears what goes wrong after their answer; the last ones."""
 
@@ -108,6 +117,34 @@ class Pending:
             self.answered.exception()
 
 
+class Connecting:
+    """What waits for a session: first for somebody to hear requests, then for an answer.
+
+    Args:
+        publication: For requests.
+        subscription: For answers.
+        response_channel: As the archive is told it.
+    """
+
+    def __init__(
+        self, publication: Publication, subscription: Subscription, response_channel: str
+    ) -> None:
+        self.channel = publication.channel
+        self.stream_id = publication.stream_id
+        self._publication = publication
+        self._subscription = subscription
+        self._response_channel = response_channel
+
+    def explain(self) -> Why:
+        """Return why there is no session yet."""
+        if not self._publication.is_connected:
+            return why_no_archive(self._publication.explain(), self._publication)
+        why = self._subscription.explain()
+        if self._subscription.is_connected:
+            return why
+        return attrs.evolve(why, remedy=where_answers_go(self._response_channel))
+
+
 class ControlConnection:
     """A session with an archive; made by `open`.
 
@@ -162,14 +199,29 @@ class ControlConnection:
             AeronTimeoutError: The archive does not answer.
             ArchiveError: It refuses.
         """
-        # A short wait ends with an error that says it all; of a long one the log tells meanwhile.
-        self.publication.logs_waits = self.timeout > LONGEST_SILENCE_S
+        waits = self.publication.waits
+        started_ns = waits.now_ns()
+        # One wait, and so one line at most, whichever end is not heard.
+        wait = Wait(
+            Connecting(self.publication, self._subscription, response_channel),
+            "connect",
+            lambda: started_ns,
+        )
+        waits.begin(wait)
+        self.publication.logs_waits = False
+        try:
+            await self._open(response_channel, response_stream_id, credentials)
+        finally:
+            self.publication.logs_waits = True
+            waits.end(wait)
+
+    async def _open(
+        self, response_channel: str, response_stream_id: int, credentials: CredentialsSupplier
+    ) -> None:
         try:
             await self.publication.wait_connected(timeout=self.timeout)
         except AeronTimeoutError as error:
             raise unanswered(error, self.publication, self.timeout) from None
-        finally:
-            self.publication.logs_waits = True
         correlation_id = self.next_correlation_id()
         message = await self._exchange(
             AuthConnectRequest(
@@ -384,8 +436,5 @@ class ControlConnection:
 def remedy(request: Message) -> str:
     """Return what to do about a request that was not answered."""
     if isinstance(request, AuthConnectRequest):
-        return (
-            f"its answers go to {request.response_channel}, which must lead from the archive to "
-            "this client; give response_channel as the archive sees this host"
-        )
+        return where_answers_go(request.response_channel)
     return "raise timeout"

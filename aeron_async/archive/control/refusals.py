@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
+from aeron_async.archive.control.settings import CONTROL_STREAM_ID
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,
@@ -14,14 +17,21 @@ from aeron_async.errors import (
     UnknownRecordingError,
 )
 from aeron_async.text import printable
-from aeron_async.waits import PublicationSeen, WaitReason
+from aeron_async.waits import PublicationSeen, WaitReason, Why
 
 if TYPE_CHECKING:
     from aeron_async.archive.control.requests import Request
     from aeron_async.client.publication import Publication
     from aeron_async.logs import Log
 
-__all__ = ["archive_error", "refusal_of", "unanswered", "unknown_recording"]
+__all__ = [
+    "archive_error",
+    "refusal_of",
+    "unanswered",
+    "unknown_recording",
+    "where_answers_go",
+    "why_no_archive",
+]
 
 KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.UNKNOWN_RECORDING: UnknownRecordingError,
@@ -50,12 +60,32 @@ def unanswered(
     why = error.why
     if why is None or why.reason not in NOBODY:
         return AeronTimeoutError(f"no archive: {error}", why=why)
+    why = why_no_archive(why, publication)
     sent_to = why.seen.sent_to if isinstance(why.seen, PublicationSeen) else ()
     return AeronTimeoutError(
         f"nobody answers at {', '.join(sent_to) or publication.channel} (control channel "
-        f"{publication.channel} stream {publication.stream_id}) within {timeout:g} s: is an "
-        "archive with its control channel there? if it only starts late, raise timeout",
+        f"{publication.channel} stream {publication.stream_id}) within {timeout:g} s: "
+        f"{why.remedy}; if it only starts late, raise timeout",
         why=why,
+    )
+
+
+def why_no_archive(why: Why, publication: Publication) -> Why:
+    """Return why requests have nobody to go to, in the words of whoever looks for an archive."""
+    if why.reason not in NOBODY:
+        return why
+    remedy = (
+        "is an archive with its control channel there? check the control stream id "
+        f"({publication.stream_id} here, default {CONTROL_STREAM_ID})"
+    )
+    return attrs.evolve(why, remedy=remedy)
+
+
+def where_answers_go(response_channel: str) -> str:
+    """Return what to do about an archive that hears requests and is not heard."""
+    return (
+        f"its answers go to {response_channel}, which must lead from the archive to this client; "
+        "give response_channel as the archive sees this host"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.context import ArchiveContext
 
-__all__ = ["ControlSettings"]
+__all__ = ["CONTROL_STREAM_ID", "ControlSettings"]
+
+CONTROL_STREAM_ID: Final = 10
+"""Where an archive hears requests unless it is told otherwise, as official ones do."""
 
 
 def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> None:
@@ -77,7 +80,7 @@ class ControlSettings:
     """
 
     control_channel: str | None = attrs.field(default=None, validator=_check_channel)
-    control_stream_id: int = 10
+    control_stream_id: int = CONTROL_STREAM_ID
     local_control_channel: str | None = attrs.field(
         default="aeron:ipc?term-length=64k", validator=_check_channel
     )

@@ -192,23 +192,52 @@ def test_who_asked_for_a_replay_to_a_silent_third_host_is_told_to_subscribe_firs
 
 
 def test_nobody_answers_where_no_archive_listens() -> None:
-    """Two lines said that subscriptions wait, and the error named the wrong end."""
+    """Two lines said that subscriptions wait, and the error named the wrong end; then no line."""
 
     async def story(world: World) -> None:
         async with world.host("client").aeron(SMALL) as aeron:
             with pytest.raises(AeronTimeoutError) as caught:
                 await RemoteArchive.connect(
-                    aeron, control_channel="aeron:udp?endpoint=127.0.0.1:8010"
+                    aeron,
+                    control_channel="aeron:udp?endpoint=127.0.0.1:8010",
+                    control_stream_id=11,
                 )
         assert str(caught.value) == (
             "nobody answers at 127.0.0.1:8010 (control channel aeron:udp?endpoint=127.0.0.1:8010|"
-            "term-length=64k stream 10) within 5 s: is an archive with its control channel there? "
-            "if it only starts late, raise timeout"
+            "term-length=64k stream 11) within 5 s: is an archive with its control channel there? "
+            "check the control stream id (11 here, default 10); if it only starts late, raise "
+            "timeout"
         )
+        assert caught.value.why is not None
+        assert "check the control stream id (11 here, default 10)" in str(caught.value.why)
 
     with capture_logs() as lines:
         simulate(story)
-    assert not [line for line in lines if line["event"] == "wait_lasted_long"]
+    (line,) = [line for line in lines if line["event"] == "wait_lasted_long"]
+    assert (line["operation"], line["seconds"], line["cause"]) == ("connect", 2.0, "no_answer")
+    assert "check the control stream id (11 here, default 10)" in line["why"]
+
+
+def test_answers_that_do_not_arrive_are_told_of_while_they_are_waited_for() -> None:
+    async def story(world: World) -> None:
+        async with (
+            world.host("archive").aeron(SMALL) as its_aeron,
+            ControlServer(FakeArchive(), its_aeron, ControlSettings(control_channel=CONTROL)),
+            world.host("client").aeron(SMALL) as aeron,
+        ):
+            # The default is a port of localhost, and the archive is another host.
+            with pytest.raises(AeronTimeoutError, match="its answers go to"):
+                await RemoteArchive.connect(aeron, control_channel=CONTROL)
+
+    with capture_logs() as lines:
+        simulate(story)
+    (line,) = [
+        line
+        for line in lines
+        if line["event"] == "wait_lasted_long" and line["operation"] == "connect"
+    ]
+    assert line["cause"] == "nothing_heard"
+    assert "its answers go to aeron:udp?endpoint=localhost:" in line["why"]
 
 
 def test_requests_that_fail_unforeseen_are_logged_within_the_budget() -> None:
