@@ -59,13 +59,22 @@ def bytes_from(_type: object, tokens: Sequence[Token]) -> int:
         ValueError: It is none.
     """
     text = tokens[0].value.strip()
-    # What is below 0, or beyond 64 bits, is for the validators to refuse, which know the limits.
+    # What is below 0, or beyond 64 bits, is refused where the limits are known.
     return int(text) if WHOLE.fullmatch(text) else parse_size(text)
 
 
 def sized(minimum: int, maximum: int = INT64_MAX) -> Parameter:
     """Return what reads an amount of bytes within limits."""
-    return Parameter(converter=bytes_from, validator=validators.Number(gte=minimum, lte=maximum))
+
+    def bytes_within(kind: object, tokens: Sequence[Token]) -> int:
+        length = bytes_from(kind, tokens)
+        if not minimum <= length <= maximum:
+            # A validator would quote the number of bytes, which nobody has typed.
+            message = f"{tokens[0].value!r} must be from {minimum} to {maximum} bytes"
+            raise ValueError(message)
+        return length
+
+    return Parameter(converter=bytes_within, validator=validators.Number(gte=minimum, lte=maximum))
 
 
 Size = Annotated[int, sized(0)]

@@ -22,7 +22,7 @@ from aeron_async.cli.latency import LatencySummary
 from aeron_async.cli.options import Flag, Int32, MessageSize, Positive, Quiet, RunOptions
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.pauses import Pauses
-from aeron_async.cli.runner import ExitCode, Watchdog, run, together
+from aeron_async.cli.runner import ExitCode, Watchdog, advise, hush_pauses, run, together
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
@@ -37,6 +37,8 @@ PING_CHANNEL: Final = "aeron:udp?endpoint=localhost:20123"
 PONG_CHANNEL: Final = "aeron:udp?endpoint=localhost:20124"
 PING_STREAM_ID: Final = 1002
 PONG_STREAM_ID: Final = 1003
+
+START_PONG: Final = "start `aeron-async pong`, with the same channels and stream ids, if none runs"
 
 TIMESTAMP: Final = Struct("<q")
 # Event loops round a pause to a millisecond, which would count as latency: the rest is waited for
@@ -116,8 +118,14 @@ async def _ping(
                 f"{there[0]} takes: raise term-length"
             )
             raise ConfigurationError(text)
-        await publication.wait_connected(timeout)
-        await subscription.wait_connected(timeout)
+        advise(START_PONG)
+        try:
+            await publication.wait_connected(timeout)
+            await subscription.wait_connected(timeout)
+        except AeronTimeoutError as error:
+            hush_pauses()
+            text = f"{error}; {START_PONG}"
+            raise AeronTimeoutError(text, why=error.why) from None
         pinger = Pinger(publication, subscription, size=size, timeout=timeout)
         warmup, count = counts
         report.say(f"{plural(warmup, 'round trip')} to warm up, {format_count(count)} to measure")
@@ -187,6 +195,7 @@ class Pinger:
         waiting = self._publication if not self._publication.is_connected else self._subscription
         found = waiting.explain()
         back = f"{self._subscription.channel} stream {self._subscription.stream_id}"
+        hush_pauses()
         message = f"no pong from {back} for {self._timeout} s: is it still there? {found}"
         return AeronTimeoutError(message, why=found)
 

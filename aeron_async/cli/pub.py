@@ -28,7 +28,7 @@ from aeron_async.cli.options import (
 )
 from aeron_async.cli.output import complain, print_json, remark
 from aeron_async.cli.pauses import Pauses
-from aeron_async.cli.runner import ExitCode, run
+from aeron_async.cli.runner import ExitCode, hush_pauses, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.offer_outcome import OfferOutcome
@@ -296,6 +296,7 @@ async def _pub(
             raise
         except (AeronError, OSError) as error:
             # Closing may take its time: what went wrong is said before.
+            hush_pauses()
             complain(error)
             report.leave(publication)
             return ExitCode.FAILURE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aeron_async.cli.options import RunOptions
 
-__all__ = ["ExitCode", "TerminatedError", "Watchdog", "hush_pauses", "run", "together"]
+__all__ = ["ExitCode", "TerminatedError", "Watchdog", "advise", "hush_pauses", "run", "together"]
 
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -35,6 +35,8 @@ LOCAL_REMEDY: Final = (
 PAUSE: Final = "event_loop_lagged"
 HUSHED: Final[set[str]] = set()
 """Events that are logged no more in this run."""
+ADVICE: Final[list[str]] = []
+"""What this command adds to whatever it says of long waits."""
 WORDED: Final = frozenset({"remedy", "error", "reason"})
 """Fields of the log that name settings."""
 
@@ -99,6 +101,7 @@ def configure_logs(*, is_verbose: bool) -> None:
     import structlog  # noqa: PLC0415 - likewise
 
     HUSHED.clear()
+    ADVICE.clear()
     has_colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     structlog.configure(
         processors=[
@@ -136,13 +139,22 @@ def _say_waits_plainly(
         what, why = "no recording yet", f"{event['reason']}; {remedy}"
     else:
         return event
-    remark(f"{what} after {event['seconds']:g} s: {worded(why)}")
+    remark(f"{what} after {event['seconds']:g} s: {'; '.join((worded(why), *ADVICE))}")
     raise structlog.DropEvent
 
 
 def hush_pauses() -> None:
-    """Log pauses of the event loop no more in this run: the results have been shown."""
+    """Log pauses of the event loop no more in this run.
+
+    The results have been shown, or the command is about to end: what it imports and writes then
+    holds up nothing that anybody waits for.
+    """
     HUSHED.add(PAUSE)
+
+
+def advise(text: str) -> None:
+    """Add a text to whatever is said of long waits in this run."""
+    ADVICE.append(text)
 
 
 def _name_remedies_of_the_command_line(

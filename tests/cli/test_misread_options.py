@@ -42,6 +42,16 @@ def test_what_is_no_size_is_bad_usage(text: str, capsys: pytest.CaptureFixture[s
     assert "--size" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["1g", "17m", "-1", "99999999999999999999"])
+def test_a_size_beyond_its_limits_is_quoted_as_it_was_typed(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pub", "aeron:ipc", "-s", "1", "--count", "1", "--size", text]) == 2
+    error = capsys.readouterr().err
+    assert f"'{text}' must be from 0 to 16777216 bytes" in error
+    assert "1073741824" not in error
+
+
 def test_sizes_of_commands_are_read_so(capsys: pytest.CaptureFixture[str]) -> None:
     command = "bench --size 17m"
     assert main(command.split()) == 2

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from aeron_async.cli.main import main
 from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import configure_logs
 from aeron_async.counters import CountersManager
@@ -13,6 +14,8 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 
@@ -43,3 +46,31 @@ def test_no_line_about_a_pause_follows_the_results(capsys: pytest.CaptureFixture
     configure_logs(is_verbose=False)
     structlog.get_logger().warning("event_loop_lagged", late_ms=400)
     assert "late_ms=400" in capsys.readouterr().err
+
+
+def test_no_line_about_a_pause_follows_a_failure(
+    unused_udp_port_factory: Callable[[], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a command imports to say what went wrong held up its own loop, and nothing else."""
+    there, back = (f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}" for _ in range(2))
+    for command in (
+        ("pub", there, "--stream", "1", "--count", "1", "--size", "8", "--timeout", "0.05"),
+        ("ping", "--ping-channel", there, "--pong-channel", back, "--timeout", "0.05"),
+    ):
+        assert main(command) == 1
+        structlog.get_logger().warning("event_loop_lagged", late_ms=321)
+        assert "late_ms=321" not in capsys.readouterr().err
+
+
+def test_a_ping_that_nobody_answers_says_what_does(
+    unused_udp_port_factory: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("AERON_ASYNC_WAITING_HINT", "100ms")
+    there, back = (f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port_factory()}" for _ in range(2))
+    assert main(["ping", "--ping-channel", there, "--pong-channel", back, "--timeout", "0.5"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    for start in ("still waiting", "error: "):
+        (line,) = [each for each in lines if each.startswith(start)]
+        assert "start `aeron-async pong`" in line
