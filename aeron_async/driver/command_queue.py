@@ -19,8 +19,6 @@ from aeron_async.errors import AeronError, ClosedError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Coroutine
 
-    from aeron_async.driver.core.udp_channel import UdpChannel
-
 __all__ = ["CommandQueue"]
 
 T = TypeVar("T")
@@ -49,7 +47,7 @@ class CommandQueue:
         self._clients = clients
         self._commands: deque[Command] = deque()
         # A dictionary for its order: closing must be the same every time.
-        self._lookups: dict[asyncio.Future[UdpChannel], None] = {}
+        self._lookups: dict[asyncio.Future[Any], None] = {}
         self._is_closed = False
         self._error: Exception | None = None
 
@@ -84,8 +82,8 @@ class CommandQueue:
         while self._commands:
             await self._carry_out(self._commands.popleft())
 
-    async def look_up(self, resolving: Coroutine[Any, Any, UdpChannel]) -> UdpChannel:
-        """Resolve the names of a channel, unless the driver closes first: it may take long."""
+    async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
+        """Resolve names, unless the driver closes first: it may take long."""
         # A task of its own, awaited right here, so that closing can end it and not the caller.
         lookup = asyncio.ensure_future(resolving)
         self._lookups[lookup] = None

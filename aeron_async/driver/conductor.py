@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
     from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
@@ -207,6 +208,16 @@ class Conductor(Agent):
         return await self._queue.submit(
             client_id, execute, lambda ready: self._links.remove(ready.registration_id)
         )
+
+    async def look_up(self, host: str, port: int) -> Address:
+        """Return the numeric address of a host, as channels of this driver would have it.
+
+        Raises:
+            RegistrationError: UNKNOWN_HOST.
+            ClosedError: The driver is closed, or was meanwhile.
+        """
+        self._queue.check_open()
+        return await self._queue.look_up(self._resources.network.resolve(host, port))
 
     async def _resolve_publication(self, uri: ChannelUri) -> UdpChannel | None:
         """Return a channel with its addresses; None for IPC, which has none."""

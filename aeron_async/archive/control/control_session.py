@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 __all__ = ["ControlSession"]
 
 LOG: Final = get_logger(__name__)
+TIMEOUT_MIN_S: Final = 0.001
+"""What is left to a client whose name was looked up at the last moment."""
 
 
 class SessionEndedError(ArchiveError):
@@ -154,16 +156,12 @@ class ControlSession:
         """Let the client in, carry out its requests, and say goodbye to nobody."""
         publication: ExclusivePublication | None = None
         try:
-            publication = await self._server.aeron.add_exclusive_publication(
-                self._channel,
-                self._connect.response_stream_id,
-                on_disconnected="raise",
-                handshake_length=self._handshake_length,
-            )
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + self._settings.unconnected_session_timeout_ns / NS_PER_SECOND
+            publication = await self._add_publication(deadline)
             # The channel is a stranger's: its waits are for the log of the session.
             publication.logs_waits = False
-            timeout_ns = self._settings.unconnected_session_timeout_ns
-            await publication.wait_connected(timeout=timeout_ns / NS_PER_SECOND)
+            await publication.wait_connected(timeout=max(deadline - loop.time(), TIMEOUT_MIN_S))
             self.is_connected = True
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._send_all(publication))
@@ -177,6 +175,32 @@ class ControlSession:
             self._server.forget(self)
             if publication is not None:
                 publication.revoke()
+
+    async def _add_publication(self, deadline: float) -> ExclusivePublication:
+        """Return what to answer on.
+
+        Args:
+            deadline: Up to when the place of the session is its own, in seconds of the loop.
+
+        Raises:
+            SessionEndedError: A name in the channel takes longer to look up.
+            AeronError: The channel cannot be had.
+        """
+        server = self._server
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await server.aeron.add_exclusive_publication(
+                    await server.look_ups.numeric(self._channel),
+                    self._connect.response_stream_id,
+                    on_disconnected="raise",
+                    handshake_length=self._handshake_length,
+                )
+        except TimeoutError:
+            message = (
+                "the name of the host to be answered was not looked up within "
+                f"unconnected_session_timeout_ns={self._settings.unconnected_session_timeout_ns}"
+            )
+            raise SessionEndedError(message) from None
 
     async def _let_in(self) -> None:
         """Judge the client, and repeat that it is in until it asks for something.

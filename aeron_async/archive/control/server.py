@@ -24,7 +24,7 @@ from aeron_async.archive.control.requests import (
     ReplayRequest,
     Request,
 )
-from aeron_async.archive.control.response_channel import SENT_PER_BYTE, response_channel
+from aeron_async.archive.control.response_channel import SENT_PER_BYTE, LookUps, response_channel
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.control.signal_router import SignalRouter
 from aeron_async.archive.control.waiting_room import WaitingRoom
@@ -61,6 +61,7 @@ class ControlServer:
         dropped_requests: Requests that were malformed, or of nobody's session, or from elsewhere.
         refused_sessions: Clients that were one too many, and those that came while too many
             others had not answered.
+        look_ups: Looks up the names that those clients want to be answered at.
         waiting_room: The clients that have not been let in yet.
         events: Tells everybody what becomes of recordings, where that is wanted.
 
@@ -75,6 +76,7 @@ class ControlServer:
         self.settings = ControlSettings() if settings is None else settings
         self.router = SignalRouter()
         self.tokens = ReplayTokens(aeron.clock, timeout_ns=self.settings.connect_timeout_ns)
+        self.look_ups = LookUps(aeron.driver.conductor.look_up)
         self.waiting_room = WaitingRoom(self.settings, aeron.clock, self._open)
         self.dropped_requests = 0
         self.refused_sessions = 0
@@ -132,6 +134,7 @@ class ControlServer:
         """End all sessions, and hear nothing more; closing twice is closing once."""
         # At once: who is cancelled meanwhile has left nothing open.
         self.waiting_room.close()
+        self.look_ups.close()
         for subscription in self._subscriptions:
             subscription.close()
         if self._events_publication is not None:
