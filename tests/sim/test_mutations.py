@@ -18,6 +18,7 @@ LATE = {
     "a run is placed beyond what may be placed": 24,
     "a run is placed where its readers have been": 56,
     "a run takes one datagram more than it has looked at": 12,
+    "the window of a receiver counts from what was sent, not from what it has consumed": 445,
 }
 
 
