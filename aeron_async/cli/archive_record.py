@@ -228,7 +228,7 @@ async def show(archive: Archive, going_on: set[int]) -> None:
 
 
 def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:
-    """Write what has become of a recording."""
+    """Write what has become of a recording, at once: whoever reads a pipe waits for it."""
     if is_json:
         print_json(
             {
@@ -237,9 +237,10 @@ def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:
                 "position": event.position,
             }
         )
-        return
-    word = "ended" if event.signal in ENDS else WORDS.get(event.signal, "began")
-    print_line(f"recording {event.recording_id} {word} at position {event.position}")
+    else:
+        word = "ended" if event.signal in ENDS else WORDS.get(event.signal, "began")
+        print_line(f"recording {event.recording_id} {word} at position {event.position}")
+    sys.stdout.flush()
 
 
 def serve(

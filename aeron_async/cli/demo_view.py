@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from rich.box import SIMPLE_HEAD
@@ -97,6 +98,7 @@ class LineView:
             f"{latency_text(snapshot.latency)}  waiting {snapshot.waiting_share:.0%}  "
             f"room {format_bytes(snapshot.room)}  retransmits {snapshot.retransmits}"
         )
+        sys.stdout.flush()
 
     def close(self) -> None:
         """Nothing is left to be taken away."""
@@ -109,6 +111,7 @@ class JsonView:
     def update(self, state: DemoState, snapshot: Snapshot) -> None:  # noqa: ARG002 - see View
         """Write the snapshot."""
         print_json(snapshot.to_json())
+        sys.stdout.flush()
 
     def close(self) -> None:
         """Nothing is left to be taken away."""

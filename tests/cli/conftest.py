@@ -16,7 +16,7 @@ from tests.cli.explainer import Explainer
 from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 PROGRAM = (sys.executable, "-m", "aeron_async")
 # Nothing here takes this long; what does has hung.
@@ -36,6 +36,11 @@ def explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     return Explainer(capsys)
 
 
+def buffered(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Python keeps output for a pipe back, as it does for users."""
+    return {name: each for name, each in environment.items() if name != "PYTHONUNBUFFERED"}
+
+
 class Running:
     """The command in a process of its own, its output read line by line."""
 
@@ -47,7 +52,7 @@ class Running:
     ) -> None:
         self.process = subprocess.Popen(
             (*program, *arguments),
-            env=environment,
+            env=buffered(os.environ if environment is None else environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
