@@ -39,6 +39,14 @@ killed then is lost with it."""
 TERM: Final = "term-length=64k"
 
 
+def answering(image: aa.Image) -> str:
+    """Return the channel of what answers the requests of an image."""
+    return (
+        f"aeron:udp?control={CONTROL}|control-mode=response|{TERM}"
+        f"|response-correlation-id={image.correlation_id}"
+    )
+
+
 @attrs.define
 class Server:
     """Answers each client on a publication of its own, one request after the other."""
@@ -273,10 +281,7 @@ def test_a_client_is_told_nothing_where_the_next_session_is_named_in_time(pause_
             client = await Client.of(aeron)
             await client.asking.offer(b"once")
             image = (await anext(requests)).image
-            channel = (
-                f"aeron:udp?control={CONTROL}|control-mode=response|{TERM}"
-                f"|response-correlation-id={image.correlation_id}"
-            )
+            channel = answering(image)
             publication = await serving.add_exclusive_publication(channel, RESPONSES)
             events = client.answers.image_events()
             assert (await anext(events)).kind is aa.ImageEventKind.AVAILABLE
@@ -330,10 +335,7 @@ def test_a_server_that_leaves_one_publication_for_another_is_followed() -> None:
             client = await Client.of(aeron)
             await client.asking.offer(b"again and again")
             image = (await anext(requests)).image
-            channel = (
-                f"aeron:udp?control={CONTROL}|control-mode=response|{TERM}"
-                f"|response-correlation-id={image.correlation_id}"
-            )
+            channel = answering(image)
             for number in range(3):
                 response = await serving.add_exclusive_publication(channel, RESPONSES)
                 for part in range(100):
