@@ -228,6 +228,16 @@ class VirtualTime(Mixable):
         self._is_stopped = True
         super().stop()
 
+    def close(self) -> None:
+        """Close the loop, and keep nothing of what was still to be run."""
+        super().close()
+        # asyncio's own record of the running loop hides this loop from the garbage collector: what
+        # a timer holds, and that may be a whole world, would stay for as long as the process.
+        self._due.clear()
+        self._timers.clear()
+        self._held.clear()
+        self.explain = None
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Forget cancelled timers before they outnumber the others."""
         del handle

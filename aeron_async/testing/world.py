@@ -8,6 +8,7 @@ through sets of its own, or has a task factory of its own, must see to that orde
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import AsyncExitStack, contextmanager
 from itertools import permutations
 from random import Random
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["World", "simulate"]
 
 HOSTS_MAX: Final = 4096
+YOUNG: Final = 1
+"""The generations of objects that the collector looks at when a world ends: they are its own."""
 
 
 class World:
@@ -164,6 +167,9 @@ class World:
         async with AsyncExitStack() as stack:
             for host in reversed(self.hosts):
                 stack.push_async_callback(self._stop, host)
+        # A task that was forgotten tells of its failure when it is freed, which may take the
+        # collector: it is this world's failure, not that of the world that runs then.
+        gc.collect(YOUNG)
         if errors := self.failures.take():
             raise self.failures.group(errors)
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
 
+from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
 from aeron_async.testing import world as world_module
 from aeron_async.testing.fates import Conditions
@@ -56,6 +59,21 @@ def test_a_seed_tells_the_same_story_on_either_loop() -> None:
     }
     assert len(digests) == 1
     assert simulate(exchange, seed=3, conditions=conditions)[1] not in digests
+
+
+def test_nothing_is_kept_of_a_world_that_is_over() -> None:
+    """A process that runs a hundred thousand of them needs the memory of one."""
+    worlds: list[weakref.ref[World]] = []
+
+    async def story(world: World) -> None:
+        worlds.append(weakref.ref(world))
+        # A timer is still set when the loop is closed, and holds all that its context holds.
+        world.loop.call_at_ns(world.now_ns + 3_600 * NS_PER_SECOND, lambda: world)
+        await exchange(world)
+
+    simulate(story)
+    gc.collect()
+    assert worlds[0]() is None
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
