@@ -127,16 +127,23 @@ class LateFrames:
         log: Where the image is rebuilt.
 
     Attributes:
-        budget: Pays for the walks; to be filled before each call that places or looks for room.
+        budget: Pays for the walks.
+        first_gap_budget: Pays for padding that begins at the first gap, and for nothing else, so
+            that the stream moves on whatever walks are asked for behind it.
     """
 
-    __slots__ = ("_log", "_placed_position", "budget")
+    __slots__ = ("_log", "_placed_end", "_placed_position", "budget", "first_gap_budget")
 
     def __init__(self, log: LogBuffers) -> None:
-        self.budget = WalkBudget()
+        self.budget, self.first_gap_budget = WalkBudget(), WalkBudget()
         self._log = log
-        # Where a frame begins that was placed last: the next gap that is filled is often not far.
-        self._placed_position = -1
+        # Where the frames begin and end that were placed last: the next are often not far.
+        self._placed_position = self._placed_end = -1
+
+    def fill_budgets(self, now_ns: int) -> None:
+        """Add what time gives; to be called before what places frames or looks for room."""
+        self.budget.fill(now_ns)
+        self.first_gap_budget.fill(now_ns)
 
     def room_at(
         self, position: int, *, floor_position: int, hwm_position: int, wanted_length: int
@@ -193,7 +200,8 @@ class LateFrames:
             missing = [(offset, end)]
         for start, stop in missing:
             insert(term, words, start, datagram[start - offset : stop - offset])
-            self.on_placed(base + start)
+            # Padding reaches further than what has come of it.
+            self.on_placed(base + start, base + start)
         return None
 
     def _missing(
@@ -210,7 +218,7 @@ class LateFrames:
                 if not is_same(words, place, header):
                     return Conflict(base + place, base + following, is_shown=place < floor)
             # What has come in full pays for itself; padding claims more than comes.
-            elif not self.budget.try_take(min(following, hwm) - end):
+            elif not self._can_pay(min(following, hwm) - end, is_first=place == floor):
                 return BEYOND_BUDGET
             elif is_hole(words, place, min(following, hwm)):
                 missing.append((place, min(following, end)))
@@ -219,9 +227,13 @@ class LateFrames:
             place = following
         return missing
 
-    def on_placed(self, position: int) -> None:
-        """Take note of where a frame begins that has come into its place."""
-        self._placed_position = position
+    def _can_pay(self, length: int, *, is_first: bool) -> bool:
+        """Return whether so many bytes may be walked over, and take note that they are."""
+        return self.budget.try_take(length) or (is_first and self.first_gap_budget.try_take(length))
+
+    def on_placed(self, position: int, end_position: int) -> None:
+        """Take note of where frames begin, and end, that have come into their place."""
+        self._placed_position, self._placed_end = position, end_position
 
     def _covering(self, words: memoryview, base: int, floor_position: int, offset: int) -> int:
         """Return where the frame begins that reaches over an offset; the offset if none does.
@@ -230,8 +242,9 @@ class LateFrames:
         """
         start = min(max(0, floor_position - base), offset)
         placed = self._placed_position - base
-        if start < placed < offset and is_frame(words, placed, self._ids(base)):
-            start = placed
+        if start <= placed < offset and is_frame(words, placed, self._ids(base)):
+            end = self._placed_end - base
+            start = end if placed < end <= offset else placed
         if start == offset:
             return offset
         budget = self.budget
@@ -295,7 +308,7 @@ class LateFrames:
         if not words[first >> 2] and not self.budget.try_take(end - first):
             return
         # What a walk may begin with is perhaps there no more.
-        self._placed_position = -1
+        self._placed_position = self._placed_end = -1
         while first < end and not words[first >> 2]:
             first += scan_for_gap(words, first, limit=end)[1]
         # One that begins where the conflict ends is none of its frames.

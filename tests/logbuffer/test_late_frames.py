@@ -217,9 +217,11 @@ def hole(log: LogBuffers) -> tuple[bytes, int]:
     return pad(0, 64_000), 0
 
 
-@pytest.mark.parametrize("lay", [gaps, frames, hole])
+@pytest.mark.parametrize(("lay", "budget_count"), [(gaps, 1), (frames, 1), (hole, 2)])
 def test_so_many_slots_are_walked_over_in_a_second(
-    lay: Callable[[LogBuffers], tuple[bytes, int]], monkeypatch: pytest.MonkeyPatch
+    lay: Callable[[LogBuffers], tuple[bytes, int]],
+    budget_count: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A forged datagram of 32 bytes must not cost a core, however many come."""
     log = make_log(log_type=LogType.IMAGE)
@@ -228,16 +230,17 @@ def test_so_many_slots_are_walked_over_in_a_second(
     refused_count = 0
     for count in range(12_000):
         # Half a second for all of them.
-        late_frames.budget.fill(count * 500_000_000 // 12_000)
+        late_frames.fill_budgets(count * 500_000_000 // 12_000)
         conflict = late_frames.place(
             memoryview(datagram)[:32], position, floor_position=0, hwm_position=TERM_LENGTH
         )
         refused_count += conflict is BEYOND_BUDGET
     walked = walks.slots + GAP_SLOTS * walks.gaps
     # The ways are not walked to their end where a gap is the last.
-    assert walked <= BUDGET_SLOTS + BUDGET_SLOTS_PER_SECOND // 2 + 2 * TERM_LENGTH // 32
+    budget = BUDGET_SLOTS + BUDGET_SLOTS_PER_SECOND // 2
+    assert walked <= budget_count * budget + 2 * TERM_LENGTH // 32
     assert walked > BUDGET_SLOTS
-    assert refused_count > 6_000
+    assert refused_count > 6_000 // budget_count
 
 
 def test_clearing_a_hole_is_paid_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +264,39 @@ def test_without_budget_the_first_gap_is_filled_and_duplicates_agree() -> None:
         assert late_frames.place(frame, offset, floor_position=floor, hwm_position=4_160) is None
     for offset in (0, 64, 128, 4_096):
         assert bytes(log.terms[0][offset : offset + 64]) == data(offset, 64)
+
+
+def test_lost_padding_at_the_first_gap_has_a_budget_of_its_own() -> None:
+    """Forged frames far behind the gap use up the other one, and hold no repair up."""
+    log = make_log(log_type=LogType.IMAGE)
+    late_frames = LateFrames(log)
+    late_frames.budget.spend(BUDGET_SLOTS)
+    place = {"hwm_position": TERM_LENGTH}
+    for position, floor_position in ((4_096, 0), (4_096, 4_096)):
+        padding = memoryview(pad(position, 32_768))[:32]
+        found = late_frames.place(padding, position, floor_position=floor_position, **place)
+        assert found is (BEYOND_BUDGET if floor_position < position else None)
+    assert log.term_words[0][4_096 >> 2] == 32_768
+    assert BUDGET_SLOTS - late_frames.first_gap_budget.slots == 32_768 // 32 - 1
+
+
+def test_a_run_is_walked_to_from_the_end_of_the_one_before_it() -> None:
+    """A forged heartbeat far ahead makes every honest run a late one, and none of them dearer."""
+    log = make_log(log_type=LogType.IMAGE)
+    late_frames = LateFrames(log)
+    for start in range(0, 32_768, 4_096):
+        for offset in range(start, start + 4_096, 64):
+            room = late_frames.room_at(
+                offset, floor_position=0, hwm_position=TERM_LENGTH, wanted_length=64
+            )
+            assert room >= 64
+            insert(log.terms[0], log.term_words[0], offset, memoryview(data(offset, 64)))
+            late_frames.on_placed(start, offset + 64)
+    assert late_frames.budget.slots == BUDGET_SLOTS
+    # What has been cleared is walked over again.
+    late_frames.clear(Conflict(28_672, 28_736, is_shown=False), hwm_position=TERM_LENGTH)
+    late_frames.room_at(32_768, floor_position=0, hwm_position=TERM_LENGTH, wanted_length=64)
+    assert late_frames.budget.slots < BUDGET_SLOTS
 
 
 def test_a_repair_is_walked_to_from_the_one_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ class ImageIntake:
                 offset = position & (log.term_length - 1)
                 insert(log.terms[index], log.term_words[index], offset, datagram)
             return True
-        late_frames.budget.fill(now_ns)
+        late_frames.fill_budgets(now_ns)
         conflict = late_frames.place(
             datagram, position, floor_position=floor_position, hwm_position=self.hwm_position
         )
@@ -282,7 +282,7 @@ class ImageIntake:
         if placed:
             connection.last_activity_ns = self.last_packet_ns = now_ns
             if late_frames is not None:
-                late_frames.on_placed(position)
+                late_frames.on_placed(position, position + placed)
             if position + placed > self.hwm_position:
                 self._set_hwm(position + placed)
         return placed
@@ -291,7 +291,7 @@ class ImageIntake:
         self, late_frames: LateFrames, position: int, wanted_length: int, now_ns: int
     ) -> int:
         """Return how many bytes of a run fit between what is there."""
-        late_frames.budget.fill(now_ns)
+        late_frames.fill_budgets(now_ns)
         return late_frames.room_at(
             position,
             floor_position=self.floor_position,
