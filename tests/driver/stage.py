@@ -6,10 +6,14 @@ do.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from aeron_async.driver.core.image_state import ImageState
+from aeron_async.protocol.datagram import frames
 from aeron_async.protocol.nak import Nak
+from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.fakes import MS, data, heartbeat, payload, position_of
-from tests.driver.rigs import ImageRig
+from tests.driver.rigs import ImageRig, connect
 
 __all__ = ["LENGTHS", "Stage"]
 
@@ -24,6 +28,7 @@ class Stage:
         sent: Up to which frame the publisher has come.
         is_deaf: Whether it hears no NAK.
         read: Messages that the reader has taken.
+        setup_request_count: How often the image has asked for a SETUP.
     """
 
     def __init__(self) -> None:
@@ -33,6 +38,7 @@ class Stage:
         self.sent = 0
         self.is_deaf = False
         self.read: list[bytes] = []
+        self.setup_request_count = 0
         self.starts = [0]
         while len(self.starts) < 200:
             self.starts.append(self.starts[-1] + LENGTHS[len(self.starts) % len(LENGTHS)])
@@ -63,8 +69,12 @@ class Stage:
         for _ in range(4):
             self.image.poll(self.now_ns)
             self.read += self.rig.read(limit_position=self.image.rebuild_position)
-            for nak in self.rig.outbox.take_frames(Nak):
-                self.answer(position_of(nak.term_id, nak.term_offset, self.rig.log), nak.length)
+            for frame in chain.from_iterable(map(frames, self.rig.outbox.take())):
+                if isinstance(frame, StatusMessage):
+                    self.setup_request_count += frame.is_setup_elicit
+                elif isinstance(frame, Nak):
+                    position = position_of(frame.term_id, frame.term_offset, self.rig.log)
+                    self.answer(position, frame.length)
 
     def answer(self, position: int, length: int) -> None:
         if self.is_deaf or position not in self.starts[: self.sent]:
@@ -73,6 +83,17 @@ class Stage:
         while index < self.sent and self.starts[index + 1] <= position + length:
             self.rig.feed(self.frame(index), self.now_ns)
             index += 1
+
+    def hear_setup(self, term_length: int) -> None:
+        """Let a SETUP come from the publisher's address that is the image's but for its terms."""
+        log, outbox = self.rig.log, self.rig.outbox
+        connection = connect(self.image, outbox, self.image.source, self.now_ns)
+        self.image.on_setup(
+            (log.initial_term_id, term_length, log.mtu_length),
+            destination=connection.destination,
+            source=connection.source,
+            now_ns=self.now_ns,
+        )
 
     def pass_time(self, time_ns: int, *, heartbeats: bool = True) -> None:
         """Let time pass, in which the publisher says where it is."""

@@ -17,9 +17,11 @@ from aeron_async.protocol.header import RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.fakes import (
     HALF_TERM,
+    MS,
     OTHER_SOURCE,
     RECEIVER_ID,
     SECOND,
@@ -148,7 +150,24 @@ def test_a_status_message_that_cannot_be_meant_is_invalid_and_not_received(
 ) -> None:
     assert rig.feed(attrs.evolve(SM, **changes)) == {INVALID: 1}
     assert not rig.publication.is_connected
-    assert rig.activity == []
+
+
+def test_a_receiver_that_was_given_other_terms_is_sent_the_true_ones(rig: Rig) -> None:
+    """Row B1: a SETUP was forged, and the window of its terms is more than these have."""
+    publication = rig.publication
+    rig.feed(SM)
+    publication.poll(SECOND)
+    rig.publication_rig.outbox.take()
+    for count in range(1, 4):
+        foreign = attrs.evolve(SM, receiver_window=HALF_TERM + 1)
+        for _ in range(50):
+            assert list(rig.feed(foreign)) == [INVALID]
+        assert rig.activity[-1] is publication
+        publication.poll(SECOND + count * 100 * MS)
+        (answer,) = rig.publication_rig.outbox.take_frames(Setup)
+        assert answer.term_length == TERM_LENGTH
+    publication.poll(2 * SECOND)
+    assert rig.publication_rig.outbox.take_frames(Setup) == []
 
 
 def test_a_status_message_far_from_what_was_sent_is_received_and_rejected(rig: Rig) -> None:

@@ -267,6 +267,47 @@ def test_no_number_of_forged_frames_ends_a_stream_whose_publisher_answers(
     stage.expect_everything()
 
 
+def test_an_image_of_forged_terms_asks_for_the_true_ones_and_ends_when_they_come(
+    stage: Stage,
+) -> None:
+    """Row B1: where the first SETUP was forged, data fits, and what the image reports does not."""
+    image = stage.image
+    begun_ns = stage.now_ns
+    while image.ended is None and stage.now_ns < begun_ns + 5 * SECOND:
+        stage.hear_setup(2**20)
+        stage.pass_time(100 * MS)
+    ended = image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+    assert 2 * SECOND < stage.now_ns - begun_ns < 4 * SECOND
+    assert stage.setup_request_count == 6
+
+
+@pytest.mark.parametrize("answered", [0, 2, 4])
+def test_setups_of_other_terms_end_no_image_whose_source_confirms_its_own(
+    stage: Stage, answered: int
+) -> None:
+    for count in range(100):
+        stage.hear_setup(2**20)
+        stage.pass_time(100 * MS)
+        if count % 20 == answered * 4:
+            stage.hear_setup(stage.rig.log.term_length)
+    stage.send(10)
+    stage.pass_time(SECOND)
+    stage.expect_everything()
+
+
+def test_one_forged_setup_that_nobody_answers_is_asked_about_for_three_seconds(
+    stage: Stage,
+) -> None:
+    stage.hear_setup(2**20)
+    stage.pass_time(10 * SECOND)
+    assert stage.setup_request_count == 6
+    stage.send(10)
+    stage.pass_time(SECOND)
+    stage.expect_everything()
+
+
 def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_began() -> None:
     rig = ImageRig()
     rig.image.poll(0)

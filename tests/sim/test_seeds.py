@@ -43,6 +43,12 @@ def test_a_seed_that_once_failed_passes(seed: int, features: set[str]) -> None:
     assert run_seed(seed, without=frozenset({"multicast"})).failure == ""
 
 
+@pytest.mark.parametrize("seed", [9465, 11674])
+def test_a_seed_that_once_failed_with_a_forger_passes(seed: int) -> None:
+    """Row B1: an image whose SETUP was forged read on, and its status messages were refused."""
+    assert run_seed(seed, always=frozenset({"forger"})).failure == ""
+
+
 def test_five_hundred_random_worlds_keep_every_promise() -> None:
     command = [sys.executable, "-m", "aeron_async.testing.swarm", "--seeds", "0..500"]
     finished = subprocess.run(

@@ -167,6 +167,9 @@ class ControlPacketDispatcher:
         publication = self._publications.get((sm.session_id, sm.stream_id))
         term_length = TERM_MAX_LENGTH if publication is None else publication.log.term_length
         if not check_status_message(sm, term_length):
+            if publication is not None:
+                publication.on_foreign_status_message()
+                self._on_activity(publication)
             return False
         self._sm_received.increment()
         if publication is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.setup_elicitor import eliciting_status_message
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import term_id_at
@@ -208,6 +209,16 @@ class ImageFeedback:
         sent_count = self._send_to_live(nak, now_ns)
         self._counters.naks_sent.increment(sent_count)
         self._naks_sent.increment(sent_count)
+
+    def send_setup_request(self, now_ns: int) -> None:
+        """Ask every live source for the SETUP of the stream."""
+        request = eliciting_status_message(
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            receiver_id=self._receiver_id,
+            group_tag=self._group_tag,
+        )
+        self._send_to_live(request, now_ns)
 
     def send_rttm(self, now_ns: int) -> None:
         """Ask every live source to echo the time."""

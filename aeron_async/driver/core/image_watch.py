@@ -12,6 +12,7 @@ from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.gap_clock import GapClock
 from aeron_async.driver.core.image_doubts import ImageDoubts
 from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.late_frames import LateFrames
 
@@ -34,6 +35,10 @@ FOREIGN_SETUPS_MAX: Final = 3
 """SETUPs of other terms from the address of the image's own, before any of its data has come."""
 FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long nothing else must have come from there: a publisher of the image sends heartbeats."""
+TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
+"""How often an image whose terms a SETUP contradicts asks its source for the true ones."""
+TERMS_TIMEOUT_NS: Final = 30 * HEARTBEAT_INTERVAL_NS
+"""How long it asks. The source of an honest image answers with the terms that it has."""
 AHEAD_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """After a heartbeat that says more was sent, those that say less stop no clock for so long."""
 
@@ -76,12 +81,15 @@ class ImageWatch:
         self._doubted_ns = min(AHEAD_NS, context.image_gap_timeout_ns // 2)
         self._images_broken = system_counters[DriverCounterId.IMAGES_BROKEN]
         self._shown_position = self._shown_from = -1
+        self._feedback = feedback
+        self._on_doubt = on_doubt
         self._foreign_setup_count = 0
+        self._terms_ask_ns, self._terms_limit_ns = NEVER_NS, 0
 
     @property
     def deadline_ns(self) -> int:
         """Return when to look again."""
-        return min(self.doubts.deadline_ns, self._clock.deadline_ns)
+        return min(self.doubts.deadline_ns, self._clock.deadline_ns, self._terms_ask_ns)
 
     def on_setup(
         self,
@@ -98,7 +106,8 @@ class ImageWatch:
 
         Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
         or has other terms comes from a publisher whose data this image can never take. If nothing
-        else is heard from the image's own address, it was the image's SETUP that was forged.
+        else is heard from the image's own address, it was the image's SETUP that was forged. If
+        data is heard too, the image asks its source.
 
         Args:
             connections: The image's sources.
@@ -115,15 +124,19 @@ class ImageWatch:
             if source == self._source and is_silent and not intake.is_begun:
                 self._foreign_setup_count += 1
                 if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
-                    position = intake.floor_position
-                    self.doubts.prove(position, position, position)
+                    self._disprove_terms(intake.floor_position)
+            elif source == self._source:
+                self._foreign_setup_count += 1
+                if self._terms_ask_ns == NEVER_NS:
+                    self._terms_ask_ns, self._terms_limit_ns = now_ns, now_ns + TERMS_TIMEOUT_NS
+                    self._on_doubt()
             life.is_awaited = True
             return False
         connection = connections.find(destination, source, now_ns)
         if connection is None:
             life.is_awaited = True
             return False
-        self._foreign_setup_count = 0
+        self._foreign_setup_count, self._terms_ask_ns = 0, NEVER_NS
         connection.last_activity_ns = now_ns
         if connection.is_new:
             connections.keep(connection)
@@ -163,6 +176,8 @@ class ImageWatch:
         elif self._clock.is_wider_due(now_ns):
             self._ask_wider(position, end, now_ns)
         intake.idle_position = -1
+        if now_ns >= self._terms_ask_ns:
+            self._ask_for_terms(position, now_ns)
         if self.doubts.end is not None:
             self._break(self.doubts.end)
 
@@ -170,10 +185,29 @@ class ImageWatch:
         """Look for nothing more until the next look: nobody would read what is missing."""
         self._clock.stop()
         self.doubts.stop()
+        self._terms_ask_ns = NEVER_NS
 
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Do not count the time in which this driver was not running."""
         self._clock.forgive(late_ns, now_ns)
+        self._terms_limit_ns += late_ns
+
+    def _ask_for_terms(self, position: int, now_ns: int) -> None:
+        """Ask the source which terms its stream has, or judge by what it has answered so far.
+
+        Differs: in Aeron a SETUP with other terms changes nothing, and an image whose own SETUP was
+        forged stands still for as long as its source is heard.
+        """
+        if now_ns < self._terms_limit_ns:
+            self._feedback.send_setup_request(now_ns)
+            self._terms_ask_ns = now_ns + TERMS_ASK_NS
+            return
+        self._terms_ask_ns = NEVER_NS
+        if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
+            self._disprove_terms(position)
+
+    def _disprove_terms(self, position: int) -> None:
+        self.doubts.prove(position, position, position)
 
     def _ask_wider(self, position: int, end: int, now_ns: int) -> None:
         """Ask with a gap for the frame before it, and for a datagram behind it.

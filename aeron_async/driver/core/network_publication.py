@@ -189,6 +189,15 @@ class NetworkPublication(SubscribablePublication):
 
     # What arrives on the control path.
 
+    def on_foreign_status_message(self) -> None:
+        """Answer a status message that cannot be meant for these terms with a SETUP.
+
+        Differs: Aeron ignores it. A receiver that was given other terms, by a forged SETUP, then
+        takes what is sent for its own stream, and no limit ever moves.
+        """
+        if not self.is_end_of_stream:
+            self._is_setup_elicited = True
+
     @held
     def on_status_message(
         self, sm: StatusMessage, now_ns: int, *, source: Address | None = None
