@@ -7,16 +7,17 @@ a function that has to be awaited is not called where nobody awaits it.
 from __future__ import annotations
 
 import operator
+import sys
 from functools import partial
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, iscoroutinefunction, signature
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
-    from typing import Any, SupportsIndex
+    from typing import SupportsIndex
 
 __all__ = [
     "INT64_MAX",
@@ -34,6 +35,14 @@ INT64_MAX: Final = 2**63 - 1
 
 FUNCTIONS: Final = (FunctionType, MethodType)
 ASYNC_FLAGS: Final = CO_COROUTINE | CO_ASYNC_GENERATOR
+
+READING: Final[dict[str, Any]] = {"follow_wrapped": False}
+"""How the parameters of a handler are read: of what is called, whatever that wraps."""
+if sys.version_info >= (3, 14):
+    import annotationlib
+
+    # What is imported for type checkers alone has no value, and none is needed.
+    READING["annotation_format"] = annotationlib.Format.STRING
 
 F = TypeVar("F")
 
@@ -113,9 +122,9 @@ def check_handler(function: F, name: str, given: str) -> F:
     """
     checked: Any = check_function(function, name)
     try:
-        parameters = signature(checked)
-    except (TypeError, ValueError):
-        # Some of what C makes does not say what it takes.
+        parameters = signature(checked, **READING)
+    except Exception:  # noqa: BLE001 - any code of the caller may run, and this only advises
+        # Some of what C makes does not say what it takes, either.
         return function
     try:
         parameters.bind(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
@@ -256,7 +257,10 @@ def test_what_needs_no_await_is_called() -> None:
         assert check_callable(each, "handler") is each
 
 
-@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="since Python 3.12")
+@pytest.mark.skipif(
+    not hasattr(inspect, "markcoroutinefunction"),
+    reason="inspect.markcoroutinefunction, which marks it, is of Python 3.12",
+)
 def test_what_is_marked_as_async_is_refused() -> None:
     def marked(*_: object) -> Any:
         return awaited()
@@ -287,7 +291,13 @@ def takes_two(_one: object, _other: object) -> None:
     pytest.fail("it cannot be called with one argument")
 
 
+@wraps(lambda image: image)
+def wrapping_less() -> None:
+    pytest.fail("it cannot be called with what it wraps is called with")
+
+
 MISFITS: Final[dict[str, Any]] = {
+    "wrapping": wrapping_less,
     "nothing": takes_nothing,
     "two": takes_two,
     "lambda": lambda: 0,
@@ -345,6 +355,52 @@ async def test_a_handler_that_takes_one_argument_is_taken(aeron: aa.Aeron) -> No
     ]
     for handler in fits:
         await aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=handler)
+
+
+@wraps(takes_two)
+def giving_more(image: object) -> object:
+    return takes_two, image
+
+
+class Unreadable:
+    """Says what it takes in words that fail: as annotations do, once they are evaluated."""
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        message = "name 'Image' is not defined"
+        raise NameError(message)
+
+    def __call__(self, *_: object) -> None:
+        """Take anything."""
+
+
+def for_type_checkers_only() -> Any:
+    """Return a handler whose annotation has no value, as with an import under TYPE_CHECKING.
+
+    Before Python 3.14 it could not have been made without the quotes.
+    """
+    annotation = "Image" if sys.version_info >= (3, 14) else "'Image'"
+    made: dict[str, Any] = {}
+    source = f"def on_image(image: {annotation}) -> None: ..."
+    exec(compile(source, "handlers", "exec", dont_inherit=True), made)  # noqa: S102 - ours
+    return made["on_image"]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [giving_more, Unreadable(), for_type_checkers_only(), partial(for_type_checkers_only())],
+    ids=["wraps", "unreadable", "annotation", "partial"],
+)
+async def test_a_handler_that_can_be_called_is_taken_however_it_reads(
+    aeron: aa.Aeron, handler: Any
+) -> None:
+    await aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=handler)
+
+
+async def test_a_handler_without_values_for_its_annotations_is_checked(aeron: aa.Aeron) -> None:
+    handler = partial(for_type_checkers_only(), "one")
+    with pytest.raises(aa.ConfigurationError, match=r"on_available_image=.* one argument"):
+        aeron.add_subscription("aeron:ipc", STREAM_ID, on_available_image=handler)
 
 
 async def test_a_forgotten_await_says_the_line_to_write(aeron: aa.Aeron, tmp_path: Path) -> None:
