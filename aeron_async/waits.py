@@ -236,6 +236,7 @@ class SubscriptionSeen:
         listening_at: Where it receives, as `host:port`.
         interfaces: Where its groups were joined; empty without multicast.
         reports_to: The control addresses that it reports to, as `host:port`; empty without any.
+        answered_from: Of a subscription for responses, the control addresses of their server.
         session_id: The one session wanted; None for all.
         is_response_pending: Whether it waits for a server to name its session.
         asked_sessions: Sessions whose publishers were asked for a SETUP and have sent none.
@@ -253,6 +254,7 @@ class SubscriptionSeen:
     listening_at: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     reports_to: tuple[str, ...] = ()
+    answered_from: tuple[str, ...] = ()
     session_id: int | None = None
     is_response_pending: bool = False
     asked_sessions: tuple[int, ...] = ()

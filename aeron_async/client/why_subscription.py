@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aeron_async.client.why_publication import SHARED_NETWORK, listed, streams
 from aeron_async.text import SHORT, printable
 from aeron_async.waits import SubscriptionSeen, WaitReason, Why
 
 __all__ = ["explain_subscription"]
+
+RESPONSE_FOR_EACH: Final = "let it add a response publication for each client"
 
 
 def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool = False) -> Why:
@@ -33,7 +37,7 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
             for each in seen.images
             if each.missing_length
         ]
-        sight = f"{listed(tuple(missing))} begin with a gap, and are asked for again"
+        sight = f"{listed(tuple(missing))} begin with a gap, which is asked for again"
         remedy = (
             "let datagrams through in both directions, and raise socket_rcvbuf_length where they "
             "are dropped; an image with a gap that stays ends after image_gap_timeout_ns"
@@ -88,7 +92,7 @@ def _without_response(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
         return (
             WaitReason.NO_RESPONSE_SESSION,
             printable(seen.last_error),
-            "start the server again, or let it answer each image of requests",
+            f"start the server again, or {RESPONSE_FOR_EACH}",
         )
     return (
         WaitReason.NO_RESPONSE_SESSION,
@@ -112,7 +116,11 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
         return (
             WaitReason.OTHER_SESSIONS_HEARD,
             f"{at} hears {_sessions(seen.other_sessions)}, and session {seen.session_id} is wanted",
-            "give the session-id of the publication, or leave it out",
+            (
+                f"start the server again, or {RESPONSE_FOR_EACH}"
+                if seen.answered_from
+                else "give the session-id of the publication, or leave it out"
+            ),
         )
     if seen.asked_sessions:
         return (
@@ -139,7 +147,10 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
             "subscribe to that stream id, or publish with this one",
         )
     heard = "has heard nothing"
-    if seen.reports_to:
+    if seen.answered_from:
+        server = f"the server at control address {listed(seen.answered_from)}"
+        heard += f" of session {seen.session_id}, with which {server} answers"
+    elif seen.reports_to:
         heard += f" from a publisher at control address {listed(seen.reports_to)}"
     return WaitReason.NOTHING_HEARD, f"{at} {heard}{_nearly(seen)}", _where_to_look(seen)
 
@@ -149,6 +160,11 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
         return "call add_destination: control-mode=manual receives nowhere by itself"
     if seen.interfaces:
         return f"start a publication of this group, port and stream id; {SHARED_NETWORK}"
+    if seen.answered_from:
+        return (
+            f"let datagrams through from {listed(seen.answered_from)}, and back; where the server "
+            f"has gone, start it again, or {RESPONSE_FOR_EACH}"
+        )
     if seen.reports_to:
         remedy = (
             f"start a publication with control={seen.reports_to[0]}|control-mode=dynamic, without "

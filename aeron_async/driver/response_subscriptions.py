@@ -39,7 +39,7 @@ SUCCESSOR_TIMEOUT_NS: Final = 2 * NS_PER_SECOND
 """How long a subscription waits for the next session before its client is told."""
 UNANSWERED: Final = (
     "session {} does not answer, and the server has named no other within {:g} s: it has gone, or "
-    "adds no publication for its image of requests"
+    "adds no publication for this client's image"
 )
 
 log = get_logger(__name__)

@@ -189,7 +189,8 @@ class Sightings:
             images=images,
             listening_at=first(each.local_address for each in endpoint.destinations),
             interfaces=interfaces(each.channel for each in endpoint.destinations),
-            reports_to=first(reports_to(endpoint)),
+            reports_to=first(control_addresses(endpoint, is_response=False)),
+            answered_from=first(control_addresses(endpoint, is_response=True)),
             session_id=link.session_id,
             is_response_pending=link.is_response,
             asked_sessions=last(states, SessionState.PENDING_SETUP),
@@ -298,11 +299,13 @@ def interfaces(channels: Iterable[UdpChannel]) -> tuple[str, ...]:
     )
 
 
-def reports_to(endpoint: ReceiveChannelEndpoint) -> Iterator[str]:
-    """Yield the control addresses at which publishers take receivers in."""
+def control_addresses(endpoint: ReceiveChannelEndpoint, *, is_response: bool) -> Iterator[str]:
+    """Yield where publishers take receivers in, or else where servers send responses from."""
     for each in endpoint.destinations:
         channel = each.channel
-        if channel.has_explicit_control and channel.remote_control is not None:
+        if channel.is_response is not is_response or not channel.has_explicit_control:
+            continue
+        if channel.remote_control is not None:
             yield format_address(channel.remote_control)
 
 

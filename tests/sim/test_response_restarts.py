@@ -223,8 +223,8 @@ def test_a_client_is_told_that_no_server_follows(
             client.answers.poll(lambda *_: None)
             assert str(aa.why(client.answers)).endswith(
                 "the server has named no other within 2 s: it has gone, or adds no publication for "
-                "its image of requests; start the server again, or let it answer each image of "
-                "requests"
+                "this client's image; start the server again, or let it add a response publication "
+                "for each client"
             )
             await host.restart()
             await client.ask()
@@ -399,6 +399,16 @@ def test_a_session_that_never_came_gives_way_to_the_true_one() -> None:
             )
             peer.say(forged.encode(), wire.of(Setup)[0].source)
             await world.sleep(0.1)
+            why = aa.why(client.answers)
+            assert why.reason is aa.WaitReason.NOTHING_HEARD
+            assert str(why).endswith(
+                "has heard nothing of session 666, with which the server at control address "
+                "10.0.0.1:20122 answers; let datagrams through from 10.0.0.1:20122, and back; "
+                "where the server has gone, start it again, or let it add a response publication "
+                "for each client"
+            )
+            # A publisher that takes receivers in is told of where there is one, and not here.
+            assert "control-mode=dynamic" not in str(why)
             peer.transport.close()
             await world.sleep(0.1)
             host.start(Server().serve)
