@@ -166,19 +166,23 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
             f"has gone, start it again, or {RESPONSE_FOR_EACH}"
         )
     if seen.reports_to:
-        remedy = (
-            f"start a publication with control={seen.reports_to[0]}|control-mode=dynamic, without "
-            "endpoint, and with this stream id"
-        )
-        if are_loopback(seen.reports_to):
-            return f"{remedy}, on this machine: a loopback address is heard by no other"
-        return f"{remedy}, and let datagrams through to that address, and back"
+        return _publication_at_control(seen.reports_to)
     if are_loopback(seen.listening_at):
         return (
             "start a publication with this endpoint and stream id on this machine: a loopback "
             "address hears no other"
         )
     return "start a publication with this endpoint and stream id, and let its datagrams through"
+
+
+def _publication_at_control(addresses: tuple[str, ...]) -> str:
+    remedy = (
+        f"start a publication with control={addresses[0]}|control-mode=dynamic, without "
+        "endpoint, and with this stream id"
+    )
+    if are_loopback(addresses):
+        return f"{remedy}, on this machine: a loopback address is heard by no other"
+    return f"{remedy}, and let datagrams through to that address, and back"
 
 
 def are_loopback(addresses: tuple[str, ...]) -> bool:
