@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
@@ -46,6 +46,8 @@ from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from aeron_async.archive.control.requests import AuthConnectRequest, Request
     from aeron_async.archive.control.sbe import Message
     from aeron_async.archive.control.server import ControlServer
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from aeron_async.client.image import Image
 
 __all__ = ["ControlSession"]
+
+T = TypeVar("T")
 
 LOG: Final = get_logger(__name__)
 TIMEOUT_MIN_S: Final = 0.001
@@ -183,21 +187,42 @@ class ControlSession:
             deadline: Up to when the place of the session is its own, in seconds of the loop.
 
         Raises:
-            SessionEndedError: A name in the channel takes longer to look up.
+            SessionEndedError: That takes longer.
             AeronError: The channel cannot be had.
         """
         server = self._server
+        source = self.image.source_identity.rpartition(":")[0]
+        channel = await self._within(
+            deadline,
+            server.look_ups.numeric(self._channel, source=source),
+            failure="the name of the host to be answered was not looked up",
+        )
+        return await self._within(
+            deadline,
+            server.aeron.add_exclusive_publication(
+                channel,
+                self._connect.response_stream_id,
+                on_disconnected="raise",
+                handshake_length=self._handshake_length,
+            ),
+            failure="the driver did not add the publication for the answers",
+        )
+
+    async def _within(self, deadline: float, doing: Awaitable[T], *, failure: str) -> T:
+        """Wait for what is done while the place of the session is its own.
+
+        Raises:
+            SessionEndedError: It takes longer.
+        """
         try:
             async with asyncio.timeout_at(deadline):
-                return await server.aeron.add_exclusive_publication(
-                    await server.look_ups.numeric(self._channel),
-                    self._connect.response_stream_id,
-                    on_disconnected="raise",
-                    handshake_length=self._handshake_length,
-                )
+                return await doing
+        except AeronError:
+            # One of a timeout is a TimeoutError too, and gives its own reason.
+            raise
         except TimeoutError:
             message = (
-                "the name of the host to be answered was not looked up within "
+                f"{failure} within "
                 f"unconnected_session_timeout_ns={self._settings.unconnected_session_timeout_ns}"
             )
             raise SessionEndedError(message) from None

@@ -3,8 +3,9 @@
 Invariant: a stranger decides where the answers go, and nothing else. The log buffers have the
 length that the archive's settings say, and parameters that are not permitted are left out. A host
 that has not answered is sent at most three bytes for each byte of the request that named it. Of
-names that strangers choose only a few are looked up at once: the system's resolver may take long,
-in threads that the application's own names need.
+names that strangers choose only a few are looked up at once, one of each source: the system's
+resolver may take long, in threads that the application's own names need. A source whose names have
+failed leaves a place for others.
 
 Differs: Aeron keeps twenty-odd parameters, takes the length of the terms from the client, and has
 no such bound.
@@ -15,7 +16,10 @@ Source: Aeron `ArchiveConductor.newControlSession`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+import attrs
 
 from aeron_async.archive.channel_stripping import with_only
 from aeron_async.archive.control.messages import CODEC
@@ -47,10 +51,21 @@ SENT_PER_BYTE: Final = 3
 LOOK_UPS_MAX: Final = 2
 """Look-ups under way for clients that have not answered; asyncio has five threads for all, or more.
 
-One that nobody waits for any more counts until it has ended: its thread cannot be stopped.
+One whose caller has gone counts until it ends or is given up: its thread cannot be stopped.
 """
 LOOK_UP_TIMEOUT_S: Final = 60.0
-"""Longer than the system's resolver takes; a resolver of the application's own is cancelled."""
+"""After this a look-up is given up, and its place is free.
+
+The system's resolver has mostly ended by then. With many silent nameservers it takes longer, and
+the thread runs on; a resolver of the application's own is cancelled.
+"""
+SUSPECT_S: Final = 600.0
+"""How long a source comes last after a name of its failed, or was not looked up in time."""
+CLOSE_TIMEOUT_S: Final = 1.0
+"""A resolver of the application's own may not heed that it is cancelled."""
+LOCALHOST: Final = "localhost"
+SUSPECTS_MAX: Final = 1_024
+"""Such sources that are remembered, the newest: a stranger may forge any number of them."""
 
 PERMITTED: Final = (
     "endpoint",
@@ -94,8 +109,22 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
     return answer
 
 
+@attrs.define(eq=False)
+class LookUp:
+    """A name that a source wants to be looked up, and who waits for its address."""
+
+    source: str
+    host: str
+    port: int
+    answered: asyncio.Future[tuple[str, int]]
+
+
 class LookUps:
     """Looks up the names in response channels, a few at once; the others wait for their turn.
+
+    A source has one look-up at a time. It is suspect for ten minutes after a name of its failed or
+    took longer than its caller waited: then it comes after all others, and does not take the last
+    place. So a source with slow names holds up no other for longer than one look-up.
 
     Args:
         look_up: Returns the numeric address of a host and a port.
@@ -103,41 +132,82 @@ class LookUps:
 
     def __init__(self, look_up: Callable[[str, int], Awaitable[tuple[str, int]]]) -> None:
         self._look_up = look_up
-        self._room = asyncio.Semaphore(LOOK_UPS_MAX)
-        self._under_way: set[asyncio.Task[tuple[str, int]]] = set()
+        # Each belongs to a session that has not been let in, and there is a bound on those.
+        self._waiting: list[LookUp] = []
+        self._under_way: dict[asyncio.Task[tuple[str, int]], str] = {}
+        # Until when, in seconds of the loop; the newest is last.
+        self._suspects: dict[str, float] = {}
 
-    async def numeric(self, channel: ChannelUri) -> ChannelUri:
-        """Return a channel with its names looked up; whoever waits for it may be cancelled.
+    async def numeric(self, channel: ChannelUri, *, source: str) -> ChannelUri:
+        """Return a channel with its names looked up; the caller may be cancelled.
+
+        `localhost` stays: it is this machine, and the driver finds it without a nameserver.
 
         Differs: Aeron follows a name that comes to lead elsewhere. A client whose session breaks
         asks to be let in again, and its name is looked up then.
+
+        Args:
+            channel: As the client wants it.
+            source: The host that asks, by its address.
 
         Raises:
             AeronError: A name leads nowhere, or not to what such a channel can be.
         """
         changes: dict[str, Any] = {}
         for name, written in (("endpoint", channel.endpoint), ("control", channel.control)):
-            if written is not None and written.ip is None:
-                changes[name] = Address.of(*await self._take_turn(written.host, written.port))
+            if written is not None and written.ip is None and written.host != LOCALHOST:
+                found = await self._take_turn(source, written.host, written.port)
+                changes[name] = Address.of(*found)
         interface = channel.interface
-        if interface is not None and interface.host is not None:
-            host, port = await self._take_turn(interface.host, interface.port)
+        if interface is not None and interface.host is not None and interface.ip is None:
+            host, port = await self._take_turn(source, interface.host, interface.port)
             prefix = "" if interface.prefix_length is None else f"/{interface.prefix_length}"
             changes["interface"] = InterfaceSpec.parse(f"{Address.of(host, port)}{prefix}")
         return channel.replace(**changes) if changes else channel
 
     def close(self) -> None:
-        """Wait for none of them any more."""
+        """Begin no look-up any more, and cancel those under way."""
+        self._waiting.clear()
         for task in self._under_way:
             task.cancel()
 
-    async def _take_turn(self, host: str, port: int) -> tuple[str, int]:
-        await self._room.acquire()
-        task = asyncio.create_task(self._run(host, port), name="aeron-archive-look-up")
-        self._under_way.add(task)
-        task.add_done_callback(self._on_done)
-        await asyncio.wait((task,))
-        return task.result()
+    async def wait_closed(self) -> None:
+        """Wait until those under way have ended, for a second at most."""
+        if self._under_way:
+            await asyncio.wait(list(self._under_way), timeout=CLOSE_TIMEOUT_S)
+
+    async def _take_turn(self, source: str, host: str, port: int) -> tuple[str, int]:
+        look_up = LookUp(source, host, port, asyncio.get_running_loop().create_future())
+        self._waiting.append(look_up)
+        self._begin()
+        try:
+            return await look_up.answered
+        except asyncio.CancelledError:
+            if look_up in self._waiting:
+                self._waiting.remove(look_up)
+            else:
+                self._suspect(source)
+            raise
+
+    def _begin(self) -> None:
+        """Begin look-ups while there is room."""
+        while (look_up := self._next()) is not None:
+            self._waiting.remove(look_up)
+            task = asyncio.create_task(
+                self._run(look_up.host, look_up.port), name="aeron-archive-look-up"
+            )
+            self._under_way[task] = look_up.source
+            task.add_done_callback(partial(self._on_done, look_up))
+
+    def _next(self) -> LookUp | None:
+        """Return the look-up whose turn it is: of a source that is not suspect, if there is one."""
+        free = LOOK_UPS_MAX - len(self._under_way)
+        busy = set(self._under_way.values())
+        those = [each for each in self._waiting if each.source not in busy] if free else []
+        for each in those:
+            if not self._is_suspect(each.source):
+                return each
+        return those[0] if those and free > 1 else None
 
     async def _run(self, host: str, port: int) -> tuple[str, int]:
         try:
@@ -147,12 +217,30 @@ class LookUps:
             message = f"cannot resolve host {host!r}: not within {LOOK_UP_TIMEOUT_S:.0f} s"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST) from None
 
-    def _on_done(self, task: asyncio.Task[tuple[str, int]]) -> None:
-        self._under_way.discard(task)
-        self._room.release()
-        # Whoever asked may be gone.
-        if not task.cancelled():
-            task.exception()
+    def _on_done(self, look_up: LookUp, task: asyncio.Task[tuple[str, int]]) -> None:
+        del self._under_way[task]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._suspect(look_up.source)
+        # The caller may be gone.
+        if look_up.answered.done():
+            pass
+        elif task.cancelled():
+            look_up.answered.cancel()
+        elif error is not None:
+            look_up.answered.set_exception(error)
+        else:
+            look_up.answered.set_result(task.result())
+        self._begin()
+
+    def _suspect(self, source: str) -> None:
+        self._suspects.pop(source, None)
+        self._suspects[source] = asyncio.get_running_loop().time() + SUSPECT_S
+        if len(self._suspects) > SUSPECTS_MAX:
+            del self._suspects[next(iter(self._suspects))]
+
+    def _is_suspect(self, source: str) -> bool:
+        return self._suspects.get(source, 0.0) > asyncio.get_running_loop().time()
 
 
 def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:
@@ -186,4 +274,4 @@ def is_same_host(one: Address, other: Address) -> bool:
 
 def is_loopback(address: Address) -> bool:
     """Return whether an address is this host's own."""
-    return address.host == "localhost" or (address.ip is not None and address.ip.is_loopback)
+    return address.host == LOCALHOST or (address.ip is not None and address.ip.is_loopback)

@@ -143,6 +143,7 @@ class ControlServer:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        await self.look_ups.wait_closed()
 
     def forget(self, session: ControlSession) -> None:
         """Know nothing more of a session that has ended."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
-from aeron_async import Aeron, RegistrationError
+from aeron_async import Aeron, AeronTimeoutError, RegistrationError
 from aeron_async.archive import ControlServer, ControlSettings, RemoteArchive
 from aeron_async.archive.control import response_channel
 from aeron_async.archive.control.messages import CODEC
 from aeron_async.archive.control.response_channel import LOOK_UPS_MAX, LookUps
+from aeron_async.protocol.address import Address
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.testing.world import simulate
 from tests.archive.control.fake_archive import FakeArchive
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from aeron_async.testing.world import World
 
 SLOW_S = 4.0
+NOBODY = ChannelUri.parse("aeron:udp?endpoint=nobody:1")
 
 
 class SlowResolver:
@@ -42,7 +46,7 @@ class SlowResolver:
     ) -> tuple[str, int]:
         del is_re_resolution
         if not host.startswith("slow"):
-            return self.world.network.names[host], port
+            return {"localhost": "127.0.0.1", **self.world.network.names}[host], port
         await asyncio.shield(asyncio.ensure_future(self._take_long()))
         message = f"nobody is called {host}"
         raise RegistrationError(message)
@@ -84,8 +88,8 @@ async def ask(host: Host, count: int, *, pause_s: float = 0.0) -> None:
         await asyncio.sleep(30)
 
 
-async def connect(host: Host, where: str) -> None:
-    channel = f"aeron:udp?endpoint={where}:0"
+async def connect(host: Host, where: str | None = None) -> None:
+    channel = None if where is None else f"aeron:udp?endpoint={where}:0"
     async with (
         host.aeron(DRIVER) as aeron,
         RemoteArchive.connect(
@@ -95,6 +99,21 @@ async def connect(host: Host, where: str) -> None:
         assert remote.archive_id == 77
 
 
+async def stop(*tasks: asyncio.Task[None]) -> None:
+    for each in tasks:
+        each.cancel()
+    await asyncio.wait(tasks)
+
+
+async def keep_all_places(world: World, resolver: SlowResolver) -> list[asyncio.Task[None]]:
+    """Let strangers ask for slow names until no look-up can begin any more."""
+    strangers = [world.host(f"mallory{number}") for number in range(LOOK_UPS_MAX)]
+    asking = [asyncio.create_task(ask(each, 40, pause_s=0.5)) for each in strangers]
+    while resolver.under_way < LOOK_UPS_MAX:
+        await world.sleep(0.01)
+    return asking
+
+
 def test_a_place_is_free_again_while_its_name_is_still_looked_up() -> None:
     async def story(world: World, server: ControlServer, resolver: SlowResolver) -> None:
         asking = asyncio.create_task(ask(world.host("mallory"), 4))
@@ -102,12 +121,60 @@ def test_a_place_is_free_again_while_its_name_is_still_looked_up() -> None:
             await world.sleep(0.01)
         await world.sleep(1.1)
         assert server.session_count == server.waiting_room.session_count == 0
-        assert resolver.under_way == LOOK_UPS_MAX
+        assert resolver.under_way == 1
         # Those whose turn did not come in time were not looked up at all.
         await world.sleep(SLOW_S)
-        assert (resolver.under_way, resolver.slow_count) == (0, LOOK_UPS_MAX)
-        asking.cancel()
-        await asyncio.wait((asking,))
+        assert (resolver.under_way, resolver.slow_count) == (0, 1)
+        await stop(asking)
+
+    play(story)
+
+
+def test_a_client_on_the_host_of_the_archive_needs_no_turn() -> None:
+    """Its response channel is one of localhost, unless it names another."""
+
+    async def story(world: World, _: ControlServer, resolver: SlowResolver) -> None:
+        asking = await keep_all_places(world, resolver)
+        asked_ns = world.now_ns
+        await connect(world.host("archive"))
+        assert world.now_ns - asked_ns < 2_000_000_000
+        assert resolver.under_way == LOOK_UPS_MAX
+        await stop(*asking)
+
+    play(story)
+
+
+def test_a_source_with_slow_names_holds_up_no_other_source() -> None:
+    """It has several publications, and so several images."""
+
+    async def story(world: World, _: ControlServer, resolver: SlowResolver) -> None:
+        mallory = world.host("mallory")
+        asking = [asyncio.create_task(ask(mallory, 40, pause_s=0.2)) for _ in range(3)]
+        for number in range(4):
+            await world.sleep(2)
+            assert resolver.under_way == 1
+            asked_ns = world.now_ns
+            honest = world.host(f"honest{number}")
+            await connect(honest, honest.name)
+            assert world.now_ns - asked_ns < 2_000_000_000
+        assert resolver.most_under_way == 1
+        await stop(*asking)
+
+    play(story)
+
+
+def test_sources_whose_names_were_slow_leave_a_place_for_others() -> None:
+    async def story(world: World, _: ControlServer, resolver: SlowResolver) -> None:
+        asking = await keep_all_places(world, resolver)
+        await world.sleep(SLOW_S)
+        for number in range(4):
+            await world.sleep(2)
+            assert resolver.under_way <= 1
+            asked_ns = world.now_ns
+            honest = world.host(f"honest{number}")
+            await connect(honest, honest.name)
+            assert world.now_ns - asked_ns < 2_000_000_000
+        await stop(*asking)
 
     play(story)
 
@@ -126,23 +193,27 @@ def test_few_names_of_strangers_are_looked_up_at_once_and_numeric_hosts_need_no_
         assert resolver.most_under_way == LOOK_UPS_MAX
         # And names are looked up again when the slow ones are done with.
         await connect(honest, "honest")
-        for each in asking:
-            each.cancel()
-        await asyncio.wait(asking)
+        await stop(*asking)
 
     play(story)
 
 
 def test_no_look_up_for_a_client_outlives_its_server() -> None:
     async def story(world: World, server: ControlServer, _: SlowResolver) -> None:
+        async def look_up(*_: object) -> tuple[str, int]:
+            try:
+                return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+            finally:
+                # A resolver may have something to close.
+                await world.sleep(0.1)
+
+        server.look_ups = LookUps(look_up)
         asking = asyncio.create_task(ask(world.host("mallory"), 1))
         await world.sleep(0.5)
         (task,) = server.look_ups._under_way
         await server.aclose()
-        await world.sleep(0.01)
         assert task.cancelled()
-        asking.cancel()
-        await asyncio.wait((asking,))
+        await stop(asking)
 
     play(story)
 
@@ -165,10 +236,16 @@ async def test_every_name_of_a_channel_is_looked_up_and_nothing_else_is_changed(
             "aeron:udp?control=here:5|control-mode=response",
             "aeron:udp?control=10.0.0.1:5|control-mode=response",
         ),
+        (
+            "aeron:udp?endpoint=10.0.0.2:5|interface=10.0.0.3:7/24",
+            "aeron:udp?endpoint=10.0.0.2:5|interface=10.0.0.3:7/24",
+        ),
+        ("aeron:udp?endpoint=localhost:5", "aeron:udp?endpoint=localhost:5"),
         ("aeron:udp?endpoint=10.0.0.2:5", "aeron:udp?endpoint=10.0.0.2:5"),
         ("aeron:ipc", "aeron:ipc"),
     ):
-        assert await look_ups.numeric(ChannelUri.parse(channel)) == ChannelUri.parse(numeric)
+        found = await look_ups.numeric(ChannelUri.parse(channel), source="10.0.0.9")
+        assert found == ChannelUri.parse(numeric)
     assert asked == ["there", "here", "here"]
 
 
@@ -181,4 +258,83 @@ async def test_a_look_up_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyP
     look_ups = LookUps(look_up)
     for _ in range(2 * LOOK_UPS_MAX):
         with pytest.raises(RegistrationError, match="cannot resolve host 'nobody'"):
-            await look_ups.numeric(ChannelUri.parse("aeron:udp?endpoint=nobody:1"))
+            await look_ups.numeric(NOBODY, source="10.0.0.9")
+
+
+async def test_the_sources_that_are_remembered_are_the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(response_channel, "SUSPECTS_MAX", 3)
+
+    async def look_up(*_: object) -> tuple[str, int]:
+        message = "nobody is called that"
+        raise RegistrationError(message)
+
+    look_ups = LookUps(look_up)
+    for source in "abcadefd":
+        with pytest.raises(RegistrationError):
+            await look_ups.numeric(NOBODY, source=source)
+    assert list(look_ups._suspects) == ["e", "f", "d"]
+
+
+async def test_a_look_up_that_heeds_no_cancellation_is_not_waited_for_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(response_channel, "CLOSE_TIMEOUT_S", 0.01)
+    began, ending = asyncio.Event(), asyncio.Event()
+
+    async def look_up(*_: object) -> tuple[str, int]:
+        began.set()
+        while not ending.is_set():
+            with suppress(asyncio.CancelledError):
+                await ending.wait()
+        return "10.0.0.1", 1
+
+    look_ups = LookUps(look_up)
+    asking = asyncio.create_task(look_ups.numeric(NOBODY, source="10.0.0.9"))
+    await began.wait()
+    look_ups.close()
+    await look_ups.wait_closed()
+    assert not asking.done()
+    ending.set()
+    assert (await asking).endpoint == Address.of("10.0.0.1", 1)
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_driver_that_is_slow_to_add_a_publication_is_not_taken_for_a_slow_name(
+    *, is_slow: bool
+) -> None:
+    class Busy:
+        """A client whose driver adds no publication."""
+
+        def __init__(self, aeron: Aeron) -> None:
+            self._aeron = aeron
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._aeron, name)
+
+        async def add_exclusive_publication(self, *_: object, **__: object) -> None:
+            if is_slow:
+                await asyncio.get_running_loop().create_future()
+            message = "the conductor is busy"
+            raise AeronTimeoutError(message)
+
+    async def story(world: World, server: ControlServer, _: SlowResolver) -> None:
+        server.aeron = Busy(server.aeron)  # type: ignore[assignment]
+        asking = asyncio.create_task(connect(world.host("honest"), "honest"))
+        await world.sleep(2)
+        assert server.session_count == 0
+        await stop(asking)
+
+    with capture_logs() as lines:
+        play(story)
+    (reason,) = [
+        line["reason"] for line in lines if line["event"] == "archive_control_session_ended"
+    ]
+    if is_slow:
+        assert reason == (
+            "the driver did not add the publication for the answers within "
+            "unconnected_session_timeout_ns=1000000000"
+        )
+    else:
+        assert reason == "the conductor is busy"
