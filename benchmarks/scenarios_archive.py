@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.cli.bench_processes import Child, free_port, meet, role
+from aeron_async.cli.bench_processes import Child, Patience, free_port, meet, role
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.roles import CHILD
 
@@ -152,8 +152,8 @@ async def recorded(
 
 async def alone(command: tuple[str, ...]) -> dict[str, float]:
     """Run one process, and return what it came to."""
-    async with Child(command) as child:
-        figures: dict[str, float] = await child.wait_for("figures", timeout=LONGEST_S)
+    async with Child(command, patience=Patience(limit_s=LONGEST_S)) as child:
+        figures: dict[str, float] = await child.wait_for("figures")
     return figures
 
 

@@ -6,8 +6,10 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import attrs
+
 from aeron_async.cli.bench_messages import messages_per_datagram
-from aeron_async.cli.bench_processes import Child, free_port, meet, role
+from aeron_async.cli.bench_processes import PATIENT, Child, Patience, free_port, meet, role
 from aeron_async.cli.figures import format_ns, format_per_second, format_throughput
 from aeron_async.cli.options import LONGEST_MESSAGE, Flag, Positive, Quiet, RunOptions, sized
 from aeron_async.cli.output import make_console, print_json, remark
@@ -71,7 +73,7 @@ async def _bench(
     say: Callable[[str], object],
 ) -> int:
     mtu_length = DriverContext.from_environment().mtu_length
-    parts: dict[str, Callable[[], Awaitable[dict[str, float]]]] = {
+    parts: dict[str, Callable[[Patience], Awaitable[dict[str, float]]]] = {
         "flood": partial(_flood, plan, mtu_length),
         "udp": partial(_stream, plan, size),
         "udp_long": partial(_stream, plan, LONG_LENGTH),
@@ -79,10 +81,10 @@ async def _bench(
         "echo": partial(_echo, plan, size, rate),
         "round_trip": partial(_round_trip, plan, size, rate),
     }
-    found: dict[str, dict[str, float]] = {}
+    patience, found = attrs.evolve(PATIENT, say=say), dict[str, dict[str, float]]()
     for number, (name, measure) in enumerate(parts.items()):
         say(f"{number + 1} of {len(parts)}: {name.replace('_', ' ')}")
-        found[name] = await measure()
+        found[name] = await measure(patience)
     if is_json:
         about = {"size": size, "rate": rate, "mtu": mtu_length, "seconds": plan["seconds"]}
         machine = {"python": platform.python_version(), "kernel": WHY_PURE or "compiled"}
@@ -92,34 +94,42 @@ async def _bench(
     return ExitCode.SUCCESS
 
 
-async def _flood(plan: Mapping[str, Any], mtu_length: int) -> dict[str, float]:
+async def _flood(plan: Mapping[str, Any], mtu_length: int, patience: Patience) -> dict[str, float]:
     bare = {"port": free_port(), "mtu_length": mtu_length, "seconds": plan["seconds"]}
-    return await meet(role("drain", **bare), role("flood", **bare))
+    return await meet(role("drain", **bare), role("flood", **bare), patience=patience)
 
 
-async def _stream(plan: Mapping[str, Any], length: int) -> dict[str, float]:
+async def _stream(plan: Mapping[str, Any], length: int, patience: Patience) -> dict[str, float]:
     channel = f"{HOST}{free_port()}"
     shape = {**plan, "channel": channel, "length": length}
-    return await meet(role("subscribe", **shape), role("publish", **shape))
+    return await meet(role("subscribe", **shape), role("publish", **shape), patience=patience)
 
 
-async def _ipc(plan: Mapping[str, Any], length: int) -> dict[str, float]:
-    async with Child(role("exchange", channel="aeron:ipc", length=length, **plan)) as child:
+async def _ipc(plan: Mapping[str, Any], length: int, patience: Patience) -> dict[str, float]:
+    command = role("exchange", channel="aeron:ipc", length=length, **plan)
+    async with Child(command, patience=patience) as child:
         figures: dict[str, float] = await child.wait_for("figures")
     return figures
 
 
-async def _echo(plan: Mapping[str, Any], length: int, rate: float) -> dict[str, float]:
+async def _echo(
+    plan: Mapping[str, Any], length: int, rate: float, patience: Patience
+) -> dict[str, float]:
     shape = {**plan, "there": str(free_port()), "length": length, "rate": rate}
     return await meet(
-        role("echo_server", **shape), role("echo_client", **shape), waits_for_server=False
+        role("echo_server", **shape),
+        role("echo_client", **shape),
+        waits_for_server=False,
+        patience=patience,
     )
 
 
-async def _round_trip(plan: Mapping[str, Any], length: int, rate: float) -> dict[str, float]:
+async def _round_trip(
+    plan: Mapping[str, Any], length: int, rate: float, patience: Patience
+) -> dict[str, float]:
     there, back = f"{HOST}{free_port()}", f"{HOST}{free_port()}"
     shape = {**plan, "there": there, "back": back, "length": length, "rate": rate}
-    return await meet(role("pong", **shape), role("ping", **shape))
+    return await meet(role("pong", **shape), role("ping", **shape), patience=patience)
 
 
 def rows(

@@ -11,16 +11,19 @@ import tempfile
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
+import attrs
+
 from aeron_async.cli.bench_messages import BenchError
+from aeron_async.cli.output import remark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-__all__ = ["CHILD", "Child", "free_port", "meet", "role"]
+__all__ = ["CHILD", "PATIENT", "Child", "Patience", "free_port", "meet", "role"]
 
 CHILD: Final = (sys.executable, "-m", "aeron_async.cli.bench_child")
-PATIENCE_S: Final = 300.0
+FIGURES: Final = "figures"
 CLOSE_TIMEOUT_S: Final = 5.0
 
 
@@ -38,17 +41,43 @@ def role(name: str, program: Sequence[str] = CHILD, **plan: object) -> tuple[str
 
 
 @final
+@attrs.frozen(kw_only=True)
+class Patience:
+    """How long a process may say nothing, beside the seconds that its plan has it measure.
+
+    Attributes:
+        limit_s: When it counts as failed.
+        hint_s: When somebody is told that it is waited for.
+        say: Tells.
+    """
+
+    limit_s: float = 60.0
+    hint_s: float = 2.0
+    say: Callable[[str], object] = remark
+
+
+PATIENT: Final = Patience()
+
+
+@final
 class Child:
     """A process with a role: entered to start it, and left when it has ended, or has been ended.
 
     Args:
         command: Of `role`.
         environ: Beside that of this process.
+        patience: How long it may say nothing.
     """
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        patience: Patience = PATIENT,
+    ) -> None:
         self._command = command
         self._environ = {**os.environ, **(environ or {})}
+        self._patience = patience
 
     async def __aenter__(self) -> Self:
         # A file and not a pipe: nobody reads it, unless something has gone wrong.
@@ -68,26 +97,35 @@ class Child:
         """Its number."""
         return self._process.pid
 
-    async def wait_for(self, key: str, *, timeout: float = PATIENCE_S) -> Any:
+    async def wait_for(self, key: str) -> Any:
         """Return what it says under a key.
 
         Raises:
             BenchError: It has ended, or has not said so in time.
         """
         assert self._process.stdout is not None
+        *_, name, plan = self._command
+        measured_s = float(json.loads(plan).get("seconds", 0)) if key == FIGURES else 0.0
+        limit_s, hint_s = (
+            measured_s + each for each in (self._patience.limit_s, self._patience.hint_s)
+        )
+        waits = f"still waiting after {hint_s:g} s: {name} says no {key} yet; {limit_s:g} s at most"
+        hint = asyncio.get_running_loop().call_later(hint_s, self._patience.say, waits)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit_s):
                 while line := await self._process.stdout.readline():
                     said = json.loads(line)
                     if key in said:
                         return said[key]
         except TimeoutError:
-            message = f"{self._command[-2]}: no {key} within {timeout} s"
+            message = f"{name}: no {key} within {limit_s:g} s"
             raise BenchError(message) from None
+        finally:
+            hint.cancel()
         self._complaints.seek(0)
         complaints = self._complaints.read().decode("utf-8", "replace").splitlines()
         last = next((text for text in reversed(complaints) if text.strip()), "it said nothing")
-        message = f"{self._command[-2]} ended early: {last.strip()}"
+        message = f"{name} ended early: {last.strip()}"
         raise BenchError(message)
 
     async def end(self) -> None:
@@ -118,6 +156,7 @@ async def meet(
     *,
     environ: Mapping[str, str] | None = None,
     waits_for_server: bool = True,
+    patience: Patience = PATIENT,
 ) -> dict[str, float]:
     """Start one process, then another that talks to it; return what both came to.
 
@@ -126,14 +165,15 @@ async def meet(
         client: The command of the second.
         environ: Beside that of this process.
         waits_for_server: Whether the first ends by itself, and has figures.
+        patience: How long each of them may say nothing.
 
     Raises:
         BenchError: One of them failed.
     """
-    async with Child(server, environ) as first:
+    async with Child(server, environ, patience) as first:
         await first.wait_for("ready")
-        async with Child(client, environ) as second:
-            figures: dict[str, float] = await second.wait_for("figures")
+        async with Child(client, environ, patience) as second:
+            figures: dict[str, float] = await second.wait_for(FIGURES)
             if waits_for_server:
-                figures |= await first.wait_for("figures")
+                figures |= await first.wait_for(FIGURES)
     return figures

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from array import array
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from aeron_async.cli.bench_messages import (
     make_messages,
     messages_per_datagram,
 )
-from aeron_async.cli.bench_processes import Child, free_port, meet, role
+from aeron_async.cli.bench_processes import Child, Patience, free_port, meet, role
 from aeron_async.cli.bench_round_trip import RoundTripPlan, echo_client, echo_server, figures_of
 from aeron_async.cli.bench_stream import StreamPlan, exchange, take_parts
 from aeron_async.client.aeron import Aeron
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHORT: dict[str, Any] = {"seconds": 0.03, "warm_up_s": 0.01}
+BUSY = Patience(limit_s=300)
+"""For a process that a busy machine starts late."""
 
 
 @pytest.mark.parametrize(("length", "count"), [(8, 1_021), (100, 1_021), (10_000, 251)])
@@ -139,7 +142,9 @@ def test_the_floor_is_what_arrives_of_a_flood(
 async def test_two_processes_meet() -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}"
     figures = await meet(
-        role("subscribe", channel=channel, **SHORT), role("publish", channel=channel, **SHORT)
+        role("subscribe", channel=channel, **SHORT),
+        role("publish", channel=channel, **SHORT),
+        patience=BUSY,
     )
     assert figures["messages"] == figures["offered"] > 0
 
@@ -147,23 +152,43 @@ async def test_two_processes_meet() -> None:
 async def test_a_server_that_does_not_end_by_itself_is_ended() -> None:
     plan = {"there": str(free_port()), "rate": 1_000, **SHORT}
     figures = await meet(
-        role("echo_server", **plan), role("echo_client", **plan), waits_for_server=False
+        role("echo_server", **plan),
+        role("echo_client", **plan),
+        waits_for_server=False,
+        patience=BUSY,
     )
     assert figures["p50_us"] > 0
 
 
 async def test_a_process_that_fails_says_why() -> None:
-    async with Child(role("publish", channel="aeron:upd")) as child:
+    async with Child(role("publish", channel="aeron:upd"), patience=BUSY) as child:
         with pytest.raises(BenchError, match="publish ended early: error: "):
             await child.wait_for("figures")
 
 
-async def test_a_process_that_says_nothing_is_not_waited_for_for_ever() -> None:
-    plan = {"there": str(free_port())}
-    async with Child(role("echo_server", **plan)) as child:
-        await child.wait_for("ready")
-        with pytest.raises(BenchError, match="echo_server: no figures within"):
-            await child.wait_for("figures", timeout=0.01)
+async def test_a_process_that_says_nothing_is_remarked_on_and_not_waited_for_for_ever() -> None:
+    said: list[str] = []
+    patience = Patience(limit_s=0.02, hint_s=0.01, say=said.append)
+    command = role("silent", (sys.executable, "-c", "import signal; signal.pause()"), seconds=0.01)
+    async with Child(command, patience=patience) as child:
+        with pytest.raises(BenchError, match=r"silent: no ready within 0\.02 s"):
+            await child.wait_for("ready")
+        # What it has to measure comes on top.
+        with pytest.raises(BenchError, match=r"silent: no figures within 0\.03 s"):
+            await child.wait_for("figures")
+    assert said == [
+        "still waiting after 0.01 s: silent says no ready yet; 0.02 s at most",
+        "still waiting after 0.02 s: silent says no figures yet; 0.03 s at most",
+    ]
+
+
+def test_people_are_told_after_two_seconds_and_a_minute_is_the_limit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    patience = Patience()
+    assert (patience.hint_s, patience.limit_s) == (2, 60)
+    patience.say("still waiting")
+    assert capsys.readouterr().err == "still waiting\n"
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
