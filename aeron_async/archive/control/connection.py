@@ -46,6 +46,7 @@ from aeron_async.errors import (
     ProtocolError,
 )
 from aeron_async.logs import get_logger, within
+from aeron_async.waits import WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +63,9 @@ __all__ = ["ControlConnection", "CredentialsSupplier"]
 LOG: Final = get_logger(__name__)
 MOST_LATE: Final = 4_096
 """Requests of which is remembered who hears what goes wrong after their answer; the last ones."""
+
+UNHEARD: Final = frozenset({WaitReason.NOTHING_HEARD, WaitReason.NO_PUBLICATION_HERE})
+"""Why a session cannot begin where no answer has come; else the subscription knows more."""
 
 
 class CredentialsSupplier(Protocol):
@@ -140,7 +144,8 @@ class Connecting:
         if not self._publication.is_connected:
             return why_no_archive(self._publication.explain(), self._publication)
         why = self._subscription.explain()
-        if self._subscription.is_connected:
+        if why.reason not in UNHEARD:
+            # Something has come, and the subscription knows what to do about it.
             return why
         return attrs.evolve(why, remedy=where_answers_go(self._response_channel))
 
@@ -353,7 +358,8 @@ class ControlConnection:
         except TimeoutError:
             message = (
                 f"the archive on {publication.channel} stream {publication.stream_id} did not "
-                f"answer a {type(request).__name__} within {self.timeout} s: {remedy(request)}"
+                f"answer a {type(request).__name__} within {self.timeout} s: "
+                f"{remedy(request, self._subscription)}"
             )
             raise AeronTimeoutError(message) from None
         finally:
@@ -433,8 +439,11 @@ class ControlConnection:
         await asyncio.wait((self._reading,))
 
 
-def remedy(request: Message) -> str:
-    """Return what to do about a request that was not answered."""
-    if isinstance(request, AuthConnectRequest):
+def remedy(request: Message, subscription: Subscription) -> str:
+    """Return what to do about a request that was not answered on a subscription."""
+    if not isinstance(request, AuthConnectRequest):
+        return "raise timeout"
+    why = subscription.explain()
+    if why.reason in UNHEARD or subscription.is_connected:
         return where_answers_go(request.response_channel)
-    return "raise timeout"
+    return f"{why.sight}; {why.remedy}"

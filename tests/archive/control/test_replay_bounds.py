@@ -240,6 +240,36 @@ def test_answers_that_do_not_arrive_are_told_of_while_they_are_waited_for() -> N
     assert "its answers go to aeron:udp?endpoint=localhost:" in line["why"]
 
 
+def test_a_client_that_refuses_the_answers_itself_is_told_its_setting() -> None:
+    """It was told to give another response channel, and the limit is its own driver's."""
+
+    async def story(world: World) -> None:
+        tiny = attrs.evolve(SMALL, image_log_budget_length="256k")
+        settings = ControlSettings(control_channel=CONTROL, control_term_length=131_072)
+        async with (
+            world.host("archive").aeron(SMALL) as its_aeron,
+            ControlServer(FakeArchive(), its_aeron, settings),
+            world.host("client").aeron(tiny) as aeron,
+        ):
+            with pytest.raises(AeronTimeoutError) as caught:
+                await RemoteArchive.connect(
+                    aeron, control_channel=CONTROL, response_channel=RESPONSES
+                )
+        assert "image_log_budget_length" in str(caught.value)
+        assert str(caught.value).endswith("change that setting of this driver")
+
+    with capture_logs() as lines:
+        simulate(story)
+    (line,) = [
+        line
+        for line in lines
+        if line["event"] == "wait_lasted_long" and line["operation"] == "connect"
+    ]
+    assert line["cause"] == "image_refused"
+    assert "image_log_budget_length" in line["why"]
+    assert line["why"].endswith("change that setting of this driver")
+
+
 def test_requests_that_fail_unforeseen_are_logged_within_the_budget() -> None:
     class Broken(FakeArchive):
         async def stop_recording_subscription(self, *_args: Any, **_fields: Any) -> int:
