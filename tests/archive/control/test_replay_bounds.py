@@ -244,7 +244,7 @@ def test_a_client_that_refuses_the_answers_itself_is_told_its_setting() -> None:
     """It was told to give another response channel, and the limit is its own driver's."""
 
     async def story(world: World) -> None:
-        tiny = attrs.evolve(SMALL, image_log_budget_length="256k")
+        tiny = attrs.evolve(SMALL, image_log_budget_length=262_144)
         settings = ControlSettings(control_channel=CONTROL, control_term_length=131_072)
         async with (
             world.host("archive").aeron(SMALL) as its_aeron,
