@@ -21,6 +21,7 @@ from aeron_async.cli.doctor_verdict import Finding, Verdict
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import RegistrationError
+from tests.by_hand import joins_group
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -265,9 +266,10 @@ def test_a_group_without_a_route_and_one_that_is_none_are_told_of(
 
 
 def test_a_group_that_cannot_be_joined_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not joins_group(4, "224.20.30.39"):
+        pytest.skip("this machine has no interface for IPv4 multicast: a plain socket joins none")
     address, error = try_multicast("224.20.30.39")
-    if address is None:
-        pytest.skip(error)
+    assert address, error
 
     def refuse(_spec: object) -> None:
         message = "cannot join"

@@ -11,6 +11,7 @@ import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_interpreter, ensure_java
+from tests.by_hand import runs_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     try:
         ensure_java()
     except ConfigurationError as error:
+        if runs_java():
+            raise
         pytest.skip(str(error))
     ensure_interpreter()
     pyspark_sql = pytest.importorskip("pyspark.sql", reason="pip install 'aeron-async[spark]'")
