@@ -25,3 +25,14 @@ def test_an_archives_sizes_and_durations_are_read_as_in_channels() -> None:
     for text in ("", "-1", "5m"):
         with pytest.raises(ConfigurationError):
             ControlSettings(connect_timeout_ns=text)
+
+
+@pytest.mark.parametrize(
+    "name", ["control_stream_id", "local_control_stream_id", "recording_events_stream_id"]
+)
+def test_stream_ids_of_an_archive_that_is_served_are_checked(name: str) -> None:
+    for wrong in ("10", 1.5, None, True, 2**31, -(2**31) - 1):
+        wanted = r"from -2147483648 to 2147483647: signed 32 bits"
+        with pytest.raises(ConfigurationError, match=f"^{name}=.* must be a whole number {wanted}"):
+            ControlSettings(**{name: wrong})  # type: ignore[arg-type]
+    assert getattr(ControlSettings(**{name: -5}), name) == -5  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Tells everybody who listens which recordings begin, how far they are, and that they have ended.
 
-Nobody is waited for: an event that finds no room is skipped, and the next progress says more.
+Nobody is waited for: an event that finds no room is skipped, and the next progress says more. Where
+signals of the archive come too fast and some are lost, its recordings say what has begun and ended.
 
 Source: Aeron `RecordingEventsProxy`.
 """
@@ -23,6 +24,7 @@ from aeron_async.logs import get_logger, within
 if TYPE_CHECKING:
     from aeron_async.archive.api import RecordingSignalEvent
     from aeron_async.archive.control.sbe import Message
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.client.publication import Publication
     from aeron_async.logs import LogBudget
@@ -51,41 +53,88 @@ class RecordingEvents:
         self._archive = archive
         self._peer_log = within(log_budget, log)
         self._publication = publication
+        # Where those began that were told of and have not stopped.
         self._begun: dict[int, int] = {}
         self.skipped_events = 0
 
     async def run(self) -> None:
         """Tell of everything, until the archive closes."""
+        is_behind = False
         async with asyncio.TaskGroup() as group:
-            async for event in self._archive.signals():
-                if event.signal in {RecordingSignal.START, RecordingSignal.EXTEND}:
-                    await self._tell_of_start(event)
-                    session = self._archive.recording_sessions.get(event.recording_id)
-                    if session is not None:
-                        group.create_task(self._follow(session))
-                elif event.signal is RecordingSignal.STOP:
-                    self._tell_of_stop(event)
+            while True:
+                # Before looking what was lost: what comes from now on is not.
+                signals = self._archive.signals()
+                try:
+                    if is_behind:
+                        await self._catch_up(group)
+                    async for event in signals:
+                        await self._take(event, group)
+                except ArchiveError as error:
+                    self._peer_log.warning("recording_events_fell_behind", reason=str(error))
+                    is_behind = True
+                    await asyncio.sleep(0)
+                else:
+                    return
 
-    async def _tell_of_start(self, event: RecordingSignalEvent) -> None:
+    async def _take(self, event: RecordingSignalEvent, group: asyncio.TaskGroup) -> None:
+        if event.signal in {RecordingSignal.START, RecordingSignal.EXTEND}:
+            # One that was told of while catching up is not told of again.
+            if self._begun.get(event.recording_id) != event.position:
+                await self._tell_of_start(event.recording_id, event.position, group)
+        elif event.signal is RecordingSignal.STOP:
+            self._tell_of_stop(event.recording_id, event.position)
+
+    async def _catch_up(self, group: asyncio.TaskGroup) -> None:
+        """Tell of the starts and stops whose signals were lost."""
+        sessions = dict(self._archive.recording_sessions)
+        for recording_id, start_position in list(self._begun.items()):
+            session = sessions.get(recording_id)
+            if session is not None and session.start_position == start_position:
+                continue
+            if session is not None:
+                # It has stopped, and goes on from there.
+                self._tell_of_stop(recording_id, session.start_position)
+                continue
+            descriptor = await self._describe(recording_id)
+            if descriptor is None:
+                del self._begun[recording_id]
+            elif not descriptor.is_active:
+                self._tell_of_stop(recording_id, descriptor.stop_position)
+        for recording_id, session in sessions.items():
+            if recording_id not in self._begun:
+                await self._tell_of_start(recording_id, session.start_position, group)
+
+    async def _describe(self, recording_id: int) -> RecordingDescriptor | None:
         try:
-            descriptor = await self._archive.describe(event.recording_id)
+            found: RecordingDescriptor = await self._archive.describe(recording_id)
         except ArchiveError as error:
             # Purged again before its turn came, or the disk failed: the others are told of.
             self._peer_log.info(
-                "recording_event_not_told", recording_id=event.recording_id, reason=str(error)
+                "recording_event_not_told", recording_id=recording_id, reason=str(error)
             )
-            return
-        self._begun[event.recording_id] = event.position
-        self._tell(
-            RecordingStarted(
-                recording_id=event.recording_id,
-                start_position=event.position,
-                session_id=descriptor.session_id,
-                stream_id=descriptor.stream_id,
-                channel=descriptor.original_channel,
-                source_identity=descriptor.source_identity,
+            return None
+        return found
+
+    async def _tell_of_start(
+        self, recording_id: int, position: int, group: asyncio.TaskGroup
+    ) -> None:
+        """Tell of a start, and follow the recording for as long as it is written."""
+        descriptor = await self._describe(recording_id)
+        if descriptor is not None:
+            self._begun[recording_id] = position
+            self._tell(
+                RecordingStarted(
+                    recording_id=recording_id,
+                    start_position=position,
+                    session_id=descriptor.session_id,
+                    stream_id=descriptor.stream_id,
+                    channel=descriptor.original_channel,
+                    source_identity=descriptor.source_identity,
+                )
             )
-        )
+        session = self._archive.recording_sessions.get(recording_id)
+        if session is not None:
+            group.create_task(self._follow(session))
 
     async def _follow(self, session: RecordingSession) -> None:
         """Tell how far a recording is, whenever more was written."""
@@ -104,14 +153,12 @@ class RecordingEvents:
                 return
             await session.progress.wait()
 
-    def _tell_of_stop(self, event: RecordingSignalEvent) -> None:
-        begun = self._begun.pop(event.recording_id, None)
+    def _tell_of_stop(self, recording_id: int, position: int) -> None:
+        begun = self._begun.pop(recording_id, None)
         if begun is not None:
             self._tell(
                 RecordingStopped(
-                    recording_id=event.recording_id,
-                    start_position=begun,
-                    stop_position=event.position,
+                    recording_id=recording_id, start_position=begun, stop_position=position
                 )
             )
 

@@ -9,6 +9,7 @@ import attrs
 from aeron_async.archive.control.authentication import AcceptAll, AuthenticatorSupplier
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
+from aeron_async.protocol.arguments import check_number
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.units import duration_ns_of, size_of
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTROL_STREAM_ID", "ControlSettings"]
 
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
 CONTROL_STREAM_ID: Final = 10
 """Where an archive hears requests unless it is told otherwise, as official ones do."""
 
@@ -27,6 +30,12 @@ def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> N
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         message = f"{attribute.name} is {value!r}, and must be a number of more than 0"
         raise ConfigurationError(message)
+
+
+def _check_stream_id(_: object, attribute: attrs.Attribute[Any], value: int) -> None:
+    check_number(
+        value, attribute.name, minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
+    )
 
 
 def _check_channel(_: object, attribute: attrs.Attribute[Any], value: str | None) -> None:
@@ -80,13 +89,13 @@ class ControlSettings:
     """
 
     control_channel: str | None = attrs.field(default=None, validator=_check_channel)
-    control_stream_id: int = CONTROL_STREAM_ID
+    control_stream_id: int = attrs.field(default=CONTROL_STREAM_ID, validator=_check_stream_id)
     local_control_channel: str | None = attrs.field(
         default="aeron:ipc?term-length=64k", validator=_check_channel
     )
-    local_control_stream_id: int = 10
+    local_control_stream_id: int = attrs.field(default=10, validator=_check_stream_id)
     recording_events_channel: str | None = attrs.field(default=None, validator=_check_publication)
-    recording_events_stream_id: int = 30
+    recording_events_stream_id: int = attrs.field(default=30, validator=_check_stream_id)
     control_term_length: int = attrs.field(
         default=65_536, converter=size_of, validator=_check_positive
     )

@@ -10,10 +10,16 @@ import attrs
 import pytest
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
-from aeron_async.archive.control.messages import CODEC
+from aeron_async.archive.control.messages import (
+    CODEC,
+    RecordingProgress,
+    RecordingStarted,
+    RecordingStopped,
+)
 from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.errors import (
     ArchiveError,
     DriverTimeoutError,
@@ -48,6 +54,10 @@ async def test_a_server_that_cannot_start_hears_nothing_and_leaves_no_task(
         assert server.session_count == 0
 
 
+async def describe(recording_id: int) -> RecordingDescriptor:
+    return attrs.evolve(DESCRIPTOR, recording_id=recording_id)
+
+
 async def test_a_recording_that_cannot_be_described_does_not_end_the_events() -> None:
     begun = [
         RecordingSignalEvent(
@@ -61,10 +71,10 @@ async def test_a_recording_that_cannot_be_described_does_not_end_the_events() ->
         for each in begun:
             yield each
 
-    async def describe(recording_id: int) -> RecordingDescriptor:
+    async def describe_later(recording_id: int) -> RecordingDescriptor:
         if problems:
             raise problems.pop(0)
-        return attrs.evolve(DESCRIPTOR, recording_id=recording_id)
+        return await describe(recording_id)
 
     told: list[Any] = []
 
@@ -72,10 +82,88 @@ async def test_a_recording_that_cannot_be_described_does_not_end_the_events() ->
         told.append(CODEC.decode(data))
         return len(data)
 
-    archive = SimpleNamespace(signals=signals, describe=describe, recording_sessions={})
+    archive = SimpleNamespace(signals=signals, describe=describe_later, recording_sessions={})
     publication: Any = SimpleNamespace(try_offer=offer)
     await RecordingEvents(archive, publication).run()
     assert [each.recording_id for each in told] == [2]
+
+
+async def test_recording_events_go_on_behind_signals_that_were_lost() -> None:
+    """They stopped for good. What was lost is found out from the archive: starts and stops."""
+
+    def session(recording_id: int, start_position: int) -> Any:
+        return SimpleNamespace(
+            recording_id=recording_id,
+            start_position=start_position,
+            position=start_position + 32,
+            is_over=True,
+        )
+
+    hub = SignalHub(most_waiting=2)
+    stays, stops, extended, begins = (session(number, 64 * number) for number in range(4))
+    archive = SimpleNamespace(
+        signals=hub.stream, describe=describe, recording_sessions={0: stays, 1: stops, 2: extended}
+    )
+    told: list[Any] = []
+
+    def offer(data: bytes) -> int:
+        told.append(CODEC.decode(data))
+        return len(data)
+
+    def tell(recording_id: int, signal: RecordingSignal, position: int) -> None:
+        hub.tell(
+            RecordingSignalEvent(
+                recording_id=recording_id, subscription_id=1, position=position, signal=signal
+            )
+        )
+
+    async def until(count: int) -> list[Any]:
+        async with asyncio.timeout(20):
+            while len(told) < count:
+                await asyncio.sleep(0)
+        return [
+            (type(each), each.recording_id)
+            for each in told
+            if not isinstance(each, RecordingProgress)
+        ]
+
+    async def describe_stopped(recording_id: int) -> RecordingDescriptor:
+        return attrs.evolve(await describe(recording_id), stop_position=4_096)
+
+    publication: Any = SimpleNamespace(try_offer=offer)
+    running = asyncio.ensure_future(RecordingEvents(archive, publication).run())
+    for number in range(3):
+        await asyncio.sleep(0)
+        tell(number, RecordingSignal.START, 64 * number)
+        await until(2 * number + 2)
+    begun = await until(6)
+    assert begun == [(RecordingStarted, number) for number in range(3)]
+    told.clear()
+    again = session(2, 8_192)
+    archive.recording_sessions = {0: stays, 2: again, 3: begins}
+    archive.describe = describe_stopped
+    for _ in range(2):
+        tell(9, RecordingSignal.SYNC, 0)
+    tell(1, RecordingSignal.STOP, 4_096)
+    tell(2, RecordingSignal.STOP, 8_192)
+    tell(2, RecordingSignal.EXTEND, 8_192)
+    tell(3, RecordingSignal.START, begins.start_position)
+    assert await until(6) == [
+        (RecordingStopped, 1),
+        (RecordingStopped, 2),
+        (RecordingStarted, 2),
+        (RecordingStarted, 3),
+    ]
+    ends = [each for each in told if isinstance(each, RecordingStopped)]
+    assert [(each.start_position, each.stop_position) for each in ends] == [
+        (64, 4_096),
+        (128, 8_192),
+    ]
+    told.clear()
+    tell(0, RecordingSignal.STOP, 96)
+    assert await until(1) == [(RecordingStopped, 0)]
+    hub.close()
+    await running
 
 
 async def test_a_client_whose_driver_has_gone_waits_for_no_answer(remote: RemoteArchive) -> None:
