@@ -26,6 +26,7 @@ STREAM_ID = 1001
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:20121"
 UTIME_FIELD, STIME_FIELD = 11, 12
 CONNECT_TIMEOUT_S = 30
+SENT = ("Heartbeats sent", "Status Messages sent")
 
 
 def cpu_seconds() -> float:
@@ -43,6 +44,11 @@ def wakeups() -> int:
     return 0
 
 
+def frames_sent(aeron: aa.Aeron) -> int:
+    """Return how many heartbeats and status messages this process has sent so far."""
+    return sum(each.value for each in aeron.counters if each.label.startswith(SENT))
+
+
 async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
     """Return the share of one core used over `seconds`, connected and silent."""
     async with AsyncExitStack() as stack:
@@ -58,9 +64,10 @@ async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
         if subscription is not None:
             await subscription.wait_connected(timeout=CONNECT_TIMEOUT_S)
         started, started_cpu, started_wakeups = time.monotonic(), cpu_seconds(), wakeups()
+        started_frames = frames_sent(aeron)
         await asyncio.sleep(seconds)
         used, elapsed = cpu_seconds() - started_cpu, time.monotonic() - started
-        woken = wakeups() - started_wakeups
+        woken, frames = wakeups() - started_wakeups, frames_sent(aeron) - started_frames
         # The other end has measured as long and may be leaving: connected is for this end's half.
         assert reading is None or not reading.done()
     return {
@@ -68,6 +75,8 @@ async def measure(side: str, channel: str, seconds: float) -> dict[str, float]:
         "cpu_seconds": used,
         "share_of_core": used / elapsed,
         "wakeups_per_second": woken / elapsed,
+        "wakeups": woken,
+        "frames_sent": frames,
     }
 
 

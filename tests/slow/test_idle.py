@@ -34,7 +34,11 @@ def test_an_idle_connected_end_wakes_for_heartbeats_and_status_messages_only(
     assert [program.returncode for program in programs] == [0, 0]
     assert [each["side"] for each in figures] == ["subscriber", "publisher"]
     for each in figures:
-        # Ten heartbeats and five status messages a second, and one or two turns of the loop for
-        # each. What that costs depends on who else uses the machine: the benchmark tells.
-        assert 1 < each["wakeups_per_second"] < 40, each
+        # Ten heartbeats and five status messages a second are due, and one or two turns of the
+        # loop for each. A machine that others use runs either end late, which then sends fewer:
+        # so what was sent is counted, and that an end has slept before nearly each of it. What it
+        # costs depends on who else uses the machine, too: the benchmark tells.
+        assert each["seconds"] < each["frames_sent"] < 12 * each["seconds"], each
+        assert each["wakeups"] > 0.8 * each["frames_sent"], each
+        assert each["wakeups_per_second"] < 40, each
         assert each["share_of_core"] < 0.2, each
