@@ -89,6 +89,7 @@ class LineView:
         if snapshot.phase is not self._phase:
             self._phase = snapshot.phase
             print_line(f"{snapshot.phase.title}: {snapshot.phase.lesson}")
+            sys.stdout.flush()
         if snapshot.elapsed_s < self._due_s - LATENESS_S:
             return
         self._due_s += LINE_INTERVAL_S

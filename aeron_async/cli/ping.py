@@ -22,7 +22,7 @@ from aeron_async.cli.latency import LatencySummary
 from aeron_async.cli.options import Flag, Int32, MessageSize, Positive, Quiet, RunOptions
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.pauses import Pauses
-from aeron_async.cli.runner import ExitCode, Watchdog, advise, hush_pauses, run, together
+from aeron_async.cli.runner import ExitCode, Watchdog, advising, hush_pauses, run, together
 from aeron_async.client.aeron import Aeron
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
@@ -118,10 +118,10 @@ async def _ping(
                 f"{there[0]} takes: raise term-length"
             )
             raise ConfigurationError(text)
-        advise(START_PONG)
         try:
-            await publication.wait_connected(timeout)
-            await subscription.wait_connected(timeout)
+            with advising(START_PONG):
+                await publication.wait_connected(timeout)
+                await subscription.wait_connected(timeout)
         except AeronTimeoutError as error:
             hush_pauses()
             text = f"{error}; {START_PONG}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import contextmanager
 from enum import IntEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Self, final
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping
     from types import TracebackType
 
     from aeron_async.cli.options import RunOptions
 
-__all__ = ["ExitCode", "TerminatedError", "Watchdog", "advise", "hush_pauses", "run", "together"]
+__all__ = ["ExitCode", "TerminatedError", "Watchdog", "advising", "hush_pauses", "run", "together"]
 
 
 REMEDIES: Final[Mapping[str, str]] = {
@@ -152,9 +153,14 @@ def hush_pauses() -> None:
     HUSHED.add(PAUSE)
 
 
-def advise(text: str) -> None:
-    """Add a text to whatever is said of long waits in this run."""
+@contextmanager
+def advising(text: str) -> Iterator[None]:
+    """Add a text to whatever is said of long waits within."""
     ADVICE.append(text)
+    try:
+        yield
+    finally:
+        ADVICE.remove(text)
 
 
 def _name_remedies_of_the_command_line(

@@ -97,6 +97,8 @@ class Opening(Coroutine[Any, Any, Opened]):
             raise ConfigurationError(self._missing("nothing has been opened that could wait"))
 
         def _missing(self, lack: str) -> str:
+            if getcoroutinestate(self._coroutine) != CORO_CREATED:
+                return self._used_up()
             call, opened = self._words()
             return (
                 f"`await` is missing before {call}: {lack}; write `{opened} = await {call}`, or "

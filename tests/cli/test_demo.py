@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -242,6 +242,18 @@ def test_a_line_is_written_each_second(capsys: pytest.CaptureFixture[str]) -> No
     view.close()
     lines = capsys.readouterr().out.splitlines()
     assert [line[:8] for line in lines[1:]] == ["  1.0 s ", "  1.9 s "]
+
+
+def test_the_title_of_a_phase_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a pipe, too, where it waited for the next line."""
+    pipe = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(pipe))
+    state = state_with_samples()
+    state.take("subscriber", received(100 * 10**6))
+    snapshot = state.take("publisher", published(100 * 10**6))
+    assert snapshot is not None
+    LineView().update(state, snapshot)
+    assert pipe.getvalue().decode().startswith(f"{snapshot.phase.title}: ")
 
 
 @pytest.mark.parametrize(("out_of_order", "arrived"), [(1, 10), (0, 9)])

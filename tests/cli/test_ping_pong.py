@@ -14,7 +14,8 @@ from aeron_async.cli import ping as ping_module
 from aeron_async.cli import pong as pong_module
 from aeron_async.cli.main import main
 from aeron_async.cli.pauses import Pauses
-from aeron_async.cli.ping import TIMESTAMP, Pinger, sleep_until
+from aeron_async.cli.ping import START_PONG, TIMESTAMP, Pinger, sleep_until
+from aeron_async.cli.runner import ADVICE
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.publication_base import PublicationBase
 from aeron_async.client.subscription_base import SubscriptionBase
@@ -110,6 +111,30 @@ def test_a_pong_that_falls_silent_is_told(
     pong.remark("echoing")
     assert main(["ping", *channels, "--timeout", "0.5", "--warmup", "0"]) == 1
     assert "no pong from" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_patient_at_first")
+def test_a_pong_that_has_answered_need_not_be_started(
+    start: Start, channels: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for long before says so, and what waits later did, too."""
+    said: list[list[str]] = []
+
+    async def wait(stream: object, timeout: float) -> None:
+        said.append(list(ADVICE))
+        await wait_long(stream, patient, timeout)
+
+    async def measure(*_: object, **_also: object) -> array[int]:
+        said.append(list(ADVICE))
+        return array("q", [1])
+
+    patient = PublicationBase.wait_connected
+    monkeypatch.setattr(PublicationBase, "wait_connected", wait)
+    monkeypatch.setattr(Pinger, "measure", measure)
+    pong = start("pong", *channels)
+    pong.remark("echoing")
+    assert main(["ping", *channels]) == 0
+    assert said == [[START_PONG], [], []]
 
 
 async def test_a_ping_whose_sender_listens_to_nothing_is_dropped(

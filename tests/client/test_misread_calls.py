@@ -448,4 +448,11 @@ async def test_what_was_opened_already_says_what_to_keep(aeron: aa.Aeron) -> Non
                 pytest.fail("it was entered twice")
         with pytest.raises(RuntimeError, match=pattern):
             await asyncio.create_task(opening)
+        # That `await` is missing would be wrong here.
+        with pytest.raises(aa.ConfigurationError, match=pattern):
+            aa.why(opening)  # type: ignore[arg-type]
+        with pytest.raises(AttributeError, match=pattern):
+            opening.poll  # type: ignore[attr-defined] # noqa: B018 - what is told
+        with pytest.raises(TypeError, match=pattern):
+            aiter(opening)  # type: ignore[arg-type]
         assert not subscription.is_closed
