@@ -114,6 +114,10 @@ class SignalHub:
         """Hand nothing more to an iterator."""
         self._streams.discard(stream)
 
+    def reopen(self) -> None:
+        """Let iterations that begin from now on last: an attempt that failed had closed it."""
+        self._end = None
+
     def close(self, error: AeronError | None = None) -> None:
         """Let all iterations end; with any other error than `ClosedError` they raise."""
         self._end = ClosedError("the archive is closed") if error is None else error

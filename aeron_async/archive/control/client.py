@@ -5,6 +5,7 @@ Source: Aeron `AeronArchive`.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
@@ -102,6 +103,7 @@ class RemoteArchive(RemoteListing, Archive):
         self._hints = BeginHints(self._hub, hint_ns=hint_ns, is_elsewhere=True)
         self._replays: dict[RemoteReplay, None] = {}
         self._is_closed = False
+        self._starting = asyncio.Lock()
 
     @classmethod
     def connect(
@@ -166,13 +168,15 @@ class RemoteArchive(RemoteListing, Archive):
             ClosedError: There is none.
         """
         if self._connection is None:
-            message = (
-                "the client of the archive is closed: connect another"
-                if self._is_closed
-                else "the client of the archive was not started: enter it with `async with` first"
-            )
+            self._check_not_closed()
+            message = "the client of the archive was not started: enter it with `async with` first"
             raise ClosedError(message)
         return self._connection
+
+    def _check_not_closed(self) -> None:
+        if self._is_closed:
+            message = "the client of the archive is closed: connect another"
+            raise ClosedError(message)
 
     async def start(self) -> None:
         """Open a session with the archive; starting twice is starting once.
@@ -180,9 +184,16 @@ class RemoteArchive(RemoteListing, Archive):
         Raises:
             AeronTimeoutError: Nobody answers.
             ArchiveError: The archive refuses.
+            ClosedError: The client was closed, before or meanwhile.
         """
-        if self._connection is not None:
-            return
+        # Another task may be starting it.
+        async with self._starting:
+            self._check_not_closed()
+            if self._connection is None:
+                await self._start()
+
+    async def _start(self) -> None:
+        self._hub.reopen()
         response_channel, response_stream_id = self._response
         opened: list[ControlConnection] = []
 
@@ -218,6 +229,7 @@ class RemoteArchive(RemoteListing, Archive):
             )
             # An archive repeats that the session is open until the first request.
             self.archive_id = await connection.ask(ArchiveIdRequest)
+            self._check_not_closed()
         except BaseException:
             await connection.aclose()
             raise
@@ -377,7 +389,14 @@ class RemoteArchive(RemoteListing, Archive):
     # What happens.
 
     def signals(self) -> SignalReader:
-        """Return an iterator over what becomes of what this client lets be recorded."""
+        """Return an iterator over what becomes of what this client lets be recorded.
+
+        Raises:
+            ClosedError: The client was not started. Where it is closed, the iteration ends at once.
+        """
+        if not self._is_closed:
+            # Without a session there is nothing to come, and nothing that would end the iteration.
+            _ = self.connection
         return self._hub.stream()
 
     async def aclose(self) -> None:
@@ -390,6 +409,7 @@ class RemoteArchive(RemoteListing, Archive):
             await end_all(replays, connection)
         finally:
             self._connection = None
+            self._hub.close()
             if connection is not None:
                 await connection.aclose()
 

@@ -10,13 +10,15 @@ import pytest
 from aeron_async.archive import RemoteArchive, subscribe
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.errors import ClosedError
+from aeron_async.errors import AeronTimeoutError, ClosedError
 from tests.archive.test_served import LOCAL, STREAM, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aeron_async import Aeron
     from tests.archive.conftest import OpenArchive
+    from tests.archive.control.fake_archive import FakeArchive
 
 IPC = "aeron:ipc"
 
@@ -52,6 +54,66 @@ async def test_who_reads_what_another_task_closes(
             await messages.aclose()
             assert is_client or reading.exception() is None
     assert found == [b"one"]
+
+
+async def test_a_client_that_was_never_started_has_no_signals(aeron: Aeron) -> None:
+    """Their reader waited for ever, also when the client was closed."""
+    remote = RemoteArchive.connect(aeron, control_channel=LOCAL)
+    with pytest.raises(ClosedError, match="was not started: enter it with `async with`"):
+        remote.signals()
+    await remote.aclose()
+    async with asyncio.timeout(20):
+        assert [each async for each in remote.signals()] == []
+
+
+async def test_a_client_whose_first_start_failed_has_signals(
+    aeron: Aeron, archive: FakeArchive
+) -> None:
+    remote = RemoteArchive.connect(aeron, control_channel=LOCAL, timeout=0.5)
+    with pytest.raises(AeronTimeoutError):
+        await remote.start()
+    settings = ControlSettings(local_control_channel=LOCAL)
+    async with asyncio.timeout(20), ControlServer(archive, aeron, settings), remote:
+        signals = remote.signals()
+        reading = asyncio.ensure_future(anext(signals))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        reading.cancel()
+        await asyncio.wait((reading,))
+
+
+async def test_a_client_that_is_started_twice_at_once_has_one_session(
+    aeron: Aeron, archive: FakeArchive
+) -> None:
+    settings = ControlSettings(local_control_channel=LOCAL)
+    async with asyncio.timeout(20), ControlServer(archive, aeron, settings) as server:
+        remote = RemoteArchive.connect(aeron, control_channel=LOCAL)
+        await asyncio.gather(remote.start(), remote.start(), remote.start())
+        assert server.session_count == 1
+        await remote.aclose()
+        assert not responses()
+
+
+async def test_a_client_that_is_closed_while_it_starts_leaves_no_session(
+    aeron: Aeron, archive: FakeArchive
+) -> None:
+    settings = ControlSettings(local_control_channel=LOCAL)
+    async with asyncio.timeout(20), ControlServer(archive, aeron, settings):
+        remote = RemoteArchive.connect(aeron, control_channel=LOCAL)
+        starting = asyncio.ensure_future(remote.start())
+        while not responses():
+            await asyncio.sleep(0)
+        await remote.aclose()
+        with pytest.raises(ClosedError, match="client of the archive is closed"):
+            await starting
+        assert not responses()
+        with pytest.raises(ClosedError, match="client of the archive is closed"):
+            await remote.start()
+
+
+def responses() -> list[asyncio.Task[Any]]:
+    """Return the tasks of sessions that are open at their clients."""
+    return [each for each in asyncio.all_tasks() if each.get_name() == "aeron-archive-responses"]
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
