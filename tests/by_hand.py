@@ -15,7 +15,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-__all__ = ["joins_group", "runs_java", "sends_to_group"]
+__all__ = ["NOT_BUILT", "joins_group", "runs_java", "sends_to_group"]
+
+NOT_BUILT: Final = "the compiled kernel is not built: install with a C compiler"
 
 LOOPBACK: Final = {4: "127.0.0.1", 6: "::1"}
 VERSION: Final = re.compile(r'version "(\d+)')

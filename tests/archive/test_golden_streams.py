@@ -8,12 +8,18 @@ import pytest
 
 from aeron_async.archive.disk.descriptor import RecordingState
 from tests.archive.golden import RECORDINGS, facts, golden_path, recording_facts
+from tests.captures import captures_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aeron_async import ExclusivePublication
     from tests.archive.conftest import OpenArchive
+
+pytestmark = pytest.mark.skipif(
+    not facts(),
+    reason=f"no archives of the official driver in {captures_path()}/archives: set AERON_CAPTURES",
+)
 
 HEADER = 32
 # One was truncated or cut off afterwards, one has parts of two sessions, one begins in mid message.
@@ -137,6 +143,5 @@ async def test_a_golden_stream_gives_the_golden_files(
         assert ours.source_identity == each["source_identity"]
 
 
-@pytest.mark.skipif(not facts(), reason="the official archive's directories are not at hand")
 def test_there_are_golden_streams() -> None:
     assert len(STREAMS) > 15

@@ -18,6 +18,7 @@ from aeron_async.errors import StorageError
 from aeron_async.kernel import BlockWriter
 from aeron_async.testing.faulty_files import FaultyDirectory
 from tests.archive.disk.streams import FrameSource, described, read_all
+from tests.by_hand import NOT_BUILT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk_threads import Disk
 
-needs_compiled = pytest.mark.skipif(BlockWriter is None, reason="it is not built")
+needs_compiled = pytest.mark.skipif(BlockWriter is None, reason=NOT_BUILT)
 TERM = 65_536
 
 

@@ -26,6 +26,7 @@ from aeron_async.errors import (
 )
 from aeron_async.kernel import BlockWriter
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
+from tests.by_hand import NOT_BUILT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,12 +40,12 @@ if TYPE_CHECKING:
 
     Refuse = Callable[[Callable[[str], bool]], None]
 
+NEEDS_COMPILED = pytest.mark.skipif(BlockWriter is None, reason=NOT_BUILT)
 
-@pytest.fixture(params=["pool", "thread"])
+
+@pytest.fixture(params=["pool", pytest.param("thread", marks=NEEDS_COMPILED)])
 def refuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
     """Return what lets writes to a file fail as on a full disk, in either lane."""
-    if request.param == "thread" and BlockWriter is None:
-        pytest.skip("it is not built")
 
     def begin(is_full: Callable[[str], bool]) -> None:
         write, number = OsFile.write, OsFile.number

@@ -86,7 +86,7 @@ def test_nothing_is_recorded_where_there_is_no_room(
 
 @pytest.mark.parametrize("kind", ["", "_asyncio"])
 async def test_pyzmq_moves_the_same_messages(kind: str) -> None:
-    pytest.importorskip("zmq")
+    pytest.importorskip("zmq", reason="pip install 'aeron-async[bench]'")
     assert (await scenarios.zmq_stream(SHORT, 100, kind))["messages_per_s"] > 0
 
 

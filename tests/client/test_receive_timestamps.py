@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from aeron_async.testing.world import World
 
 STREAM_ID = 1001
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell")
+ON_LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux tells when a datagram arrived"
+)
 
 
 async def arrival(aeron: aa.Aeron, channel: str, query: str) -> tuple[list[int], int, int]:

@@ -29,7 +29,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
     if item.path.name != ON_EVERY_LOOP:
         return None
-    uvloop = pytest.importorskip("uvloop")
+    uvloop = pytest.importorskip("uvloop", reason="pip install uvloop")
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 

@@ -13,12 +13,13 @@ from aeron_async.driver.media import socket_reading
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.media.run_reader import RunReader, make_reader
 from aeron_async.kernel import CompiledRunReader
+from tests.by_hand import NOT_BUILT
 from tests.io.recorder import Recorder, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-needs_compiled = pytest.mark.skipif(CompiledRunReader is None, reason="it is not built")
+needs_compiled = pytest.mark.skipif(CompiledRunReader is None, reason=NOT_BUILT)
 
 ONE: tuple[str, int] = ("127.0.0.1", 1)
 OTHER: tuple[str, int] = ("127.0.0.1", 2)

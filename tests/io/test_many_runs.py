@@ -16,6 +16,7 @@ from aeron_async.driver.media.network import Network, SystemNetwork
 from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.errors import ClosedError
 from aeron_async.kernel import send_segmented
+from tests.by_hand import NOT_BUILT
 from tests.io.recorder import LOOPBACK, opened
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ BATCHING = attrs.evolve(PLAIN, is_batching=True)
 DATA = memoryview(bytes(range(256)) * 2_000)
 RUNS = [(10_272, 1_408), (64, 64), (300, 100), (65_472, 1_408), (2_048, 32), (65_507, 32_753)]
 LONG_RUNS = [(300, 100), (65_506, 32_754), (300, 100), (32 * 65, 32), (70_000, 1_408), (5, 2)]
-needs_compiled = pytest.mark.skipif(send_segmented is None, reason="it is not built")
+needs_compiled = pytest.mark.skipif(send_segmented is None, reason=NOT_BUILT)
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux segments datagrams")
 
 

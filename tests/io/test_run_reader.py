@@ -13,9 +13,10 @@ import pytest
 from aeron_async.driver.media.run_reader import RunReader, decode_address, make_reader
 from aeron_async.driver.media.sockets import SO_RXQ_OVFL, SO_TIMESTAMPNS, UDP_GRO, UDP_SEGMENT
 from aeron_async.kernel import CompiledRunReader
+from tests.by_hand import NOT_BUILT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux batches datagrams")
-needs_compiled = pytest.mark.skipif(CompiledRunReader is None, reason="it is not built")
+needs_compiled = pytest.mark.skipif(CompiledRunReader is None, reason=NOT_BUILT)
 
 LONGEST = 65_507
 MakeReader = Callable[[socket.socket], Any]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from aeron_async.kernel import chains
 from tests.archive.disk.streams import FrameSource, described
+from tests.by_hand import NOT_BUILT
 
 IS_BUILT = find_spec("aeron_async.kernel._chains") is not None
 TWINS = [
@@ -19,7 +20,7 @@ TWINS = [
     pytest.param(
         lambda: import_module("aeron_async.kernel._chains"),
         id="compiled",
-        marks=pytest.mark.skipif(not IS_BUILT, reason="no C compiler was there"),
+        marks=pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT),
     ),
 ]
 WHERE = {"term_offset": 0, "term_id": 7, "stream_id": 10, "term_length": 65_536}
@@ -41,7 +42,7 @@ def test_a_chain_ends_where_what_counts_does(twin: Any) -> None:
         assert twin.scan_chain(words, limit, **WHERE) == (0, 0)
 
 
-@pytest.mark.skipif(not IS_BUILT, reason="no C compiler was there")
+@pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
 @given(
     seed=st.integers(0, 1_000),
     damage=st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 255)), max_size=4),

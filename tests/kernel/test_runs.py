@@ -82,28 +82,45 @@ def test_a_datagram_without_a_byte_ends_what_is_placed(twin: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cuts", "index", "start", "most"),
+    ("cuts", "start", "most"),
     [
-        ((), 0, 0, 0),
-        ((1_280,), 0, 0, 0),
-        ((2**31 - 1, 640), 0, 0, LENGTH),
-        ((-640, 640), 0, 0, 0),
-        ((1_280, -640), 0, 0, 0),
-        ((1_280, 0, 1_920, 640), 0, 0, 0),
-        ((1_280, 640, 640, 640), 0, 0, 1_280),
-        ((1_280, 640), 2, 0, 0),
-        ((1_280, 640), -2, 0, 0),
-        ((1_280, 640), 2**62, 0, 0),
-        ((1_280, 640), 0, -32, 0),
-        ((1_280, 640), 0, LENGTH, 0),
-        ((1_280, 640), 0, LENGTH - 16, 0),
+        ((2**31 - 1, 640), 0, LENGTH),
+        ((1_280, -640), 0, 0),
+        ((1_280, 0, 1_920, 640), 0, 0),
+        ((1_280, 640, 640, 640), 0, 1_280),
+        ((1_280, 640), LENGTH, 0),
+        ((1_280, 640), LENGTH - 16, 0),
     ],
 )
 def test_cuts_that_cannot_be_meant_touch_nothing_else(
-    twin: Any, cuts: Any, index: int, start: int, most: int
+    twin: Any, cuts: Any, start: int, most: int
 ) -> None:
-    if twin is PURE and (min(index, start, *cuts[:1]) < 0 or len(cuts) < 2):
-        pytest.skip("Python raises by itself, or counts from the end")
+    check_untouched(twin, cuts, 0, start, most)
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("cuts", "index", "start"),
+    [
+        ((), 0, 0),
+        ((1_280,), 0, 0),
+        ((-640, 640), 0, 0),
+        ((1_280, 640), -2, 0),
+        ((1_280, 640), 0, -32),
+    ],
+)
+def test_what_python_raises_for_or_counts_from_the_end_touches_nothing_in_c(
+    cuts: Any, index: int, start: int
+) -> None:
+    check_untouched(compiled(), cuts, index, start, 0)
+
+
+@pytest.mark.parametrize("index", [2, 2**62])
+def test_an_index_behind_all_cuts_touches_nothing(twin: Any, index: int) -> None:
+    check_untouched(twin, (1_280, 640), index, 0, 0)
+
+
+def check_untouched(twin: Any, cuts: Any, index: int, start: int, most: int) -> None:
     log, placed = place(twin, DATA, cuts, index=index, start=start)
     assert placed <= most
     assert bytes(log.terms[0][:placed]) == DATA[:placed]

@@ -17,6 +17,7 @@ from aeron_async.kernel import atomics, message, placing, reading, scanning
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.rebuilder import insert
 from aeron_async.logbuffer.shared_appender import SharedAppender
+from tests.by_hand import NOT_BUILT
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
 
 PURE: Any = SimpleNamespace(
@@ -30,7 +31,7 @@ PURE: Any = SimpleNamespace(
     **{name: getattr(atomics, name) for name in atomics.__all__},
 )
 IS_BUILT = find_spec("aeron_async.kernel._frames") is not None
-needs_compiled = pytest.mark.skipif(not IS_BUILT, reason="no C compiler was there")
+needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
 WORD_BYTES = st.binary(min_size=32, max_size=2_048).map(lambda data: data[: len(data) & ~31])
 LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 100, 700, 1_376]), max_size=60)
 

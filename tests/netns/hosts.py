@@ -38,11 +38,17 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def must(*command: str) -> None:
+def may(*command: str, remedy: str) -> None:
     """Run a command, or skip the test: what it needs, this machine does not let us do."""
     done = run(*command)
     if done.returncode:
-        pytest.skip(f"{' '.join(command)}: {done.stderr.strip()}")
+        pytest.skip(f"{' '.join(command)}: {done.stderr.strip()}; {remedy}")
+
+
+def must(*command: str) -> None:
+    """Run a command that works where the first of its kind did."""
+    done = run(*command)
+    assert not done.returncode, f"{' '.join(command)}: {done.stderr.strip()}"
 
 
 @contextmanager
@@ -125,8 +131,8 @@ class Hosts:
 
     def make(self) -> None:
         if shutil.which("ip") is None:
-            pytest.skip("there is no `ip` (iproute2) on this machine")
-        must("ip", "netns", "add", self._switch)
+            pytest.skip("there is no `ip` on this machine: install iproute2")
+        self._find_out()
         for number in range(len(NETWORKS)):
             self._in_switch("ip", "link", "add", f"br{number}", "type", "bridge")
             self._in_switch("ip", "link", "set", f"br{number}", "up")
@@ -145,6 +151,14 @@ class Hosts:
                     *("ip", "-n", namespace, "addr", "add", f"{network}.{host + 1}/24"),
                     *("dev", f"eth{number}"),
                 )
+
+    def _find_out(self) -> None:
+        """Make one of everything that is needed, or skip the test where the system refuses."""
+        may("ip", "netns", "add", self._switch, remedy="network namespaces need root")
+        inside = ("ip", "netns", "exec", self._switch, "ip", "link", "add", "try", "type")
+        for kind in ("bridge", "veth"):
+            may(*inside, kind, remedy=f"this needs root, and a Linux kernel with `{kind}`")
+            self._in_switch("ip", "link", "del", "try")
 
     def lose(self) -> None:
         """Let every link lose and delay: by the system where it can, else by our own hand."""

@@ -12,7 +12,9 @@ from aeron_async.spark.registration import is_known, register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JavaError = pytest.importorskip("py4j.protocol").Py4JError
+JavaError = pytest.importorskip(
+    "py4j.protocol", reason="pip install 'aeron-async[spark]'"
+).Py4JError
 
 
 def session_that(exists: Any) -> Any:

@@ -234,9 +234,9 @@ def test_an_attempt_that_is_still_alive_is_stopped_or_waited_for(place: Place) -
     assert len(place.identities()) == 501
 
 
+# A path is locked: by one attempt at a time.
+@pytest.mark.parametrize("place", ["served"], indirect=True)
 def test_an_attempt_that_wakes_up_behind_another_writes_nothing(place: Place) -> None:
-    if not served(place):
-        pytest.skip("a path is locked by one attempt at a time")
     place.write(0, rows_of_batch(0)[:100])
     with worker_connection(60_000) as connection:
         archive = remote_archive(connection.aeron, place.options)
