@@ -15,7 +15,7 @@ import asyncio
 import os
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from aeron_async.archive.disk_threads import finished
 from aeron_async.errors import StorageError
@@ -80,6 +80,7 @@ class RecordingLane(Protocol):
         """Wait for what was begun, cancelled or not, and close the file.
 
         Raises:
+            StorageError: The disk failed, and `collect` has not said so.
             OSError: The file cannot be closed.
         """
         ...
@@ -149,12 +150,7 @@ class PoolLane:
     async def aclose(self) -> None:
         """Wait, and close the file; see `RecordingLane.aclose`."""
         writing, self._writing = self._writing, None
-        try:
-            if writing is not None:
-                with suppress(StorageError):
-                    await finished(writing)
-        finally:
-            await self._disk.run(self._writer.close)
+        await close_file(self._writer, self._disk, writing)
 
 
 @final
@@ -190,6 +186,7 @@ class ThreadLane:
         self._length = min(part, LARGEST_WRITE if writer.sync_level else LARGEST_OF_MANY)
         self._most = 1 if writer.sync_level else MOST_AT_ONCE
         self._lengths: deque[int] = deque()
+        self._has_failed = False
         self._rolling: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._bell, end = os.pipe()
@@ -227,9 +224,9 @@ class ThreadLane:
     def collect(self) -> int:
         """Return how far it is; see `RecordingLane.collect`."""
         writer = self._writer
-        failure = self._take()
-        if failure:
-            raise writer.failure(OSError(failure, os.strerror(failure)))
+        failure = self._failure()
+        if failure is not None:
+            raise failure
         if self._rolling is not None and self._rolling.done():
             rolling, self._rolling = self._rolling, None
             rolling.result()
@@ -243,20 +240,28 @@ class ThreadLane:
         """Wait, and close the file; see `RecordingLane.aclose`."""
         try:
             await self._disk.run(self._blocks.close)
-        finally:
-            # Done already, unless no thread could be had to wait in: it rings no closed bell.
-            self._blocks.close()
-            self._take()
-            self._close_bell()
-            await self._close_file()
+        except BaseException:
+            # Cancelled, or no thread could be had to wait in: that is to be heard of.
+            with suppress(StorageError, OSError):
+                await self._end()
+            raise
+        await self._end()
 
-    async def _close_file(self) -> None:
-        try:
-            if self._rolling is not None:
-                with suppress(StorageError):
-                    await finished(self._rolling)
-        finally:
-            await self._disk.run(self._writer.close)
+    async def _end(self) -> None:
+        # Done already, unless no thread could be had to wait in: it rings no closed bell.
+        self._blocks.close()
+        failure = None if self._has_failed else self._failure()
+        self._close_bell()
+        rolling, self._rolling = self._rolling, None
+        await close_file(self._writer, self._disk, rolling, failure)
+
+    def _failure(self) -> StorageError | None:
+        """Take what has been written, and return what ended it, if anything did."""
+        number = self._take()
+        if not number:
+            return None
+        self._has_failed = True
+        return self._writer.failure(OSError(number, os.strerror(number)))
 
     def _take(self) -> int:
         """Count what has been written, and return the number of the error that ended it, or 0."""
@@ -276,3 +281,34 @@ class ThreadLane:
         finally:
             for each in self._ends:
                 os.close(each)
+
+
+async def close_file(
+    writer: RecordingWriter,
+    disk: Disk,
+    last: asyncio.Future[Any] | None,
+    failure: StorageError | None = None,
+) -> None:
+    """Wait for the work that was begun last, close the file, and raise what failed first.
+
+    Raises:
+        StorageError: The disk had failed before, or the last work did.
+        OSError: The file cannot be closed.
+    """
+    try:
+        if last is not None:
+            await finished(last)
+    except StorageError as error:
+        failure = failure or error
+    except BaseException:
+        with suppress(OSError):
+            await disk.run(writer.close)
+        raise
+    try:
+        await disk.run(writer.close)
+    except OSError as error:
+        if failure is None:
+            raise
+        raise failure from error
+    if failure is not None:
+        raise failure

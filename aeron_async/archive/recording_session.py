@@ -105,6 +105,10 @@ class RecordingSession:
         finally:
             try:
                 await self._lane.aclose()
+            except StorageError as error:
+                # Of a block that was under way, and that nothing was waited for any more.
+                self.error = error
+                self._report(error)
             except OSError as error:
                 log.warning(
                     "recording_not_closed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import psutil
@@ -133,6 +134,62 @@ async def test_what_was_begun_is_written_though_it_is_closed(
     closing.cancel()
     await asyncio.wait((closing,))
     assert writer.position == lane.begun > 0
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_what_the_disk_refuses_while_it_is_closed_is_told(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    """The error of a block that was under way was dropped."""
+    directory = OsDirectory(tmp_path)
+    writer = RecordingWriter(directory, described(), position=0)
+    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=int)
+    # Nothing can be written by this number any more.
+    assert writer.file_number is not None
+    with (tmp_path / "0-0.rec").open("rb") as unwritable:
+        os.dup2(unwritable.fileno(), writer.file_number)
+        lane.begin(*FrameSource(described(), 3).block())
+        with pytest.raises(StorageError, match="stopped at position 0"):
+            await lane.aclose()
+    assert writer.position == 0
+    assert writer.file_number is None, "and the file is closed"
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_what_the_disk_refused_is_told_once(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
+    rung = asyncio.Event()
+    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=rung.set)
+    assert writer.file_number is not None
+    with (tmp_path / "0-0.rec").open("rb") as unwritable:
+        os.dup2(unwritable.fileno(), writer.file_number)
+        with pytest.raises(StorageError, match="stopped at position 0"):
+            await feed(lane, rung, FrameSource(described(), 3), 1)
+        await lane.aclose()
+    assert writer.file_number is None
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_a_next_file_that_cannot_be_had_while_it_is_closed_is_told(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    directory = OsDirectory(tmp_path)
+    writer = RecordingWriter(directory, described(), position=0)
+    directory.open(f"0-{2 * TERM}.rec", create=True).close()
+    lane = open_lane(writer, disk if is_apart else InlineDisk(), term_length=TERM, ring=int)
+    source = FrameSource(described(), 2)
+    async with asyncio.timeout(20):
+        while lane.begun < 2 * TERM:
+            while not lane.room():
+                lane.collect()
+                await asyncio.sleep(0)
+            lane.begin(*source.block())
+        while isinstance(lane, ThreadLane) and lane.collect() < 2 * TERM:
+            await asyncio.sleep(0)
+    with pytest.raises(StorageError, match="stopped at position 131072"):
+        await lane.aclose()
 
 
 @pytest.mark.parametrize("is_apart", [False, True])

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from aeron_async import Aeron, DriverContext
 from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal, recording_lane
+from aeron_async.archive.disk import recording_writer
 from aeron_async.archive.disk.files import OsDirectory, OsFile
 from aeron_async.archive.disk.verify import Finding, verify
 from aeron_async.errors import StorageError
@@ -40,6 +41,7 @@ class HeldBlocks:
     """Writes blocks as the compiled writer does, but not before it may."""
 
     may_go_on: ClassVar[bool]
+    error_number: ClassVar[int]
     all: ClassVar[list[HeldBlocks]]
 
     def __init__(self, bell: int) -> None:
@@ -55,10 +57,10 @@ class HeldBlocks:
 
     def collect(self) -> tuple[int, int]:
         done, self._done = self._done, 0
-        return done, 0
+        return done, self.error_number
 
     def close(self) -> None:
-        for file, block, offset in self._orders:
+        for file, block, offset in () if self.error_number else self._orders:
             os.pwrite(file, block, offset)
             self._done += 1
         self._orders.clear()
@@ -91,7 +93,7 @@ def hold(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[HeldDisk, bool], None]:
     """Return what lets nothing be written, or everything."""
-    HeldBlocks.may_go_on, HeldBlocks.all = True, []
+    HeldBlocks.may_go_on, HeldBlocks.all, HeldBlocks.error_number = True, [], 0
     is_pool = request.param == "pool"
     monkeypatch.setattr(recording_lane, "BlockWriter", None if is_pool else HeldBlocks)
 
@@ -160,6 +162,42 @@ async def test_what_may_have_been_written_over_is_not_recorded(
     if not is_full:
         assert notes(tmp_path) == []
         assert not any(recorded(tmp_path)[good:])
+
+
+async def test_a_disk_that_fails_once_the_stream_went_on_is_told_of(
+    tmp_path: Path, hold: Callable[[HeldDisk, bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits for the blocks that are under way then, and their error was dropped."""
+    disk, told = HeldDisk(), list[Exception]()
+    context = ArchiveContext(directory=str(tmp_path), segment_length=TERM, low_storage_threshold=0)
+    async with (
+        asyncio.timeout(60),
+        Aeron.connect(context=DRIVER) as aeron,
+        LocalArchive.open(aeron, context, disk=disk) as archive,
+        await aeron.add_subscription(IPC, STREAM) as reader,
+    ):
+        signals = archive.signals()
+        await archive.start_recording(f"{IPC}?tether=false", STREAM, on_failed=told.append)
+        async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+            await publish(publication, reader, range(FIRST))
+            await anext(signals)
+            session = archive.recording_sessions[0]
+            while session.position < publication.position:
+                await session.progress.wait()
+            good = session.position
+            hold(disk, True)
+            await publish(publication, reader, range(FIRST, 300))
+            assert session.image.is_let_go
+            monkeypatch.setattr(recording_writer, "write_all", refuse)
+            HeldBlocks.error_number = 28
+            with capture_logs() as lines:
+                hold(disk, False)
+                stop = await anext(signals)
+        assert (stop.signal, stop.position) == (RecordingSignal.STOP, good)
+    await disk.aclose()
+    assert isinstance(session.error, StorageError)
+    assert told == [session.error]
+    assert [each["position"] for each in lines if each["event"] == "recording_failed"] == [good]
 
 
 def refuse(*_: object) -> None:
