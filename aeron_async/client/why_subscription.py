@@ -149,7 +149,8 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
     heard = "has heard nothing"
     if seen.answered_from:
         server = f"the server at control address {listed(seen.answered_from)}"
-        heard += f" of session {seen.session_id}, with which {server} answers"
+        # It may have been heard, and have ended.
+        heard = f"hears nothing of session {seen.session_id}, with which {server} answers"
     elif seen.reports_to:
         heard += f" from a publisher at control address {listed(seen.reports_to)}"
     return WaitReason.NOTHING_HEARD, f"{at} {heard}{_nearly(seen)}", _where_to_look(seen)

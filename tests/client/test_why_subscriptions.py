@@ -9,6 +9,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.archive.live_stream import LiveStream
+from aeron_async.client.why_subscription import explain_subscription
 from aeron_async.waits import SubscriptionSeen
 from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, told
 from tests.driver.fakes import data, setup
@@ -16,6 +17,27 @@ from tests.sim.wire import Peer
 
 if TYPE_CHECKING:
     from aeron_async.testing import World
+
+
+@pytest.mark.parametrize("other_sessions", [(), (7,)], ids=["nothing", "others"])
+def test_a_subscription_for_responses_is_told_of_its_server(
+    other_sessions: tuple[int, ...],
+) -> None:
+    """Neither its session nor its channel is what its publisher has to be given."""
+    seen = SubscriptionSeen(
+        listening_at=("10.0.0.2:20121",),
+        answered_from=("10.0.0.1:20122",),
+        session_id=5,
+        other_sessions=other_sessions,
+    )
+    why = explain_subscription("a stream", seen)
+    assert why.remedy.endswith(
+        "start it again, or let it add a response publication for each client"
+        if not other_sessions
+        else "start the server again, or let it add a response publication for each client"
+    )
+    for wrong in ("session-id", "control-mode=dynamic", "start a publication"):
+        assert wrong not in why.remedy
 
 
 def test_a_subscription_that_hears_nothing() -> None:

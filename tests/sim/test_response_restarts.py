@@ -402,7 +402,7 @@ def test_a_session_that_never_came_gives_way_to_the_true_one() -> None:
             why = aa.why(client.answers)
             assert why.reason is aa.WaitReason.NOTHING_HEARD
             assert str(why).endswith(
-                "has heard nothing of session 666, with which the server at control address "
+                "hears nothing of session 666, with which the server at control address "
                 "10.0.0.1:20122 answers; let datagrams through from 10.0.0.1:20122, and back; "
                 "where the server has gone, start it again, or let it add a response publication "
                 "for each client"
