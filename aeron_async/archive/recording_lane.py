@@ -250,10 +250,10 @@ class ThreadLane:
     async def _end(self) -> None:
         # Done already, unless no thread could be had to wait in: it rings no closed bell.
         self._blocks.close()
-        failure = None if self._has_failed else self._failure()
+        was_told, failure = self._has_failed, self._failure()
         self._close_bell()
         rolling, self._rolling = self._rolling, None
-        await close_file(self._writer, self._disk, rolling, failure)
+        await close_file(self._writer, self._disk, rolling, None if was_told else failure)
 
     def _failure(self) -> StorageError | None:
         """Take what has been written, and return what ended it, if anything did."""
