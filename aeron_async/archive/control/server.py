@@ -181,12 +181,14 @@ class ControlServer:
 
     async def _route(self) -> None:
         """Hand on what becomes of recordings."""
+        signals = self.archive.signals()
         while True:
             try:
-                async for event in self.archive.signals():
+                async for event in signals:
                     self.router.on_signal(event)
             except ArchiveError as error:
                 # So many came at once that some were lost; those that come now are not.
+                signals = self.archive.signals()
                 LOG.warning("archive_signals_lost", error=str(error))
                 await asyncio.sleep(0)
             else:

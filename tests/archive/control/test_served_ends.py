@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
+from aeron_async.archive.control import server as server_module
 from aeron_async.archive.control.messages import (
     CODEC,
     RecordingProgress,
@@ -164,6 +165,38 @@ async def test_recording_events_go_on_behind_signals_that_were_lost() -> None:
     assert await until(1) == [(RecordingStopped, 0)]
     hub.close()
     await running
+
+
+async def test_no_signal_is_lost_after_it_was_said_that_some_were(
+    aeron: aa.Aeron, archive: FakeArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that came in the very next turn of the loop was."""
+    hub, loop = SignalHub(most_waiting=1), asyncio.get_running_loop()
+    monkeypatch.setattr(archive, "signals", hub.stream, raising=False)
+    server = ControlServer(archive, aeron)
+    heard: list[RecordingSignalEvent] = []
+    monkeypatch.setattr(server.router, "on_signal", heard.append)
+    events = [
+        RecordingSignalEvent(
+            recording_id=number, subscription_id=1, position=0, signal=RecordingSignal.START
+        )
+        for number in range(3)
+    ]
+
+    def warn(*_: object, **__: object) -> None:
+        loop.call_soon(hub.tell, events[2])
+
+    monkeypatch.setattr(server_module, "LOG", SimpleNamespace(warning=warn))
+    routing = asyncio.ensure_future(server._route())
+    await asyncio.sleep(0)
+    hub.tell(events[0])
+    hub.tell(events[1])
+    async with asyncio.timeout(20):
+        while len(heard) < 2:
+            await asyncio.sleep(0)
+    assert heard == [events[0], events[2]]
+    hub.close()
+    await routing
 
 
 async def test_a_client_whose_driver_has_gone_waits_for_no_answer(remote: RemoteArchive) -> None:
