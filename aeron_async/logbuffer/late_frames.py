@@ -54,8 +54,9 @@ NS_PER_SLOT: Final = 250
 BUDGET_SLOTS_PER_SECOND: Final = 1_000_000_000 // NS_PER_SLOT
 """Slots of one image that are walked over in a second: less than a sixth of a core, compiled.
 
-They cover 122 MiB. A repair of the first gap needs none of it, a duplicate of what was shown
-neither, and what fills gaps in their order is walked to from the one before it.
+They cover 122 MiB. Data for the first gap needs none of it, a duplicate of what was shown neither,
+and what fills gaps in their order is walked to from the one before it. Padding at the first gap has
+as much of its own.
 """
 BUDGET_SLOTS: Final = 1 << 20
 """Slots that are walked over at once: 32 MiB, more than the longest padding of a publisher."""
@@ -186,14 +187,14 @@ class LateFrames:
         end = offset + len(datagram)
         if words[offset >> 2] and term[offset:end].tobytes() == datagram.tobytes():
             return None
-        floor = max(0, floor_position - base)
+        first = floor_position - base
         hwm = min(hwm_position - base, self._log.term_length)
         start = self._covering(words, base, floor_position, offset)
         if start < 0:
             return BEYOND_BUDGET
         if start != offset:
             return Conflict(base + start, base + offset, is_shown=False)
-        missing = self._missing(datagram, words, base, offset, floor, hwm)
+        missing = self._missing(datagram, words, base, offset, first, hwm)
         if isinstance(missing, Conflict):
             return missing
         if missing and missing[-1][1] - missing[0][0] == len(datagram) == total(missing):
@@ -205,20 +206,23 @@ class LateFrames:
         return None
 
     def _missing(
-        self, datagram: memoryview, words: memoryview, base: int, offset: int, floor: int, hwm: int
+        self, datagram: memoryview, words: memoryview, base: int, offset: int, first: int, hwm: int
     ) -> list[tuple[int, int]] | Conflict:
-        """Return which ranges of a datagram are missing, or where it contradicts what is there."""
+        """Return which ranges of a datagram are missing, or where it contradicts what is there.
+
+        `first` is the offset of the first gap, which is negative where it lies in an earlier term.
+        """
         end = offset + len(datagram)
         missing: list[tuple[int, int]] = []
         place = offset
         while place < end:
             header = HEADER_WORDS.unpack_from(datagram, place - offset)
             following = place + align_frame(header[0])
-            if place < floor or words[place >> 2]:
+            if place < first or words[place >> 2]:
                 if not is_same(words, place, header):
-                    return Conflict(base + place, base + following, is_shown=place < floor)
+                    return Conflict(base + place, base + following, is_shown=place < first)
             # What has come in full pays for itself; padding claims more than comes.
-            elif not self._can_pay(min(following, hwm) - end, is_first=place == floor):
+            elif not self._can_pay(min(following, hwm) - end, is_first=place == first):
                 return BEYOND_BUDGET
             elif is_hole(words, place, min(following, hwm)):
                 missing.append((place, min(following, end)))

@@ -150,6 +150,7 @@ def test_a_status_message_that_cannot_be_meant_is_invalid_and_not_received(
 ) -> None:
     assert rig.feed(attrs.evolve(SM, **changes)) == {INVALID: 1}
     assert not rig.publication.is_connected
+    assert rig.activity == [rig.publication]
 
 
 def test_a_receiver_that_was_given_other_terms_is_sent_the_true_ones(rig: Rig) -> None:

@@ -202,6 +202,13 @@ def test_an_elicited_setup_pins_the_limit_no_longer_than_the_timeout(group: Grou
     assert group.flow_control.deadline_ns() == 4 * SECOND + TIMEOUT_NS + 1
 
 
+def test_a_member_that_asks_for_the_setup_again_does_not_hold_the_group_up(group: Group) -> None:
+    """A SETUP forged to it makes it ask, and that must cost nobody anything."""
+    group.hear(1, 0)
+    group.invite(1, SECOND)
+    assert group.hear(1, 500, 2 * SECOND) == 1_500
+
+
 def test_a_setup_that_nobody_of_the_group_asked_for_pins_nothing(tagged: Group) -> None:
     tagged.hear(1, 0, group_tag=TAG)
     tagged.invite(2)

@@ -155,7 +155,8 @@ class GroupMachine(RuleBasedStateMachine):
             session_id=1, stream_id=1, receiver_id=receiver_id, group_tag=tag, flags=flags
         )
         self.flow_control.on_trigger_send_setup(sm, now_ns=self.now_ns)
-        self.model.is_triggered |= self.model.matches(tag)
+        is_member = any(each["id"] == receiver_id for each in self.model.receivers)
+        self.model.is_triggered |= not is_member and self.model.matches(tag)
 
     @rule()
     def send_setup(self) -> None:

@@ -11,7 +11,8 @@ from aeron_async.driver.core.image_end import ImageEndReason
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.late_frames import shown_start
 from aeron_async.protocol.header import DataFlags
-from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, pad, setup
+from aeron_async.protocol.status_message import StatusMessage
+from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, pad
 from tests.driver.rigs import ImageRig, connect
 from tests.driver.stage import Stage
 
@@ -137,17 +138,24 @@ def test_so_many_frames_are_looked_for_in_a_second(
 def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> None:
     rig = ImageRig()
     rig.image.poll(0)
-    terms = setup(term_length=2**20).initial_term_id, 2**20, rig.log.mtu_length
-    for tenth in range(50):
+    log = rig.log
+    own = log.initial_term_id, log.term_length, log.mtu_length
+    forged = log.initial_term_id, 2**20, log.mtu_length
+    request_count = 0
+    for tenth in range(1_000):
         now_ns = tenth * 100 * MS
         rig.feed(heartbeat(0), now_ns)
-        for _ in range(5):
+        requests = [each for each in rig.outbox.take_frames(StatusMessage) if each.is_setup_elicit]
+        request_count += len(requests)
+        for terms in [own] * len(requests) + [forged] * 5:
             connection = connect(rig.image, rig.outbox, rig.image.source, now_ns)
             rig.image.on_setup(
                 terms, destination=connection.destination, source=connection.source, now_ns=now_ns
             )
         rig.image.poll(now_ns)
     assert rig.image.ended is None
+    # Each time the source has answered, and half a minute later it is asked again.
+    assert request_count == 4
 
 
 def test_forged_heartbeats_do_not_hide_a_gap(stage: Stage) -> None:

@@ -267,6 +267,31 @@ def test_no_number_of_forged_frames_ends_a_stream_whose_publisher_answers(
     stage.expect_everything()
 
 
+@pytest.mark.parametrize("is_filled_by_a_stranger", [True, False])
+def test_a_place_that_was_in_conflict_is_asked_about_once_more_when_it_is_shown(
+    stage: Stage, *, is_filled_by_a_stranger: bool
+) -> None:
+    """Row B2: the genuine frame has made room for itself, and another forged one takes it."""
+    place = stage.starts[stage.sent]
+    length = stage.starts[stage.sent + 1] - place
+    stage.rig.feed(data(place + 32, 96), stage.now_ns)
+    stage.rig.feed(stage.frame(stage.sent), stage.now_ns)
+    assert stage.rig[CONFLICTS] == 1
+    if is_filled_by_a_stranger:
+        stage.rig.feed(data(place, length, flags=DataFlags(0x80)), stage.now_ns)
+        stage.image.poll(stage.now_ns)
+        assert stage.image.rebuild_position > place
+    stage.send(3, lost=(stage.sent,))
+    stage.pass_time(5 * SECOND)
+    ended = stage.image.ended
+    if not is_filled_by_a_stranger:
+        stage.expect_everything()
+        return
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+    assert ended.start_position == place
+
+
 def test_an_image_of_forged_terms_asks_for_the_true_ones_and_ends_when_they_come(
     stage: Stage,
 ) -> None:
@@ -281,6 +306,46 @@ def test_an_image_of_forged_terms_asks_for_the_true_ones_and_ends_when_they_come
     assert ended.reason is ImageEndReason.CONTRADICTED
     assert 2 * SECOND < stage.now_ns - begun_ns < 4 * SECOND
     assert stage.setup_request_count == 6
+
+
+def test_a_source_that_is_silent_is_not_judged_by_its_silence(stage: Stage) -> None:
+    """A publisher whose loop stands still answers no question, and sends no heartbeat either."""
+    for _ in range(3):
+        stage.hear_setup(2**20)
+    stage.pass_time(9 * SECOND, heartbeats=False)
+    # Those that left while it was heard a second ago.
+    assert 1 <= stage.setup_request_count <= 3
+    stage.hear_setup(stage.rig.log.term_length)
+    stage.send(10)
+    stage.pass_time(SECOND)
+    stage.expect_everything()
+
+
+def test_a_source_that_has_ended_its_stream_is_not_asked(stage: Stage) -> None:
+    """It sends no SETUP any more, and the tail of its stream is repaired as ever."""
+    stage.is_deaf = True
+    stage.send(4, lost=(22,))
+    stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
+    for _ in range(4):
+        stage.hear_setup(2**20)
+        stage.pass_time(900 * MS)
+        stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
+    assert stage.setup_request_count == 0
+    stage.is_deaf = False
+    stage.pass_time(2 * SECOND)
+    assert stage.read == [stage.message(index) for index in range(stage.sent)]
+
+
+def test_foreign_setups_before_a_question_do_not_count_for_it(stage: Stage) -> None:
+    for _ in range(2):
+        stage.hear_setup(2**20)
+        stage.pass_time(5 * SECOND)
+    stage.hear_setup(2**20)
+    stage.pass_time(5 * SECOND)
+    assert stage.setup_request_count == 18
+    stage.send(10)
+    stage.pass_time(SECOND)
+    stage.expect_everything()
 
 
 @pytest.mark.parametrize("answered", [0, 2, 4])

@@ -271,8 +271,8 @@ def test_lost_padding_at_the_first_gap_has_a_budget_of_its_own() -> None:
     log = make_log(log_type=LogType.IMAGE)
     late_frames = LateFrames(log)
     late_frames.budget.spend(BUDGET_SLOTS)
-    place = {"hwm_position": TERM_LENGTH}
-    for position, floor_position in ((4_096, 0), (4_096, 4_096)):
+    place = {"hwm_position": 2 * TERM_LENGTH}
+    for position, floor_position in ((4_096, 0), (TERM_LENGTH, 4_096), (4_096, 4_096)):
         padding = memoryview(pad(position, 32_768))[:32]
         found = late_frames.place(padding, position, floor_position=floor_position, **place)
         assert found is (BEYOND_BUDGET if floor_position < position else None)

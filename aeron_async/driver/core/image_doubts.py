@@ -63,6 +63,8 @@ TRIES_MAX: Final = 16
 """How often a question may be put off where the NAKs of the image are used up."""
 FAR_DIVISOR: Final = 8
 """A conflict so much of a term behind is soon out of what its publisher can send again."""
+UNSETTLED_NS: Final = 6_000_000_000
+"""How long a place is remembered that nothing fills; by then its gap has ended the image."""
 SILENCE_NS: Final = 1_000_000_000
 """A source that was heard so long ago is not asked: it could not answer."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
@@ -87,6 +89,8 @@ class Doubt:
         now_ns: The time now.
         is_weak: Whether the publisher may have reasons not to answer: too much is in doubt beside
             it, or the stream was far on when the conflict came. Then silence proves nothing.
+        is_contradicted: Whether something else has come already than what was shown. If not, it
+            takes the publisher's word, and not its silence, to end the image.
 
     Attributes:
         asked_count: Questions that have left.
@@ -95,12 +99,24 @@ class Doubt:
         deadline_ns: When to ask again, or to take what came for an answer.
     """
 
-    __slots__ = ("asked_count", "deadline_ns", "end", "is_denied", "is_weak", "shown_end", "tries")
+    __slots__ = (
+        "asked_count",
+        "deadline_ns",
+        "end",
+        "is_contradicted",
+        "is_denied",
+        "is_weak",
+        "shown_end",
+        "tries",
+    )
 
-    def __init__(self, end: int, shown_end: int, now_ns: int, *, is_weak: bool) -> None:
+    def __init__(
+        self, end: int, shown_end: int, now_ns: int, *, is_weak: bool, is_contradicted: bool
+    ) -> None:
         self.end = end
         self.shown_end = shown_end
         self.is_weak = is_weak
+        self.is_contradicted = is_contradicted
         self.asked_count = self.tries = 0
         self.is_denied = False
         self.deadline_ns = now_ns
@@ -136,6 +152,7 @@ class ImageDoubts:
         "_peer_log",
         "_source",
         "_unlogged_count",
+        "_unsettled",
         "deadline_ns",
         "end",
     )
@@ -160,6 +177,8 @@ class ImageDoubts:
             limit=CONFLICTS_PER_SECOND, limit_per_asker=CONFLICTS_PER_SECOND
         )
         self._doubts: dict[int, Doubt] = {}
+        # Conflicts about what was not shown: where each begins, where it ends, and since when.
+        self._unsettled: dict[int, tuple[int, int]] = {}
         self._behind_count = 0
         self._behind_ns = self._behind_shown = -1
         self._counted_ns = 0
@@ -185,33 +204,59 @@ class ImageDoubts:
             self._tell(conflict, source)
             self._logged_ns = now_ns
             self._unlogged_count = 0
-        if not conflict.is_shown:
-            self._on_doubt()
-        elif self.end is None:
-            self._doubt(conflict, now_ns, shown)
+        if self.end is not None:
+            return
+        if conflict.is_shown:
+            self._contradict(conflict, now_ns, shown)
+            return
+        if len(self._unsettled) < DOUBTS_MAX:
+            self._unsettled[conflict.start] = conflict.end, now_ns
+            self.deadline_ns = min(self.deadline_ns, now_ns + WAITS_NS[0])
+        self._on_doubt()
 
-    def _doubt(self, conflict: Conflict, now_ns: int, shown: int) -> None:
+    def _contradict(self, conflict: Conflict, now_ns: int, shown: int) -> None:
+        """Hold what has come for a place against what was shown there."""
+        for start, doubt in self._doubts.items():
+            if start <= conflict.start < doubt.shown_end:
+                doubt.is_denied = doubt.is_denied or doubt.asked_count > 0
+                doubt.is_contradicted = True
+                return
+        self._doubt(conflict.start, conflict.end, now_ns, shown, is_contradicted=True)
+
+    def _settle(self, now_ns: int, shown: int) -> None:
+        """Ask for what was shown in the end of places for which two headers had come.
+
+        Which of the two was the publisher's is not known, and what has filled the place since may
+        be neither.
+        """
+        for start, (end, since_ns) in list(self._unsettled.items()):
+            if shown > start:
+                del self._unsettled[start]
+                if not any(each <= start < it.shown_end for each, it in self._doubts.items()):
+                    self._doubt(start, end, now_ns, shown, is_contradicted=False)
+            elif now_ns - since_ns > UNSETTLED_NS:
+                del self._unsettled[start]
+
+    def _doubt(
+        self, position: int, end: int, now_ns: int, shown: int, *, is_contradicted: bool
+    ) -> None:
         """Ask for the frame that was shown at a place, if the publisher can still send it."""
         log, feedback = self._log, self._feedback
         sent_position = max(
             feedback.last_sm_position + feedback.window_length, feedback.next_sm_position
         )
-        for start, doubt in self._doubts.items():
-            if start <= conflict.start < doubt.shown_end:
-                doubt.is_denied = doubt.is_denied or doubt.asked_count > 0
-                return
         # Before the search: behind a frame of 64 KiB it takes a third of a millisecond.
         if len(self._doubts) >= DOUBTS_MAX or not self.may_act(now_ns):
             return
-        start = shown_start(log, conflict.start)
+        start = shown_start(log, position)
         if start < 0:
-            start = shown_cover(log, feedback.oldest_boundary, conflict.start)
+            start = shown_cover(log, feedback.oldest_boundary, position)
         if start < 0:
             return
         # Padding that was forged may reach far.
         words = log.term_words[partition_index(start, bits=log.position_bits)]
         length = align_frame(words[(start & (log.term_length - 1)) >> 2])
-        end = max(conflict.end, start + length)
+        end = max(end, start + length)
         longest = max_message_length(log.term_length)
         lowest = sent_position - log.term_length // 2 - longest
         if end < lowest:
@@ -222,7 +267,9 @@ class ImageDoubts:
         framed = framed_length(longest, max_payload_length=payload_length)
         is_long_ago = start < lowest and length <= framed
         is_weak = is_long_ago or end < shown - log.term_length // FAR_DIVISOR
-        self._doubts[start] = Doubt(end, start + length, now_ns, is_weak=is_weak)
+        self._doubts[start] = Doubt(
+            end, start + length, now_ns, is_weak=is_weak, is_contradicted=is_contradicted
+        )
         self.deadline_ns = now_ns
         self._on_doubt()
 
@@ -272,6 +319,7 @@ class ImageDoubts:
     def stop(self) -> None:
         """Ask nothing more: no subscriber is left who could be told otherwise."""
         self._doubts.clear()
+        self._unsettled.clear()
         self.deadline_ns = NEVER_NS
 
     def poll(self, now_ns: int, *, last_packet_ns: int, shown: int) -> None:
@@ -287,12 +335,16 @@ class ImageDoubts:
         if now_ns - last_packet_ns > SILENCE_NS:
             self.deadline_ns = now_ns + WAITS_NS[0]
             return
+        self._settle(now_ns, shown)
         for start, doubt in list(self._doubts.items()):
             if now_ns >= doubt.deadline_ns:
                 self._decide(start, doubt, now_ns, shown)
         self.deadline_ns = min(
-            (each.deadline_ns for each in self._doubts.values()), default=NEVER_NS
+            (each.deadline_ns for each in self._doubts.values()),
+            default=NEVER_NS,
         )
+        if self._unsettled:
+            self.deadline_ns = min(self.deadline_ns, now_ns + WAITS_NS[0])
 
     def _decide(self, start: int, doubt: Doubt, now_ns: int, shown: int) -> None:
         """Ask for one frame, or take the publisher's word, or its silence, for an answer."""
@@ -313,7 +365,7 @@ class ImageDoubts:
             # A frame of the publisher would have come again by now.
             least = 1 if is_denied else QUESTIONS_MIN
             is_proven = doubt.asked_count >= (least if is_left else QUESTIONS_ENOUGH)
-        if is_proven:
+        if is_proven and doubt.is_contradicted:
             self.prove(start, doubt.end, shown)
 
     def ask(self, start: int, end: int, now_ns: int) -> bool:

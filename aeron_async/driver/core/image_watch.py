@@ -37,10 +37,71 @@ FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long nothing else must have come from there: a publisher of the image sends heartbeats."""
 TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How often an image whose terms a SETUP contradicts asks its source for the true ones."""
-TERMS_TIMEOUT_NS: Final = 30 * HEARTBEAT_INTERVAL_NS
-"""How long it asks. The source of an honest image answers with the terms that it has."""
+TERMS_QUESTIONS: Final = 6
+"""How often it asks. The source of an honest image answers with the terms that it has."""
+TERMS_REST_NS: Final = 300 * HEARTBEAT_INTERVAL_NS
+"""How long it asks no more after such an answer: in a group each question may hold the stream up,
+and anybody who can forge a SETUP brings one about."""
+TERMS_HEARD_NS: Final = 10 * HEARTBEAT_INTERVAL_NS
+"""A source that was heard so long ago is not asked: it could not answer."""
 AHEAD_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """After a heartbeat that says more was sent, those that say less stop no clock for so long."""
+
+
+class TermsQuestion:
+    """Whether the SETUP of an image was forged, as its source answers.
+
+    Attributes:
+        deadline_ns: When to ask, or to judge; `NEVER_NS` while nothing is in question.
+    """
+
+    __slots__ = ("_asked_count", "_foreign_count", "_rest_until_ns", "deadline_ns")
+
+    def __init__(self) -> None:
+        self.deadline_ns = NEVER_NS
+        self._asked_count = self._foreign_count = 0
+        self._rest_until_ns = 0
+
+    def on_foreign_setup(self, now_ns: int) -> None:
+        """Take note of a SETUP with other terms than the image has."""
+        if self.deadline_ns != NEVER_NS:
+            self._foreign_count += 1
+        elif now_ns >= self._rest_until_ns:
+            self._asked_count, self._foreign_count = 0, 1
+            self.deadline_ns = now_ns
+
+    def on_own_setup(self, now_ns: int) -> None:
+        """Take note of a SETUP with the terms of the image: it answers the question."""
+        if self._asked_count and self.deadline_ns != NEVER_NS:
+            self._rest_until_ns = now_ns + TERMS_REST_NS
+            self.deadline_ns = NEVER_NS
+
+    def stop(self) -> None:
+        """Ask no more: it makes no difference any longer."""
+        self.deadline_ns = NEVER_NS
+
+    def try_ask(self, now_ns: int, *, last_packet_ns: int) -> bool:
+        """Return whether to ask now, and count on. What is asked while it is silent proves nothing.
+
+        Args:
+            now_ns: The time now, at or beyond the deadline.
+            last_packet_ns: When the source was last heard.
+        """
+        self.deadline_ns = now_ns + TERMS_ASK_NS
+        if now_ns - last_packet_ns > TERMS_HEARD_NS:
+            return False
+        self._asked_count += 1
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it was asked often enough."""
+        return self._asked_count >= TERMS_QUESTIONS
+
+    @property
+    def is_disproved(self) -> bool:
+        """Return whether the source has other terms, as far as it has answered."""
+        return self._foreign_count >= FOREIGN_SETUPS_MAX
 
 
 class ImageWatch:
@@ -84,12 +145,12 @@ class ImageWatch:
         self._feedback = feedback
         self._on_doubt = on_doubt
         self._foreign_setup_count = 0
-        self._terms_ask_ns, self._terms_limit_ns = NEVER_NS, 0
+        self._terms = TermsQuestion()
 
     @property
     def deadline_ns(self) -> int:
         """Return when to look again."""
-        return min(self.doubts.deadline_ns, self._clock.deadline_ns, self._terms_ask_ns)
+        return min(self.doubts.deadline_ns, self._clock.deadline_ns, self._terms.deadline_ns)
 
     def on_setup(
         self,
@@ -125,18 +186,17 @@ class ImageWatch:
                 self._foreign_setup_count += 1
                 if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
                     self._disprove_terms(intake.floor_position)
-            elif source == self._source:
-                self._foreign_setup_count += 1
-                if self._terms_ask_ns == NEVER_NS:
-                    self._terms_ask_ns, self._terms_limit_ns = now_ns, now_ns + TERMS_TIMEOUT_NS
-                    self._on_doubt()
+            elif source == self._source and not intake.is_end_of_stream:
+                self._terms.on_foreign_setup(now_ns)
+                self._on_doubt()
             life.is_awaited = True
             return False
         connection = connections.find(destination, source, now_ns)
         if connection is None:
             life.is_awaited = True
             return False
-        self._foreign_setup_count, self._terms_ask_ns = 0, NEVER_NS
+        self._foreign_setup_count = 0
+        self._terms.on_own_setup(now_ns)
         connection.last_activity_ns = now_ns
         if connection.is_new:
             connections.keep(connection)
@@ -147,13 +207,14 @@ class ImageWatch:
         if position != self._shown_position:
             self._shown_from, self._shown_position = self._shown_position, position
 
-    def look(self, gaps: ImageGaps, intake: ImageIntake, now_ns: int) -> None:
+    def look(self, gaps: ImageGaps, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
         """See whether the image can go on.
 
         Args:
             gaps: Of the image, as they were found just now.
             intake: What has come.
             now_ns: The time now.
+            is_active: Whether more of the stream is wanted.
         """
         position = intake.floor_position
         self.on_shown(position)
@@ -176,8 +237,8 @@ class ImageWatch:
         elif self._clock.is_wider_due(now_ns):
             self._ask_wider(position, end, now_ns)
         intake.idle_position = -1
-        if now_ns >= self._terms_ask_ns:
-            self._ask_for_terms(position, now_ns)
+        if now_ns >= self._terms.deadline_ns:
+            self._ask_for_terms(intake, now_ns, is_active=is_active)
         if self.doubts.end is not None:
             self._break(self.doubts.end)
 
@@ -185,26 +246,28 @@ class ImageWatch:
         """Look for nothing more until the next look: nobody would read what is missing."""
         self._clock.stop()
         self.doubts.stop()
-        self._terms_ask_ns = NEVER_NS
+        self._terms.stop()
 
     def forgive(self, late_ns: int, now_ns: int) -> None:
         """Do not count the time in which this driver was not running."""
         self._clock.forgive(late_ns, now_ns)
-        self._terms_limit_ns += late_ns
 
-    def _ask_for_terms(self, position: int, now_ns: int) -> None:
+    def _ask_for_terms(self, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
         """Ask the source which terms its stream has, or judge by what it has answered so far.
 
         Differs: in Aeron a SETUP with other terms changes nothing, and an image whose own SETUP was
         forged stands still for as long as its source is heard.
         """
-        if now_ns < self._terms_limit_ns:
-            self._feedback.send_setup_request(now_ns)
-            self._terms_ask_ns = now_ns + TERMS_ASK_NS
-            return
-        self._terms_ask_ns = NEVER_NS
-        if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
-            self._disprove_terms(position)
+        # A publisher that has ended its stream sends no SETUP.
+        if not is_active or intake.is_rejected or intake.is_end_of_stream:
+            self._terms.stop()
+        elif not self._terms.is_over:
+            if self._terms.try_ask(now_ns, last_packet_ns=intake.last_packet_ns):
+                self._feedback.send_setup_request(now_ns)
+        else:
+            self._terms.stop()
+            if self._terms.is_disproved:
+                self._disprove_terms(intake.floor_position)
 
     def _disprove_terms(self, position: int) -> None:
         self.doubts.prove(position, position, position)

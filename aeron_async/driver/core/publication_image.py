@@ -319,7 +319,9 @@ class PublicationImage:
         self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):
             self._track_rebuild(now_ns)
-        self._watch.look(self._gaps, self._intake, now_ns)
+        self._watch.look(
+            self._gaps, self._intake, now_ns, is_active=self.state is ImageState.ACTIVE
+        )
 
     def _report(self, now_ns: int) -> int:
         """Send what is due to the sources, and return when there is more to send."""

@@ -122,9 +122,14 @@ class GroupFlowControl(FlowControl):
         return max(sender_limit, self._limit(guard))
 
     def on_trigger_send_setup(self, sm: StatusMessage, *, now_ns: int) -> None:
-        """Take note that somebody wants to join, if it would be a member."""
+        """Take note that somebody wants to join, if it would be a member.
+
+        Differs: in Aeron one who asks again for the SETUP pins the limit as well, and holds the
+        group up until the receiver timeout. A member that asks is in doubt about its terms.
+        """
         del now_ns
-        self._is_setup_triggered = self._is_setup_triggered or self.matches(sm)
+        is_new = sm.receiver_id not in self._receivers and self.matches(sm)
+        self._is_setup_triggered = self._is_setup_triggered or is_new
 
     def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
         """Pin the limit for the member that this SETUP invites."""
