@@ -43,14 +43,16 @@ def role(name: str, program: Sequence[str] = CHILD, **plan: object) -> tuple[str
 @final
 @attrs.frozen(kw_only=True)
 class Patience:
-    """How long a process may say nothing, beside the seconds that its plan has it measure.
+    """How long a process is waited for, beside the seconds that its plan has it measure.
 
     Attributes:
+        start_s: What a process takes to connect and to warm up before it measures, or less.
         limit_s: When it counts as failed.
         hint_s: When somebody is told that it is waited for.
         say: Tells.
     """
 
+    start_s: float = 3.0
     limit_s: float = 60.0
     hint_s: float = 2.0
     say: Callable[[str], object] = remark
@@ -104,13 +106,11 @@ class Child:
             BenchError: It has ended, or has not said so in time.
         """
         assert self._process.stdout is not None
-        *_, name, plan = self._command
-        measured_s = float(json.loads(plan).get("seconds", 0)) if key == FIGURES else 0.0
-        limit_s, hint_s = (
-            measured_s + each for each in (self._patience.limit_s, self._patience.hint_s)
-        )
+        name, patience = self._command[-2], self._patience
+        expected_s = self._expected_s() if key == FIGURES else 0.0
+        limit_s, hint_s = expected_s + patience.limit_s, expected_s + patience.hint_s
         waits = f"still waiting after {hint_s:g} s: {name} says no {key} yet; {limit_s:g} s at most"
-        hint = asyncio.get_running_loop().call_later(hint_s, self._patience.say, waits)
+        hint = asyncio.get_running_loop().call_later(hint_s, patience.say, waits)
         try:
             async with asyncio.timeout(limit_s):
                 while line := await self._process.stdout.readline():
@@ -127,6 +127,13 @@ class Child:
         last = next((text for text in reversed(complaints) if text.strip()), "it said nothing")
         message = f"{name} ended early: {last.strip()}"
         raise BenchError(message)
+
+    def _expected_s(self) -> float:
+        """Return when its figures are to be expected, in seconds from when it is ready."""
+        plan = json.loads(self._command[-1])
+        return self._patience.start_s + sum(
+            float(plan.get(key, 0)) for key in ("seconds", "settle_s")
+        )
 
     async def end(self) -> None:
         """Wait until it has ended by itself."""
@@ -173,7 +180,11 @@ async def meet(
     async with Child(server, environ, patience) as first:
         await first.wait_for("ready")
         async with Child(client, environ, patience) as second:
-            figures: dict[str, float] = await second.wait_for(FIGURES)
-            if waits_for_server:
-                figures |= await first.wait_for(FIGURES)
-    return figures
+            waited_for = (second, first) if waits_for_server else (second,)
+            # Both at once: what the second says may never come, where the first has failed.
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(each.wait_for(FIGURES)) for each in waited_for]
+            except* BenchError as failed:
+                raise failed.exceptions[0] from None
+    return {key: figure for task in tasks for key, figure in task.result().items()}

@@ -168,25 +168,33 @@ async def test_a_process_that_fails_says_why() -> None:
 
 async def test_a_process_that_says_nothing_is_remarked_on_and_not_waited_for_for_ever() -> None:
     said: list[str] = []
-    patience = Patience(limit_s=0.02, hint_s=0.01, say=said.append)
-    command = role("silent", (sys.executable, "-c", "import signal; signal.pause()"), seconds=0.01)
+    patience = Patience(start_s=0.01, limit_s=0.02, hint_s=0.01, say=said.append)
+    program = (sys.executable, "-c", "import signal; signal.pause()")
+    command = role("silent", program, seconds=0.01, settle_s=0.01)
     async with Child(command, patience=patience) as child:
         with pytest.raises(BenchError, match=r"silent: no ready within 0\.02 s"):
             await child.wait_for("ready")
         # What it has to measure comes on top.
-        with pytest.raises(BenchError, match=r"silent: no figures within 0\.03 s"):
+        with pytest.raises(BenchError, match=r"silent: no figures within 0\.05 s"):
             await child.wait_for("figures")
     assert said == [
         "still waiting after 0.01 s: silent says no ready yet; 0.02 s at most",
-        "still waiting after 0.02 s: silent says no figures yet; 0.03 s at most",
+        "still waiting after 0.04 s: silent says no figures yet; 0.05 s at most",
     ]
+
+
+async def test_the_failure_of_a_server_ends_the_wait_for_its_client() -> None:
+    ready = "import sys; print('{\"ready\": 1}', flush=True); sys.exit('broken')"
+    silent = (sys.executable, "-c", "import signal; signal.pause()")
+    with pytest.raises(BenchError, match="server ended early: broken"):
+        await meet(role("server", (sys.executable, "-c", ready)), role("client", silent))
 
 
 def test_people_are_told_after_two_seconds_and_a_minute_is_the_limit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     patience = Patience()
-    assert (patience.hint_s, patience.limit_s) == (2, 60)
+    assert (patience.start_s, patience.hint_s, patience.limit_s) == (3, 2, 60)
     patience.say("still waiting")
     assert capsys.readouterr().err == "still waiting\n"
 
