@@ -163,8 +163,8 @@ def _where_to_look(seen: SubscriptionSeen) -> str:
         return f"start a publication of this group, port and stream id; {SHARED_NETWORK}"
     if seen.answered_from:
         return (
-            f"let datagrams through from {listed(seen.answered_from)}, and back; where the server "
-            f"has gone, start it again, or {RESPONSE_FOR_EACH}"
+            f"let datagrams through from {listed(seen.answered_from)}, and back; if the server has "
+            f"gone, start it again; if it lives, {RESPONSE_FOR_EACH}"
         )
     if seen.reports_to:
         return _publication_at_control(seen.reports_to)

@@ -32,7 +32,7 @@ def test_a_subscription_for_responses_is_told_of_its_server(
     )
     why = explain_subscription("a stream", seen)
     assert why.remedy.endswith(
-        "start it again, or let it add a response publication for each client"
+        "start it again; if it lives, let it add a response publication for each client"
         if not other_sessions
         else "start the server again, or let it add a response publication for each client"
     )

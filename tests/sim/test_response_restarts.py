@@ -404,8 +404,8 @@ def test_a_session_that_never_came_gives_way_to_the_true_one() -> None:
             assert str(why).endswith(
                 "hears nothing of session 666, with which the server at control address "
                 "10.0.0.1:20122 answers; let datagrams through from 10.0.0.1:20122, and back; "
-                "where the server has gone, start it again, or let it add a response publication "
-                "for each client"
+                "if the server has gone, start it again; if it lives, let it add a response "
+                "publication for each client"
             )
             # A publisher that takes receivers in is told of where there is one, and not here.
             assert "control-mode=dynamic" not in str(why)
