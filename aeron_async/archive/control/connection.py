@@ -64,7 +64,14 @@ LOG: Final = get_logger(__name__)
 MOST_LATE: Final = 4_096
 """Requests of which is remembered who hears what goes wrong after their answer; the last ones."""
 
-UNHEARD: Final = frozenset({WaitReason.NOTHING_HEARD, WaitReason.NO_PUBLICATION_HERE})
+UNHEARD: Final = frozenset(
+    {
+        WaitReason.NOTHING_HEARD,
+        WaitReason.NO_PUBLICATION_HERE,
+        # What the subscription says of it is for who writes a server.
+        WaitReason.NO_RESPONSE_SESSION,
+    }
+)
 """Why a session cannot begin where no answer has come; else the subscription knows more."""
 
 

@@ -32,7 +32,7 @@ from aeron_async.archive.control.requests import (
     KeepAliveRequest,
     ReplayTokenRequest,
 )
-from aeron_async.archive.control.response_channel import unanswered_bound
+from aeron_async.archive.control.response_channel import source_of, unanswered_bound
 from aeron_async.archive.control.served import DELETIONS, HANDLERS, LASTING, STARTS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
@@ -191,10 +191,10 @@ class ControlSession:
             AeronError: The channel cannot be had.
         """
         server = self._server
-        source = self.image.source_identity.rpartition(":")[0]
+        source = source_of(self.image.source_identity)
         channel = await self._within(
             deadline,
-            server.look_ups.numeric(self._channel, source=source),
+            server.look_ups.numeric(self._channel, source=source, deadline=deadline),
             failure="the name of the host to be answered was not looked up",
         )
         return await self._within(

@@ -16,6 +16,7 @@ from aeron_async.errors import (
     StorageError,
     UnknownRecordingError,
 )
+from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
 from aeron_async.text import printable
 from aeron_async.waits import PublicationSeen, WaitReason, Why
 
@@ -83,6 +84,13 @@ def why_no_archive(why: Why, publication: Publication) -> Why:
 
 def where_answers_go(response_channel: str) -> str:
     """Return what to do about an archive that hears requests and is not heard."""
+    uri = ChannelUri.parse(response_channel)
+    if uri.control_mode is ControlMode.RESPONSE and uri.control is not None:
+        return (
+            f"its answers are to come from {uri.control}, which must be an address of the archive, "
+            "with a port that is free there; give another control in response_channel, or instead "
+            "of control and control-mode an endpoint as the archive sees this host"
+        )
     return (
         f"its answers go to {response_channel}, which must lead from the archive to this client; "
         "give response_channel as the archive sees this host"

@@ -4,8 +4,8 @@ Invariant: a stranger decides where the answers go, and nothing else. The log bu
 length that the archive's settings say, and parameters that are not permitted are left out. A host
 that has not answered is sent at most three bytes for each byte of the request that named it. Of
 names that strangers choose only a few are looked up at once, one of each source: the system's
-resolver may take long, in threads that the application's own names need. A source whose names have
-failed leaves a place for others.
+resolver may take long, in threads that the application's own names need. Sources whose names have
+failed leave a place for others, and others leave one for them: a source can be forged.
 
 Differs: Aeron keeps twenty-odd parameters, takes the length of the terms from the client, and has
 no such bound.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -24,7 +25,7 @@ import attrs
 from aeron_async.archive.channel_stripping import with_only
 from aeron_async.archive.control.messages import CODEC
 from aeron_async.archive.control.requests import BoundedReplayRequest, ReplayRequest
-from aeron_async.errors import ErrorCode, RegistrationError
+from aeron_async.errors import ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.address import Address, InterfaceSpec
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
 
@@ -42,17 +43,20 @@ __all__ = [
     "LookUps",
     "is_same_host",
     "response_channel",
+    "source_of",
     "unanswered_bound",
 ]
 
 SENT_PER_BYTE: Final = 3
 """Bytes that a host is sent for each byte of a request before it has answered; as in QUIC."""
 
-LOOK_UPS_MAX: Final = 2
+LOOK_UPS_MAX: Final = 3
 """Look-ups under way for clients that have not answered; asyncio has five threads for all, or more.
 
 One whose caller has gone counts until it ends or is given up: its thread cannot be stopped.
 """
+OF_A_KIND_MAX: Final = LOOK_UPS_MAX - 1
+"""Of those, for sources that are suspect, or for the others: each kind has a place of its own."""
 LOOK_UP_TIMEOUT_S: Final = 60.0
 """After this a look-up is given up, and its place is free.
 
@@ -60,12 +64,14 @@ The system's resolver has mostly ended by then. With many silent nameservers it 
 the thread runs on; a resolver of the application's own is cancelled.
 """
 SUSPECT_S: Final = 600.0
-"""How long a source comes last after a name of its failed, or was not looked up in time."""
+"""How long a source is suspect after a name of its failed, or was not looked up in time."""
 CLOSE_TIMEOUT_S: Final = 1.0
 """A resolver of the application's own may not heed that it is cancelled."""
 LOCALHOST: Final = "localhost"
 SUSPECTS_MAX: Final = 1_024
-"""Such sources that are remembered, the newest: a stranger may forge any number of them."""
+"""Suspect sources that are remembered, the newest: a stranger may forge any number of them."""
+PREFIX_LENGTH: Final = 64
+"""Bits of an IPv6 address that tell sources apart: one host may have all addresses behind them."""
 
 PERMITTED: Final = (
     "endpoint",
@@ -111,20 +117,29 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
 
 @attrs.define(eq=False)
 class LookUp:
-    """A name that a source wants to be looked up, and who waits for its address."""
+    """A name that a source wants to be looked up, and who waits for its address.
+
+    Attributes:
+        deadline: When its caller waits no longer, in seconds of the loop.
+        is_suspect: Whether its source was when it began.
+    """
 
     source: str
     host: str
     port: int
+    deadline: float
     answered: asyncio.Future[tuple[str, int]]
+    is_suspect: bool = False
 
 
 class LookUps:
     """Looks up the names in response channels, a few at once; the others wait for their turn.
 
     A source has one look-up at a time. It is suspect for ten minutes after a name of its failed or
-    took longer than its caller waited: then it comes after all others, and does not take the last
-    place. So a source with slow names holds up no other for longer than one look-up.
+    took longer than its caller waited, or until one is looked up in time. Suspect sources cannot
+    take the last place, and so hold up no other. Neither can the others: anybody may forge the
+    address of an honest host and make it suspect, and it still has its turn. Of suspect sources
+    the one comes first that has had no turn for longest.
 
     Args:
         look_up: Returns the numeric address of a host and a port.
@@ -134,11 +149,12 @@ class LookUps:
         self._look_up = look_up
         # Each belongs to a session that has not been let in, and there is a bound on those.
         self._waiting: list[LookUp] = []
-        self._under_way: dict[asyncio.Task[tuple[str, int]], str] = {}
-        # Until when, in seconds of the loop; the newest is last.
+        self._under_way: dict[asyncio.Task[tuple[str, int]], LookUp] = {}
+        # Until when, in seconds of the loop; who had a turn last, or became one last, is last.
         self._suspects: dict[str, float] = {}
+        self._is_closed = False
 
-    async def numeric(self, channel: ChannelUri, *, source: str) -> ChannelUri:
+    async def numeric(self, channel: ChannelUri, *, source: str, deadline: float) -> ChannelUri:
         """Return a channel with its names looked up; the caller may be cancelled.
 
         `localhost` stays: it is this machine, and the driver finds it without a nameserver.
@@ -148,25 +164,30 @@ class LookUps:
 
         Args:
             channel: As the client wants it.
-            source: The host that asks, by its address.
+            source: The host that asks; see `source_of`.
+            deadline: When the caller waits no longer, in seconds of the loop.
 
         Raises:
             AeronError: A name leads nowhere, or not to what such a channel can be.
+            ClosedError: Nothing is looked up any more.
         """
         changes: dict[str, Any] = {}
         for name, written in (("endpoint", channel.endpoint), ("control", channel.control)):
             if written is not None and written.ip is None and written.host != LOCALHOST:
-                found = await self._take_turn(source, written.host, written.port)
+                found = await self._take_turn(source, written.host, written.port, deadline)
                 changes[name] = Address.of(*found)
         interface = channel.interface
         if interface is not None and interface.host is not None and interface.ip is None:
-            host, port = await self._take_turn(source, interface.host, interface.port)
+            host, port = await self._take_turn(source, interface.host, interface.port, deadline)
             prefix = "" if interface.prefix_length is None else f"/{interface.prefix_length}"
             changes["interface"] = InterfaceSpec.parse(f"{Address.of(host, port)}{prefix}")
         return channel.replace(**changes) if changes else channel
 
     def close(self) -> None:
-        """Begin no look-up any more, and cancel those under way."""
+        """Begin no look-up any more, and cancel those that wait and those under way."""
+        self._is_closed = True
+        for look_up in self._waiting:
+            look_up.answered.cancel()
         self._waiting.clear()
         for task in self._under_way:
             task.cancel()
@@ -176,18 +197,21 @@ class LookUps:
         if self._under_way:
             await asyncio.wait(list(self._under_way), timeout=CLOSE_TIMEOUT_S)
 
-    async def _take_turn(self, source: str, host: str, port: int) -> tuple[str, int]:
-        look_up = LookUp(source, host, port, asyncio.get_running_loop().create_future())
+    async def _take_turn(
+        self, source: str, host: str, port: int, deadline: float
+    ) -> tuple[str, int]:
+        if self._is_closed:
+            message = f"host {host!r} is not looked up: the archive is being closed"
+            raise ClosedError(message)
+        answered: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+        look_up = LookUp(source, host, port, deadline, answered)
         self._waiting.append(look_up)
         self._begin()
         try:
-            return await look_up.answered
-        except asyncio.CancelledError:
+            return await answered
+        finally:
             if look_up in self._waiting:
                 self._waiting.remove(look_up)
-            else:
-                self._suspect(source)
-            raise
 
     def _begin(self) -> None:
         """Begin look-ups while there is room."""
@@ -196,18 +220,34 @@ class LookUps:
             task = asyncio.create_task(
                 self._run(look_up.host, look_up.port), name="aeron-archive-look-up"
             )
-            self._under_way[task] = look_up.source
-            task.add_done_callback(partial(self._on_done, look_up))
+            self._under_way[task] = look_up
+            # Its caller may have left by then, and it takes a place all the same.
+            late = asyncio.get_running_loop().call_at(
+                look_up.deadline, self._suspect, look_up.source
+            )
+            task.add_done_callback(partial(self._on_done, look_up, late))
 
     def _next(self) -> LookUp | None:
         """Return the look-up whose turn it is: of a source that is not suspect, if there is one."""
-        free = LOOK_UPS_MAX - len(self._under_way)
-        busy = set(self._under_way.values())
-        those = [each for each in self._waiting if each.source not in busy] if free else []
+        under_way = list(self._under_way.values())
+        if len(under_way) >= LOOK_UPS_MAX:
+            return None
+        busy = {each.source for each in under_way}
+        those = [each for each in self._waiting if each.source not in busy]
         for each in those:
-            if not self._is_suspect(each.source):
-                return each
-        return those[0] if those and free > 1 else None
+            each.is_suspect = self._is_suspect(each.source)
+        for is_suspect in (False, True):
+            if sum(each.is_suspect == is_suspect for each in under_way) < OF_A_KIND_MAX:
+                kind = [each for each in those if each.is_suspect == is_suspect]
+                if kind:
+                    return self._longest_without_turn(kind) if is_suspect else kind[0]
+        return None
+
+    def _longest_without_turn(self, suspects: list[LookUp]) -> LookUp:
+        sources = {each.source: each for each in reversed(suspects)}
+        source = next(each for each in self._suspects if each in sources)
+        self._suspects[source] = self._suspects.pop(source)
+        return sources[source]
 
     async def _run(self, host: str, port: int) -> tuple[str, int]:
         try:
@@ -217,11 +257,17 @@ class LookUps:
             message = f"cannot resolve host {host!r}: not within {LOOK_UP_TIMEOUT_S:.0f} s"
             raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST) from None
 
-    def _on_done(self, look_up: LookUp, task: asyncio.Task[tuple[str, int]]) -> None:
+    def _on_done(
+        self, look_up: LookUp, late: asyncio.TimerHandle, task: asyncio.Task[tuple[str, int]]
+    ) -> None:
         del self._under_way[task]
+        is_late = late.when() <= asyncio.get_running_loop().time()
+        late.cancel()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._suspect(look_up.source)
+        elif not task.cancelled() and not is_late:
+            self._suspects.pop(look_up.source, None)
         # The caller may be gone.
         if look_up.answered.done():
             pass
@@ -241,6 +287,26 @@ class LookUps:
 
     def _is_suspect(self, source: str) -> bool:
         return self._suspects.get(source, 0.0) > asyncio.get_running_loop().time()
+
+
+def source_of(identity: str) -> str:
+    """Return the host that an image comes from, as far as hosts can be told apart.
+
+    Of an IPv6 address that is its network of 64 bits: a host may take any address there.
+
+    Args:
+        identity: Of the image's source.
+    """
+    host = identity.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        # Not over UDP.
+        return host
+    if not isinstance(ip, IPv6Address) or ip.ipv4_mapped is not None:
+        return host
+    network = str(IPv6Network((int(ip), PREFIX_LENGTH), strict=False))
+    return network if ip.scope_id is None else f"{network}%{ip.scope_id}"
 
 
 def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:

@@ -10,11 +10,16 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async import Aeron, AeronTimeoutError, RegistrationError
+from aeron_async import Aeron, AeronTimeoutError, ClosedError, RegistrationError
 from aeron_async.archive import ControlServer, ControlSettings, RemoteArchive
 from aeron_async.archive.control import response_channel
 from aeron_async.archive.control.messages import CODEC
-from aeron_async.archive.control.response_channel import LOOK_UPS_MAX, LookUps
+from aeron_async.archive.control.response_channel import (
+    LOOK_UPS_MAX,
+    OF_A_KIND_MAX,
+    LookUps,
+    source_of,
+)
 from aeron_async.protocol.address import Address
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.testing.world import simulate
@@ -106,10 +111,10 @@ async def stop(*tasks: asyncio.Task[None]) -> None:
 
 
 async def keep_all_places(world: World, resolver: SlowResolver) -> list[asyncio.Task[None]]:
-    """Let strangers ask for slow names until no look-up can begin any more."""
-    strangers = [world.host(f"mallory{number}") for number in range(LOOK_UPS_MAX)]
+    """Let strangers ask for slow names until no look-up of a new source can begin."""
+    strangers = [world.host(f"mallory{number}") for number in range(OF_A_KIND_MAX)]
     asking = [asyncio.create_task(ask(each, 40, pause_s=0.5)) for each in strangers]
-    while resolver.under_way < LOOK_UPS_MAX:
+    while resolver.under_way < OF_A_KIND_MAX:
         await world.sleep(0.01)
     return asking
 
@@ -138,7 +143,7 @@ def test_a_client_on_the_host_of_the_archive_needs_no_turn() -> None:
         asked_ns = world.now_ns
         await connect(world.host("archive"))
         assert world.now_ns - asked_ns < 2_000_000_000
-        assert resolver.under_way == LOOK_UPS_MAX
+        assert resolver.under_way == OF_A_KIND_MAX
         await stop(*asking)
 
     play(story)
@@ -169,7 +174,7 @@ def test_sources_whose_names_were_slow_leave_a_place_for_others() -> None:
         await world.sleep(SLOW_S)
         for number in range(4):
             await world.sleep(2)
-            assert resolver.under_way <= 1
+            assert resolver.under_way <= OF_A_KIND_MAX
             asked_ns = world.now_ns
             honest = world.host(f"honest{number}")
             await connect(honest, honest.name)
@@ -218,6 +223,166 @@ def test_no_look_up_for_a_client_outlives_its_server() -> None:
     play(story)
 
 
+def in_(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+class HeldResolver:
+    """Answers when it is told to; the names that it knows of lead somewhere."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, asyncio.Future[tuple[str, int]]] = {}
+
+    async def look_up(self, host: str, port: int) -> tuple[str, int]:
+        del port
+        self.asked[host] = asyncio.get_running_loop().create_future()
+        return await self.asked[host]
+
+    def answer(self, host: str) -> None:
+        self.asked.pop(host).set_result(("10.0.0.1", 1))
+
+    def fail(self, host: str) -> None:
+        self.asked.pop(host).set_exception(RegistrationError("nobody is called that"))
+
+
+Look = asyncio.Task[ChannelUri]
+
+
+async def look(look_ups: LookUps, source: str, host: str = "", *, within_s: float = 60) -> Look:
+    """Ask for a name, and let it be begun if it may be."""
+    channel = ChannelUri.parse(f"aeron:udp?endpoint={host or source}:1")
+    looking = asyncio.ensure_future(
+        look_ups.numeric(channel, source=source, deadline=in_(within_s))
+    )
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return looking
+
+
+async def settle(*looking: Look) -> None:
+    await asyncio.wait(looking)
+    await asyncio.sleep(0)
+    for each in looking:
+        if not each.cancelled():
+            each.exception()
+
+
+async def test_who_leaves_before_the_deadline_makes_no_source_suspect() -> None:
+    resolver = HeldResolver()
+    look_ups = LookUps(resolver.look_up)
+    looking = await look(look_ups, "honest")
+    looking.cancel()
+    await settle(looking)
+    assert not look_ups._suspects
+    resolver.answer("honest")
+    # A cancellation that meets an answer is none of the source's doing either.
+    looking = await look(look_ups, "other")
+    resolver.answer("other")
+    while look_ups._under_way:
+        await asyncio.sleep(0)
+    looking.cancel()
+    await settle(looking)
+    assert not look_ups._suspects
+
+
+async def test_a_look_up_that_outlasts_the_deadline_makes_its_source_suspect() -> None:
+    """Also where its caller has left before: the place is taken all the same."""
+    resolver = HeldResolver()
+    look_ups = LookUps(resolver.look_up)
+    looking = await look(look_ups, "mallory", within_s=0.01)
+    looking.cancel()
+    await settle(looking)
+    async with asyncio.timeout(20):
+        while "mallory" not in look_ups._suspects:
+            await asyncio.sleep(0)
+    resolver.answer("mallory")
+    while look_ups._under_way:
+        await asyncio.sleep(0)
+    assert list(look_ups._suspects) == ["mallory"], "the answer came too late"
+
+
+async def test_a_name_that_is_looked_up_in_time_clears_its_source() -> None:
+    resolver = HeldResolver()
+    look_ups = LookUps(resolver.look_up)
+    looking = await look(look_ups, "honest", "misspelt")
+    resolver.fail("misspelt")
+    await settle(looking)
+    assert list(look_ups._suspects) == ["honest"]
+    looking = await look(look_ups, "honest", "well-spelt")
+    resolver.answer("well-spelt")
+    await settle(looking)
+    assert not look_ups._suspects
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_an_honest_host_whose_address_was_forged_has_its_turn(*, is_new: bool) -> None:
+    """Another source that had a look-up under way was enough to keep it out for ever."""
+    resolver = HeldResolver()
+    look_ups = LookUps(resolver.look_up)
+    suspects = ["honest"] if is_new else ["honest", "mallory0"]
+    for source in suspects:
+        looking = await look(look_ups, source, "forged")
+        resolver.fail("forged")
+        await settle(looking)
+    others = [
+        await look(look_ups, f"mallory{number}") for number in range(LOOK_UPS_MAX if is_new else 1)
+    ]
+    honest = await look(look_ups, "honest")
+    resolver.answer("honest")
+    assert (await honest).endpoint == Address.of("10.0.0.1", 1)
+    look_ups.close()
+    await settle(*others)
+
+
+async def test_suspect_sources_take_turns() -> None:
+    resolver = HeldResolver()
+    look_ups = LookUps(resolver.look_up)
+    for source in ("honest", "mallory0", "mallory1"):
+        looking = await look(look_ups, source)
+        resolver.fail(source)
+        await settle(looking)
+    # One of them has its turn again, and asks once more before the other does.
+    first = [await look(look_ups, each) for each in ("mallory0", "mallory1")]
+    waiting = [await look(look_ups, each) for each in ("mallory1", "mallory0", "honest")]
+    assert set(resolver.asked) == {"mallory0", "mallory1"}
+    resolver.fail("mallory1")
+    await settle(first[1])
+    await asyncio.sleep(0)
+    assert set(resolver.asked) == {"mallory0", "honest"}
+    look_ups.close()
+    await settle(*waiting, first[0])
+
+
+async def test_who_waits_for_a_turn_is_let_go_when_it_is_closed() -> None:
+    resolver = HeldResolver()
+    look_ups = LookUps(resolver.look_up)
+    begun = await look(look_ups, "mallory")
+    waiting = await look(look_ups, "mallory")
+    look_ups.close()
+    await settle(begun, waiting)
+    assert begun.cancelled()
+    assert waiting.cancelled()
+    with pytest.raises(ClosedError, match="is being closed"):
+        await look_ups.numeric(NOBODY, source="honest", deadline=in_(60))
+    await look_ups.wait_closed()
+    assert not look_ups._under_way
+
+
+@pytest.mark.parametrize(
+    ("identity", "source"),
+    [
+        ("10.0.0.9:5000", "10.0.0.9"),
+        ("[fd00::1:2:3:4]:5000", "fd00::/64"),
+        ("[fd00:0:0:1::2]:5000", "fd00:0:0:1::/64"),
+        ("[fe80::1%eth0]:5000", "fe80::/64%eth0"),
+        ("[::ffff:10.0.0.9]:5000", "::ffff:10.0.0.9"),
+        ("aeron:ipc", "aeron"),
+    ],
+)
+def test_the_addresses_of_one_ipv6_network_are_one_source(identity: str, source: str) -> None:
+    assert source_of(identity) == source
+
+
 async def test_every_name_of_a_channel_is_looked_up_and_nothing_else_is_changed() -> None:
     asked: list[str] = []
 
@@ -244,7 +409,9 @@ async def test_every_name_of_a_channel_is_looked_up_and_nothing_else_is_changed(
         ("aeron:udp?endpoint=10.0.0.2:5", "aeron:udp?endpoint=10.0.0.2:5"),
         ("aeron:ipc", "aeron:ipc"),
     ):
-        found = await look_ups.numeric(ChannelUri.parse(channel), source="10.0.0.9")
+        found = await look_ups.numeric(
+            ChannelUri.parse(channel), source="10.0.0.9", deadline=in_(60)
+        )
         assert found == ChannelUri.parse(numeric)
     assert asked == ["there", "here", "here"]
 
@@ -258,7 +425,7 @@ async def test_a_look_up_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyP
     look_ups = LookUps(look_up)
     for _ in range(2 * LOOK_UPS_MAX):
         with pytest.raises(RegistrationError, match="cannot resolve host 'nobody'"):
-            await look_ups.numeric(NOBODY, source="10.0.0.9")
+            await look_ups.numeric(NOBODY, source="10.0.0.9", deadline=in_(60))
 
 
 async def test_the_sources_that_are_remembered_are_the_newest(
@@ -273,7 +440,7 @@ async def test_the_sources_that_are_remembered_are_the_newest(
     look_ups = LookUps(look_up)
     for source in "abcadefd":
         with pytest.raises(RegistrationError):
-            await look_ups.numeric(NOBODY, source=source)
+            await look_ups.numeric(NOBODY, source=source, deadline=in_(60))
     assert list(look_ups._suspects) == ["e", "f", "d"]
 
 
@@ -291,7 +458,7 @@ async def test_a_look_up_that_heeds_no_cancellation_is_not_waited_for_for_long(
         return "10.0.0.1", 1
 
     look_ups = LookUps(look_up)
-    asking = asyncio.create_task(look_ups.numeric(NOBODY, source="10.0.0.9"))
+    asking = asyncio.create_task(look_ups.numeric(NOBODY, source="10.0.0.9", deadline=in_(60)))
     await began.wait()
     look_ups.close()
     await look_ups.wait_closed()

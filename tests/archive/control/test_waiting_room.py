@@ -217,3 +217,20 @@ async def test_a_client_that_is_not_answered_is_told_where_its_answers_go(
     with pytest.raises(AeronTimeoutError, match=r"did not answer .*: its answers go to aeron:udp"):
         await remote.start()
     assert server.refused_sessions == 1
+
+
+async def test_a_client_that_waits_for_a_response_is_told_what_it_can_change(
+    aeron: aa.Aeron, server: ControlServer, channel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told what its archive should do with its publications."""
+    monkeypatch.setattr(server.waiting_room, "try_enter", lambda *_: False)
+    remote = RemoteArchive.connect(
+        aeron,
+        control_channel=channel,
+        response_channel="aeron:udp?control=127.0.0.1:1|control-mode=response",
+        timeout=0.1,
+    )
+    remedy = "its answers are to come from 127.0.0.1:1, which must be an address of the archive"
+    with pytest.raises(AeronTimeoutError, match=remedy) as caught:
+        await remote.start()
+    assert "response publication" not in str(caught.value)
