@@ -46,9 +46,12 @@ class RecordingLane(Protocol):
 
     Attributes:
         begun: Position behind the last block that was begun, in bytes.
+        failure: What the disk failed with, once it is closed, if `collect` has not said so; also
+            where the closing was cancelled, and could not raise it.
     """
 
     begun: int
+    failure: StorageError | None
 
     @property
     def is_idle(self) -> bool:
@@ -119,6 +122,7 @@ class PoolLane:
         self, writer: RecordingWriter, disk: Disk, *, part: int, ring: Callable[[], object]
     ) -> None:
         self.begun = writer.position
+        self.failure: StorageError | None = None
         self._writer = writer
         self._disk = disk
         self._length = min(part, LARGEST_WRITE)
@@ -150,7 +154,10 @@ class PoolLane:
     async def aclose(self) -> None:
         """Wait, and close the file; see `RecordingLane.aclose`."""
         writing, self._writing = self._writing, None
-        await close_file(self._writer, self._disk, writing)
+        try:
+            await close_file(self._writer, self._disk, writing)
+        finally:
+            self.failure = failure_of(writing)
 
 
 @final
@@ -179,6 +186,7 @@ class ThreadLane:
         ring: Callable[[], object],
     ) -> None:
         self.begun = writer.position
+        self.failure: StorageError | None = None
         self._writer = writer
         self._disk = disk
         self._ring = ring
@@ -241,7 +249,8 @@ class ThreadLane:
         try:
             await self._disk.run(self._blocks.close)
         except BaseException:
-            # Cancelled, or no thread could be had to wait in: that is to be heard of.
+            # Cancelled, or no thread could be had to wait in: that is to be heard of. What the
+            # disk failed with is kept.
             with suppress(StorageError, OSError):
                 await self._end()
             raise
@@ -253,7 +262,11 @@ class ThreadLane:
         was_told, failure = self._has_failed, self._failure()
         self._close_bell()
         rolling, self._rolling = self._rolling, None
-        await close_file(self._writer, self._disk, rolling, None if was_told else failure)
+        self.failure = None if was_told else failure
+        try:
+            await close_file(self._writer, self._disk, rolling, self.failure)
+        finally:
+            self.failure = self.failure or failure_of(rolling)
 
     def _failure(self) -> StorageError | None:
         """Take what has been written, and return what ended it, if anything did."""
@@ -281,6 +294,14 @@ class ThreadLane:
         finally:
             for each in self._ends:
                 os.close(each)
+
+
+def failure_of(work: asyncio.Future[Any] | None) -> StorageError | None:
+    """Return what work on the disk that is done, if it is, failed with."""
+    if work is None or not work.done() or work.cancelled():
+        return None
+    error = work.exception()
+    return error if isinstance(error, StorageError) else None
 
 
 async def close_file(

@@ -81,6 +81,7 @@ class RecordingSession:
             ring=subscription.progress.ring,
             longest=longest_write,
         )
+        self._failures: list[StorageError] = []
         self._is_stopping = False
         counter.set(self.position)
 
@@ -100,15 +101,13 @@ class RecordingSession:
             await self._record()
         except StorageError as error:
             # What the writer says has been written is all that there is.
-            self.error = error
-            self._report(error)
+            self._failures.append(error)
         finally:
             try:
                 await self._lane.aclose()
-            except StorageError as error:
-                # Of a block that was under way, and that nothing was waited for any more.
-                self.error = error
-                self._report(error)
+            except StorageError:
+                # Of a block that was under way; the lane keeps it, also where it is cancelled.
+                pass
             except OSError as error:
                 log.warning(
                     "recording_not_closed",
@@ -124,6 +123,8 @@ class RecordingSession:
         Differs: Aeron believes what it has copied out of a log that did not wait for it.
         """
         writer = self._writer
+        if self._lane.failure is not None:
+            self._failures.append(self._lane.failure)
         try:
             if writer.position > self.position and self.image.is_let_go:
                 log.warning(
@@ -134,11 +135,11 @@ class RecordingSession:
                 )
                 await self._disk.run(writer.cut, self.position)
         except StorageError as error:
-            self.error = self.error or error
-            self._report(error)
+            self._failures.append(error)
         finally:
             # Not before: who replays would take for the end what is not yet written.
             self.position = writer.position
+            self._report()
             self.is_over = True
             self.progress.ring()
 
@@ -181,6 +182,9 @@ class RecordingSession:
             self.image.take(position)
             self.progress.ring()
 
-    def _report(self, error: StorageError) -> None:
+    def _report(self) -> None:
+        """Tell of what failed, with the position where the recording has ended."""
         fields = {"recording_id": self.recording_id, "position": self.position}
-        log.error("recording_failed", error=str(error), **fields)
+        for error in self._failures:
+            self.error = self.error or error
+            log.error("recording_failed", error=str(error), **fields)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.recording_lane import open_lane
-from aeron_async.errors import ArchiveError, ClosedError, RegistrationError
+from aeron_async.errors import ArchiveError, ClosedError, RegistrationError, StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
 if TYPE_CHECKING:
@@ -225,3 +226,52 @@ async def test_a_recording_whose_beginning_is_cancelled_leaves_no_file_open(
             await asyncio.wait((task,))
             assert len(closed) == 1
             assert await archive.stop_position(0) == 0
+
+
+class FailingLane(HeldLane):
+    """Writes everything, says so only when it is closed, and has failed then."""
+
+    failure: StorageError | None = None
+
+    def collect(self) -> int:
+        return 0
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            await self._lane.aclose()
+            self.failure = StorageError("the disk is full")
+
+
+async def test_what_failed_while_a_recording_was_cancelled_is_told_with_where_it_ended(
+    open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error was dropped, or told with a position before that of the catalog."""
+    lanes: list[FailingLane] = []
+
+    def failing(*arguments: Any, **keywords: Any) -> FailingLane:
+        lanes.append(FailingLane(open_lane(*arguments, **keywords)))
+        return lanes[-1]
+
+    monkeypatch.setattr("aeron_async.archive.recording_session.open_lane", failing)
+    failures: list[Exception] = []
+    with capture_logs() as lines:
+        async with open_archive() as (aeron, archive):
+            await archive.start_recording(IPC, STREAM, on_failed=failures.append)
+            async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
+                await publication.offer(messages(1)[0])
+                async with asyncio.timeout(10):
+                    while not lanes or lanes[0].begun < publication.position:
+                        await asyncio.sleep(0)
+                name = "aeron-archive-recording-"
+                (task,) = [each for each in asyncio.all_tasks() if each.get_name().startswith(name)]
+                task.cancel()
+                await lanes[0].is_closing.wait()
+                task.cancel()
+                await asyncio.wait((task,))
+                stop = publication.position
+                assert await archive.stop_position(0) == stop
+    (line,) = [each for each in lines if each["event"] == "recording_failed"]
+    assert line["position"] == stop
+    assert [str(each) for each in failures] == ["the disk is full"]

@@ -19,6 +19,7 @@ from aeron_async.errors import StorageError
 from aeron_async.kernel import BlockWriter
 from aeron_async.testing.faulty_files import FaultyDirectory
 from tests.archive.disk.streams import FrameSource, described, read_all
+from tests.archive.held_disk import HeldDisk
 from tests.by_hand import NOT_BUILT
 
 if TYPE_CHECKING:
@@ -152,6 +153,36 @@ async def test_what_the_disk_refuses_while_it_is_closed_is_told(
         with pytest.raises(StorageError, match="stopped at position 0"):
             await lane.aclose()
     assert writer.position == 0
+    assert writer.file_number is None, "and the file is closed"
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+async def test_what_the_disk_refuses_is_kept_where_the_closing_is_cancelled(
+    tmp_path: Path, disk: DiskThreads, *, is_apart: bool
+) -> None:
+    """Cancellation is passed on, and the error was dropped."""
+    writer = RecordingWriter(OsDirectory(tmp_path), described(), position=0)
+    held = HeldDisk()
+    lane = (
+        open_lane(writer, disk, term_length=TERM, ring=int)
+        if is_apart
+        else PoolLane(writer, held, part=TERM, ring=int)
+    )
+    assert writer.file_number is not None
+    with (tmp_path / "0-0.rec").open("rb") as unwritable:
+        os.dup2(unwritable.fileno(), writer.file_number)
+        held.hold("write")
+        lane.begin(*FrameSource(described(), 3).block())
+        closing = asyncio.ensure_future(lane.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.sleep(0)
+        held.may_go_on.set()
+        await asyncio.wait((closing,))
+    await held.aclose()
+    assert closing.cancelled()
+    assert lane.failure is not None
+    assert "stopped at position 0" in str(lane.failure)
     assert writer.file_number is None, "and the file is closed"
 
 
