@@ -292,6 +292,24 @@ def test_a_place_that_was_in_conflict_is_asked_about_once_more_when_it_is_shown(
     assert ended.start_position == place
 
 
+@pytest.mark.parametrize("repeated_after_ms", [0, 50, 150, 350])
+def test_a_stranger_who_repeats_its_frame_does_not_speak_for_the_publisher(
+    stage: Stage, repeated_after_ms: int
+) -> None:
+    """Row B2: what was shown comes again once, and something else after every other question."""
+    place = stage.starts[stage.sent]
+    forged = data(place, stage.starts[stage.sent + 1] - place, flags=DataFlags(0x80))
+    stage.rig.feed(forged, stage.now_ns)
+    stage.settle()
+    stage.send(1)
+    stage.pass_time(repeated_after_ms * MS)
+    stage.rig.feed(forged, stage.now_ns)
+    stage.pass_time(5 * SECOND)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
 def test_an_image_of_forged_terms_asks_for_the_true_ones_and_ends_when_they_come(
     stage: Stage,
 ) -> None:

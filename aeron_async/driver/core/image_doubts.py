@@ -59,6 +59,8 @@ QUESTIONS_ENOUGH: Final = 4
 """If one datagram in a hundred is lost, all four go unanswered once in six million times."""
 QUESTIONS_MIN: Final = 2
 """Fewer without any answer, because the stream has moved on too fast, prove nothing."""
+REFUTED_RATIO: Final = 3
+"""So many answers that are something else stand against one that is what was shown."""
 TRIES_MAX: Final = 16
 """How often a question may be put off where the NAKs of the image are used up."""
 FAR_DIVISOR: Final = 8
@@ -95,17 +97,25 @@ class Doubt:
     Attributes:
         asked_count: Questions that have left.
         tries: Those, and the ones that were put off.
-        is_denied: Whether something else came since than what was shown.
+        is_agreed: Whether what was shown came again since the last question.
+        is_denied: Whether something else did.
+        agreed_count: Questions after which what was shown came.
+        denied_count: Questions after which something else did, and nothing but that.
+        mixed_count: Of `agreed_count`, those after which something else came as well.
         deadline_ns: When to ask again, or to take what came for an answer.
     """
 
     __slots__ = (
+        "agreed_count",
         "asked_count",
         "deadline_ns",
+        "denied_count",
         "end",
+        "is_agreed",
         "is_contradicted",
         "is_denied",
         "is_weak",
+        "mixed_count",
         "shown_end",
         "tries",
     )
@@ -118,8 +128,30 @@ class Doubt:
         self.is_weak = is_weak
         self.is_contradicted = is_contradicted
         self.asked_count = self.tries = 0
-        self.is_denied = False
+        self.agreed_count = self.denied_count = self.mixed_count = 0
+        self.is_agreed = self.is_denied = False
         self.deadline_ns = now_ns
+
+    def count_answers(self) -> None:
+        """Count what has come since the last question as one answer, whatever else came with it.
+
+        A stranger may repeat its frame, and may contradict a genuine one, but the publisher answers
+        as well.
+        """
+        self.agreed_count += self.is_agreed
+        self.mixed_count += self.is_agreed and self.is_denied
+        self.denied_count += self.is_denied and not self.is_agreed
+        self.is_agreed = self.is_denied = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether what was shown is what the publisher sends."""
+        return self.agreed_count - self.mixed_count > self.denied_count
+
+    @property
+    def is_refuted(self) -> bool:
+        """Return whether the publisher sends something else."""
+        return self.denied_count > 0 and self.denied_count >= REFUTED_RATIO * self.agreed_count
 
 
 class ImageDoubts:
@@ -276,8 +308,11 @@ class ImageDoubts:
     def on_agreement(self, start: int, end: int) -> None:
         """Take note that what came for a range is what was shown there, as far as it was."""
         for position in [each for each in self._doubts if start <= each < end]:
-            if self._doubts[position].asked_count:
-                del self._doubts[position]
+            doubt = self._doubts[position]
+            if doubt.asked_count:
+                doubt.is_agreed = True
+                if not (doubt.is_denied or doubt.denied_count):
+                    del self._doubts[position]
 
     def on_behind(self, position: int, *, now_ns: int, last_packet_ns: int, shown: int) -> None:
         """Take note of a heartbeat that says the publisher has not come as far as was shown.
@@ -348,23 +383,28 @@ class ImageDoubts:
 
     def _decide(self, start: int, doubt: Doubt, now_ns: int, shown: int) -> None:
         """Ask for one frame, or take the publisher's word, or its silence, for an answer."""
+        doubt.count_answers()
+        if doubt.is_settled:
+            del self._doubts[start]
+            return
         # Beyond that no publisher sends again: what it had to say has come by now.
         is_left = start < shown - self._log.term_length // 2
         doubt.is_weak = doubt.is_weak or len(self._doubts) > DOUBTS_FEW
-        is_denied = doubt.is_denied and not doubt.is_weak
-        enough = QUESTIONS_ENOUGH if is_denied else len(WAITS_NS)
+        is_soon = doubt.is_refuted and not doubt.is_weak and not doubt.agreed_count
+        enough = QUESTIONS_ENOUGH if is_soon else len(WAITS_NS)
         if not (is_left or doubt.asked_count >= enough or doubt.tries >= TRIES_MAX):
             doubt.deadline_ns = now_ns + WAITS_NS[doubt.asked_count]
             doubt.tries += 1
             doubt.asked_count += self.ask(start, start, now_ns)
             return
-        self._doubts.pop(start, None)
+        del self._doubts[start]
         if doubt.is_weak:
-            is_proven = doubt.is_denied and doubt.asked_count >= len(WAITS_NS) and not is_left
+            is_proven = doubt.is_refuted and doubt.asked_count >= len(WAITS_NS) and not is_left
         else:
             # A frame of the publisher would have come again by now.
-            least = 1 if is_denied else QUESTIONS_MIN
+            least = 1 if is_soon else QUESTIONS_MIN
             is_proven = doubt.asked_count >= (least if is_left else QUESTIONS_ENOUGH)
+            is_proven = is_proven and (doubt.is_refuted or not doubt.agreed_count)
         if is_proven and doubt.is_contradicted:
             self.prove(start, doubt.end, shown)
 
