@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, final
 
+import attrs
+
 from aeron_async.archive.api import RecordingSignal
 from aeron_async.archive.control.messages import (
     CODEC,
@@ -18,7 +20,7 @@ from aeron_async.archive.control.messages import (
     RecordingStarted,
     RecordingStopped,
 )
-from aeron_async.errors import ArchiveError
+from aeron_async.errors import ArchiveError, UnknownRecordingError
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
@@ -32,6 +34,19 @@ if TYPE_CHECKING:
 __all__ = ["RecordingEvents"]
 
 log = get_logger(__name__)
+
+
+@attrs.frozen
+class Begun:
+    """A recording that was told of, and that it has stopped was not.
+
+    Attributes:
+        start_position: Where it began, or goes on.
+        session: That writes it; None if it had ended when it was told of.
+    """
+
+    start_position: int
+    session: RecordingSession | None
 
 
 @final
@@ -53,8 +68,8 @@ class RecordingEvents:
         self._archive = archive
         self._peer_log = within(log_budget, log)
         self._publication = publication
-        # Where those began that were told of and have not stopped.
-        self._begun: dict[int, int] = {}
+        # By the id of the recording; each goes with its stop.
+        self._begun: dict[int, Begun] = {}
         self.skipped_events = 0
 
     async def run(self) -> None:
@@ -79,7 +94,8 @@ class RecordingEvents:
     async def _take(self, event: RecordingSignalEvent, group: asyncio.TaskGroup) -> None:
         if event.signal in {RecordingSignal.START, RecordingSignal.EXTEND}:
             # One that was told of while catching up is not told of again.
-            if self._begun.get(event.recording_id) != event.position:
+            begun = self._begun.get(event.recording_id)
+            if begun is None or begun.start_position != event.position:
                 await self._tell_of_start(event.recording_id, event.position, group)
         elif event.signal is RecordingSignal.STOP:
             self._tell_of_stop(event.recording_id, event.position)
@@ -87,31 +103,46 @@ class RecordingEvents:
     async def _catch_up(self, group: asyncio.TaskGroup) -> None:
         """Tell of the starts and stops whose signals were lost."""
         sessions = dict(self._archive.recording_sessions)
-        for recording_id, start_position in list(self._begun.items()):
+        for recording_id, begun in list(self._begun.items()):
             session = sessions.get(recording_id)
-            if session is not None and session.start_position == start_position:
+            if session is not None and session.start_position == begun.start_position:
                 continue
-            if session is not None:
+            if begun.session is not None:
+                # One that writes no more knows where it has stopped, also of what was purged.
+                self._tell_of_stop(recording_id, begun.session.position)
+            elif session is not None:
                 # It has stopped, and goes on from there.
                 self._tell_of_stop(recording_id, session.start_position)
-                continue
-            descriptor = await self._describe(recording_id)
-            if descriptor is None:
-                del self._begun[recording_id]
-            elif not descriptor.is_active:
-                self._tell_of_stop(recording_id, descriptor.stop_position)
+            else:
+                await self._look_for_stop(recording_id, begun)
         for recording_id, session in sessions.items():
             if recording_id not in self._begun:
                 await self._tell_of_start(recording_id, session.start_position, group)
+
+    async def _look_for_stop(self, recording_id: int, begun: Begun) -> None:
+        """Tell where a recording has stopped, if the catalog knows; else its signal may come."""
+        try:
+            descriptor: RecordingDescriptor = await self._archive.describe(recording_id)
+        except UnknownRecordingError:
+            # Purged, and nobody knows any more how far it went.
+            self._tell_of_stop(recording_id, begun.start_position)
+        except ArchiveError as error:
+            self._not_told(recording_id, error)
+        else:
+            if not descriptor.is_active:
+                self._tell_of_stop(recording_id, descriptor.stop_position)
+
+    def _not_told(self, recording_id: int, error: ArchiveError) -> None:
+        # Purged again before its turn came, or the disk failed: the others are told of.
+        self._peer_log.info(
+            "recording_event_not_told", recording_id=recording_id, reason=str(error)
+        )
 
     async def _describe(self, recording_id: int) -> RecordingDescriptor | None:
         try:
             found: RecordingDescriptor = await self._archive.describe(recording_id)
         except ArchiveError as error:
-            # Purged again before its turn came, or the disk failed: the others are told of.
-            self._peer_log.info(
-                "recording_event_not_told", recording_id=recording_id, reason=str(error)
-            )
+            self._not_told(recording_id, error)
             return None
         return found
 
@@ -119,9 +150,13 @@ class RecordingEvents:
         self, recording_id: int, position: int, group: asyncio.TaskGroup
     ) -> None:
         """Tell of a start, and follow the recording for as long as it is written."""
+        session = self._archive.recording_sessions.get(recording_id)
+        if session is not None and session.start_position != position:
+            # It has gone on since, which is told of in its turn.
+            session = None
         descriptor = await self._describe(recording_id)
         if descriptor is not None:
-            self._begun[recording_id] = position
+            self._begun[recording_id] = Begun(position, session)
             self._tell(
                 RecordingStarted(
                     recording_id=recording_id,
@@ -132,8 +167,8 @@ class RecordingEvents:
                     source_identity=descriptor.source_identity,
                 )
             )
-        session = self._archive.recording_sessions.get(recording_id)
-        if session is not None:
+        # One that has ended meanwhile tells its stop, and nothing comes after that.
+        if session is not None and self._archive.recording_sessions.get(recording_id) is session:
             group.create_task(self._follow(session))
 
     async def _follow(self, session: RecordingSession) -> None:
@@ -158,7 +193,9 @@ class RecordingEvents:
         if begun is not None:
             self._tell(
                 RecordingStopped(
-                    recording_id=recording_id, start_position=begun, stop_position=position
+                    recording_id=recording_id,
+                    start_position=begun.start_position,
+                    stop_position=position,
                 )
             )
 

@@ -128,9 +128,6 @@ async def test_recording_events_go_on_behind_signals_that_were_lost() -> None:
             if not isinstance(each, RecordingProgress)
         ]
 
-    async def describe_stopped(recording_id: int) -> RecordingDescriptor:
-        return attrs.evolve(await describe(recording_id), stop_position=4_096)
-
     publication: Any = SimpleNamespace(try_offer=offer)
     running = asyncio.ensure_future(RecordingEvents(archive, publication).run())
     for number in range(3):
@@ -140,9 +137,9 @@ async def test_recording_events_go_on_behind_signals_that_were_lost() -> None:
     begun = await until(6)
     assert begun == [(RecordingStarted, number) for number in range(3)]
     told.clear()
+    stops.position, extended.position = 4_096, 8_192
     again = session(2, 8_192)
     archive.recording_sessions = {0: stays, 2: again, 3: begins}
-    archive.describe = describe_stopped
     for _ in range(2):
         tell(9, RecordingSignal.SYNC, 0)
     tell(1, RecordingSignal.STOP, 4_096)
@@ -163,6 +160,65 @@ async def test_recording_events_go_on_behind_signals_that_were_lost() -> None:
     told.clear()
     tell(0, RecordingSignal.STOP, 96)
     assert await until(1) == [(RecordingStopped, 0)]
+    hub.close()
+    await running
+
+
+@pytest.mark.parametrize("has_session", [False, True])
+@pytest.mark.parametrize(
+    "problem", [UnknownRecordingError("purged"), StorageError("no disk"), None], ids=repr
+)
+async def test_listeners_are_told_that_a_recording_has_stopped_whatever_became_of_it(
+    problem: Exception | None, *, has_session: bool
+) -> None:
+    """It was forgotten where it could not be described: for listeners it went on for ever."""
+    hub = SignalHub(most_waiting=1)
+    session = SimpleNamespace(recording_id=0, start_position=64, position=4_096, is_over=True)
+    sessions: dict[int, Any] = {0: session} if has_session else {}
+    archive = SimpleNamespace(signals=hub.stream, describe=describe, recording_sessions=sessions)
+    told: list[Any] = []
+
+    def offer(data: bytes) -> int:
+        told.append(CODEC.decode(data))
+        return len(data)
+
+    def tell(signal: RecordingSignal, position: int) -> None:
+        hub.tell(
+            RecordingSignalEvent(
+                recording_id=0, subscription_id=1, position=position, signal=signal
+            )
+        )
+
+    async def describe_stopped(recording_id: int) -> RecordingDescriptor:
+        looked.set()
+        if problem is not None:
+            raise problem
+        return attrs.evolve(await describe(recording_id), stop_position=4_096)
+
+    looked = asyncio.Event()
+    publication: Any = SimpleNamespace(try_offer=offer)
+    running = asyncio.ensure_future(RecordingEvents(archive, publication).run())
+    async with asyncio.timeout(20):
+        await asyncio.sleep(0)
+        tell(RecordingSignal.START, 64)
+        while not any(isinstance(each, RecordingStarted) for each in told):
+            await asyncio.sleep(0)
+        sessions.clear()
+        archive.describe = describe_stopped
+        tell(RecordingSignal.SYNC, 0)
+        tell(RecordingSignal.STOP, 4_096)
+        if not has_session:
+            await looked.wait()
+        if isinstance(problem, StorageError) and not has_session:
+            # Nobody can tell where, for now; the signal may come yet.
+            assert not any(isinstance(each, RecordingStopped) for each in told)
+            await asyncio.sleep(0)
+            tell(RecordingSignal.STOP, 4_096)
+        while not any(isinstance(each, RecordingStopped) for each in told):
+            await asyncio.sleep(0)
+    (stop,) = [each for each in told if isinstance(each, RecordingStopped)]
+    is_known = has_session or not isinstance(problem, UnknownRecordingError)
+    assert (stop.start_position, stop.stop_position) == (64, 4_096 if is_known else 64)
     hub.close()
     await running
 
