@@ -139,7 +139,7 @@ class LookUps:
     took longer than its caller waited, or until one is looked up in time. Suspect sources cannot
     take the last place, and so hold up no other. Neither can the others: anybody may forge the
     address of an honest host and make it suspect, and it still has its turn. Of suspect sources
-    the one comes first that has had no turn for longest.
+    the one comes first whose last suspicion is the oldest.
 
     Args:
         look_up: Returns the numeric address of a host and a port.
@@ -150,7 +150,7 @@ class LookUps:
         # Each belongs to a session that has not been let in, and there is a bound on those.
         self._waiting: list[LookUp] = []
         self._under_way: dict[asyncio.Task[tuple[str, int]], LookUp] = {}
-        # Until when, in seconds of the loop; who had a turn last, or became one last, is last.
+        # Until when, in seconds of the loop; who became one last, also once more, is last.
         self._suspects: dict[str, float] = {}
         self._is_closed = False
 
@@ -240,14 +240,13 @@ class LookUps:
             if sum(each.is_suspect == is_suspect for each in under_way) < OF_A_KIND_MAX:
                 kind = [each for each in those if each.is_suspect == is_suspect]
                 if kind:
-                    return self._longest_without_turn(kind) if is_suspect else kind[0]
+                    return self._longest_suspect(kind) if is_suspect else kind[0]
         return None
 
-    def _longest_without_turn(self, suspects: list[LookUp]) -> LookUp:
-        sources = {each.source: each for each in reversed(suspects)}
-        source = next(each for each in self._suspects if each in sources)
-        self._suspects[source] = self._suspects.pop(source)
-        return sources[source]
+    def _longest_suspect(self, waiting: list[LookUp]) -> LookUp:
+        """Return whose source comes first: each turn puts it last, or clears it."""
+        sources = {each.source: each for each in reversed(waiting)}
+        return next(sources[each] for each in self._suspects if each in sources)
 
     async def _run(self, host: str, port: int) -> tuple[str, int]:
         try:
