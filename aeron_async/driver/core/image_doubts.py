@@ -375,8 +375,7 @@ class ImageDoubts:
             if now_ns >= doubt.deadline_ns:
                 self._decide(start, doubt, now_ns, shown)
         self.deadline_ns = min(
-            (each.deadline_ns for each in self._doubts.values()),
-            default=NEVER_NS,
+            (each.deadline_ns for each in self._doubts.values()), default=NEVER_NS
         )
         if self._unsettled:
             self.deadline_ns = min(self.deadline_ns, now_ns + WAITS_NS[0])

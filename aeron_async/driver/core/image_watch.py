@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["ImageWatch"]
 
 FOREIGN_SETUPS_MAX: Final = 3
-"""SETUPs of other terms from the address of the image's own, before any of its data has come."""
+"""So many SETUPs of other terms, from the address of the image's own, prove its own forged: before
+any of its data has come, or after the image has asked its source."""
 FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long nothing else must have come from there: a publisher of the image sends heartbeats."""
 TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
