@@ -7,8 +7,10 @@ of its own; the slices of a run are measured one by one, and the cheapest slice 
     python -m benchmarks path_cost --beside ../before --rounds 8
 
 `round-trip` is one message there and one back between two drivers, microseconds of processor for
-both; `udp` and `ipc` one message from `offer` to `async for` in the same loop; `idle` the share of
-a core that two connected, silent drivers take.
+both; `bursts` one message of a burst that is offered over UDP and read before the next one begins,
+so that the batches are the same in every run; `udp` and `ipc` one message from `offer` to
+`async for` in the same loop, in batches of any size; `idle` the share of a core that two connected,
+silent drivers take.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ MESSAGE: Final = bytes(100)
 SLICES: Final = 6
 ROUND_TRIPS: Final = 6_000
 MESSAGES: Final = 40_000
+BURST: Final = 64
+"""Messages of a burst: 8 KiB with their headers, six or seven datagrams."""
+BURSTS: Final = 1_000
 SETTLE_S: Final = 3
 IDLE_S: Final = 10
 Costs = dict[str, dict[str, list[float]]]
@@ -71,6 +76,25 @@ async def round_trip() -> float:
                     await anext(returning)
                 costs.append((time.process_time() - began_s) / ROUND_TRIPS)
             answering.cancel()
+    return min(costs) * 1e6
+
+
+async def bursts() -> float:
+    """Return the processor time of a message in a burst of fixed size, in microseconds."""
+    channel = "aeron:udp?endpoint=127.0.0.1:20425"
+    async with aa.Aeron.connect() as near, aa.Aeron.connect() as far:
+        subscription = await far.add_subscription(channel, STREAM_ID)
+        publication = await near.add_exclusive_publication(channel, STREAM_ID)
+        await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
+        costs = []
+        for _ in range(SLICES):
+            began_s = time.process_time()
+            for _ in range(BURSTS):
+                for _ in range(BURST):
+                    await publication.offer(MESSAGE)
+                for _ in range(BURST):
+                    await anext(subscription)
+            costs.append((time.process_time() - began_s) / (BURSTS * BURST))
     return min(costs) * 1e6
 
 
@@ -123,6 +147,7 @@ async def idle() -> float:
 
 PATHS: Final[dict[str, tuple[str, Callable[[], Coroutine[None, None, float]]]]] = {
     "round-trip": ("μs of processor", round_trip),
+    "bursts": ("μs of processor", bursts),
     "udp": ("μs of processor", lambda: one_loop("aeron:udp?endpoint=127.0.0.1:20423")),
     "ipc": ("μs of processor", lambda: one_loop("aeron:ipc")),
     "idle": ("% of a core", idle),
