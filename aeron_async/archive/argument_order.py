@@ -8,7 +8,7 @@ from aeron_async.archive.context import ArchiveContext
 from aeron_async.client.aeron import Aeron
 from aeron_async.errors import ConfigurationError
 
-__all__ = ["check_aeron_and_context", "check_archive_and_aeron"]
+__all__ = ["check_aeron", "check_aeron_and_context", "check_archive_and_aeron"]
 
 
 def check_archive_and_aeron(call: str, archive: Any, aeron: Any, *, needs: tuple[str, ...]) -> None:
@@ -44,14 +44,23 @@ def check_aeron_and_context(call: str, aeron: object, context: object) -> None:
     Raises:
         ConfigurationError: Names what was given, and what to give.
     """
-    if not isinstance(aeron, Aeron):
-        message = f"{call}(aeron, context) was given {named(aeron)} as its client: give an Aeron"
-        raise ConfigurationError(message)
+    check_aeron(f"{call}(aeron, context)", aeron)
     if not isinstance(context, ArchiveContext):
         message = (
             f"{call}(aeron, context) was given {named(context)} as its settings: give "
             "ArchiveContext(directory=...)"
         )
+        raise ConfigurationError(message)
+
+
+def check_aeron(call: str, aeron: object) -> None:
+    """Refuse what is no client.
+
+    Raises:
+        ConfigurationError: Names what was given.
+    """
+    if not isinstance(aeron, Aeron):
+        message = f"{call} was given {named(aeron)} as its client: give an Aeron"
         raise ConfigurationError(message)
 
 

@@ -5,17 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.archive.values import SourceLocation
-from aeron_async.errors import ConfigurationError
+from aeron_async.client.arguments import check_stream_id, parse_channel
+from aeron_async.errors import ChannelUriError, ConfigurationError
 from aeron_async.protocol.arguments import INT64_MAX, INT64_MIN, check_number, shown
+from aeron_async.protocol.channel_uri import ControlMode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import SupportsIndex
 
-__all__ = ["check_given", "check_id", "check_ids", "check_location", "check_replayed"]
+    from aeron_async.protocol.channel_uri import ChannelUri
+
+__all__ = [
+    "check_answered_on",
+    "check_channel_part",
+    "check_flag",
+    "check_given",
+    "check_id",
+    "check_ids",
+    "check_location",
+    "check_replayed",
+    "check_stream",
+]
 
 PLACES: Final = frozenset(
     {"length", "position", "new_start_position", "from_position", "to_position"}
 )
+NARROW: Final = frozenset({"stream_id", "session_id", "limit_counter_id"})
+"""What has signed 32 bits, here and on the wire."""
 
 
 def check_id(number: SupportsIndex, name: str = "recording_id") -> int:
@@ -33,10 +50,12 @@ def check_ids(**values: Any) -> None:
     """Check all that are ids, positions or lengths by their names.
 
     Raises:
-        ConfigurationError: One is no whole number, or does not fit signed 64 bits.
+        ConfigurationError: One is no whole number, or does not fit the bits that it has.
     """
     for name, value in values.items():
-        if name.endswith("_id") or name in PLACES:
+        if name in NARROW:
+            check_stream_id(value, name)
+        elif name.endswith("_id") or name in PLACES:
             check_id(value, name)
 
 
@@ -44,19 +63,87 @@ def check_given(**values: Any) -> None:
     """Check likewise what may be None where it is not given.
 
     Raises:
-        ConfigurationError: One is no whole number, or does not fit signed 64 bits.
+        ConfigurationError: One is no whole number, or does not fit the bits that it has.
     """
     check_ids(**{name: value for name, value in values.items() if value is not None})
 
 
-def check_replayed(recording_id: int, from_position: int | None, to_position: int | None) -> None:
-    """Check what is to be replayed, as far as that can be told from the numbers alone.
+def check_replayed(
+    recording_id: int, from_position: int | None, to_position: int | None, *, follow: bool
+) -> None:
+    """Check what is to be replayed, as far as that can be told from the arguments alone.
 
     Raises:
-        ConfigurationError: One is no whole number, or does not fit signed 64 bits.
+        ConfigurationError: One is no whole number, or does not fit signed 64 bits; or `follow` is
+            neither true nor false.
     """
     check_id(recording_id)
     check_given(from_position=from_position, to_position=to_position)
+    check_flag(follow, "follow")
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return what is true or false.
+
+    Raises:
+        ConfigurationError: It is neither: the text "no" would be taken for true.
+    """
+    if not isinstance(value, bool):
+        message = f"{name}={shown(value)} must be True or False"
+        raise ConfigurationError(message)
+    return value
+
+
+def check_channel_part(channel: object) -> str:
+    """Return a part of channels that are looked for.
+
+    Raises:
+        ConfigurationError: It is no text.
+    """
+    if not isinstance(channel, str):
+        message = f"channel={shown(channel)} must be text: a part of the recorded channel, or ''"
+        raise ConfigurationError(message)
+    return channel
+
+
+def check_stream(
+    role: str, channel: object, stream_id: int, check: Callable[[ChannelUri, int], None]
+) -> tuple[ChannelUri, int]:
+    """Return a channel as a value, and a stream of it.
+
+    Args:
+        role: The arguments are called after it, such as `control_channel`, `control_stream_id`.
+        channel: Given.
+        stream_id: Within the channel.
+        check: Refuses what cannot play the role.
+
+    Raises:
+        ChannelUriError: The channel cannot be meant, or not for that role.
+        ConfigurationError: It is neither text nor a channel, or the stream id is none.
+    """
+    stream_id = check_stream_id(stream_id, f"{role}_stream_id")
+    try:
+        uri = parse_channel(channel)
+        check(uri, stream_id)
+    except ConfigurationError as error:
+        message = f"{role}_channel: {error}"
+        raise type(error)(message) from None
+    return uri, stream_id
+
+
+def check_answered_on(uri: ChannelUri, stream_id: int) -> None:
+    """Refuse a channel on which an archive elsewhere cannot publish to this client.
+
+    Raises:
+        ChannelUriError: Says what does not fit.
+    """
+    uri.check_subscription(stream_id)
+    if uri.is_spy:
+        message = f"{uri} is a spy, and the archive publishes there: leave aeron-spy: out"
+        raise ChannelUriError(message)
+    if uri.control_mode is ControlMode.MANUAL:
+        message = f"{uri} has control-mode=manual, and nobody adds a destination: leave it out"
+        raise ChannelUriError(message)
 
 
 def check_location(source_location: Any) -> SourceLocation:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aeron_async.client.arguments import parse_channel
 from aeron_async.errors import ArchiveError, ArchiveErrorCode
-from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["extending_channel"]
 
@@ -30,7 +31,7 @@ def extending_channel(descriptor: RecordingDescriptor, channel: str | ChannelUri
     if descriptor.is_active:
         message = f"recording {descriptor.recording_id} has not stopped: stop it before extending"
         raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
-    uri = ChannelUri.parse(channel) if isinstance(channel, str) else channel
+    uri = parse_channel(channel)
     terms, offset = divmod(descriptor.stop_position, descriptor.term_length)
     # Term ids are signed 32 bits, and wrap.
     term_id = (descriptor.initial_term_id + terms + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -18,6 +18,7 @@ from aeron_async.archive.api import (
 )
 from aeron_async.archive.argument_order import check_aeron_and_context
 from aeron_async.archive.arguments import (
+    check_flag,
     check_given,
     check_id,
     check_ids,
@@ -38,7 +39,7 @@ from aeron_async.archive.replays import Replays
 from aeron_async.archive.resources import ArchiveResources
 from aeron_async.archive.signal_hub import SignalHub
 from aeron_async.archive.tasks import Tasks
-from aeron_async.client.arguments import check_callable
+from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ClosedError
@@ -178,7 +179,7 @@ class LocalArchive(LocalListing, Archive):
             channel,
             stream_id,
             source_location=check_location(source_location),
-            auto_stop=auto_stop,
+            auto_stop=check_flag(auto_stop, "auto_stop"),
             on_failed=check_callable(on_failed, "on_failed"),
             correlation_id=correlation_id,
         )
@@ -201,7 +202,7 @@ class LocalArchive(LocalListing, Archive):
             channel,
             stream_id,
             source_location=check_location(source_location),
-            auto_stop=auto_stop,
+            auto_stop=check_flag(auto_stop, "auto_stop"),
             on_failed=check_callable(on_failed, "on_failed"),
             recording_id=check_id(recording_id),
             correlation_id=correlation_id,
@@ -212,6 +213,9 @@ class LocalArchive(LocalListing, Archive):
         self, recording_id: int, channel: str, stream_id: int
     ) -> ExclusivePublication:
         """Return a publication that begins where a recording has stopped."""
+        self._check_open()
+        check_id(recording_id)
+        publication_uri(channel, check_stream_id(stream_id))
         descriptor = await self.describe(recording_id)
         return await self._resources.aeron.add_exclusive_publication(
             extending_channel(descriptor, channel), stream_id
@@ -248,7 +252,7 @@ class LocalArchive(LocalListing, Archive):
         waits for an extension.
         """
         self._check_open()
-        check_replayed(recording_id, from_position, to_position)
+        check_replayed(recording_id, from_position, to_position, follow=follow)
         extent = ReplayRange(
             self._resources,
             self._recordings,

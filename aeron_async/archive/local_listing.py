@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from aeron_async.archive.arguments import check_given, check_id, check_ids
+from aeron_async.archive.arguments import check_channel_part, check_given, check_id, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,6 +41,7 @@ class LocalListing:
         self._check_open()
         check_ids(from_recording_id=from_recording_id)
         check_given(stream_id=stream_id)
+        check_channel_part(channel)
 
         def is_wanted(each: RecordingDescriptor) -> bool:
             return channel in each.original_channel and stream_id in (None, each.stream_id)
@@ -61,6 +62,7 @@ class LocalListing:
     ) -> int | None:
         """Return the id of the last recording that matches, or None."""
         self._check_open()
+        check_channel_part(channel)
         check_ids(stream_id=stream_id, session_id=session_id, min_recording_id=min_recording_id)
 
         def is_wanted(each: RecordingDescriptor) -> bool:

@@ -25,11 +25,10 @@ import attrs
 from aeron_async.archive.argument_order import check_archive_and_aeron
 from aeron_async.archive.live_stream import LiveStream
 from aeron_async.archive.recording_gap import OnGap, RecordingGap, check_on_gap, end_behind
-from aeron_async.client.arguments import check_stream_id, check_whole
+from aeron_async.client.arguments import check_stream_id, check_whole, parse_channel
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
 from aeron_async.logs import get_logger
-from aeron_async.protocol.channel_uri import ChannelUri
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -104,7 +103,7 @@ class PersistentSubscription:
         from_position = None if from_position == -1 else from_position
         if from_position is not None:
             from_position = check_whole(from_position, "from_position")
-        uri = ChannelUri.parse(live_channel)
+        uri = parse_channel(live_channel)
         if uri.session_id is not None:
             message = f"{live_channel} names a session: it is the recording's to say, leave it out"
             raise ConfigurationError(message)

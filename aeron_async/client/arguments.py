@@ -191,14 +191,18 @@ def check_reason(reason: str) -> str:
     return reason
 
 
-def check_stream_id(stream_id: SupportsIndex) -> int:
+def check_stream_id(stream_id: SupportsIndex, name: str = "stream_id") -> int:
     """Return the stream id as an int.
+
+    Args:
+        stream_id: Given.
+        name: Of the argument.
 
     Raises:
         ConfigurationError: It is no whole number, or does not fit signed 32 bits.
     """
     return check_number(
-        stream_id, "stream_id", minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
+        stream_id, name, minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
     )
 
 

@@ -9,12 +9,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, SourceLocation
-from aeron_async.archive.arguments import check_ids, check_location, check_replayed
+from aeron_async.archive.argument_order import check_aeron
+from aeron_async.archive.arguments import (
+    check_answered_on,
+    check_flag,
+    check_id,
+    check_ids,
+    check_location,
+    check_replayed,
+    check_stream,
+)
 from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.control.connection import (
     ControlConnection,
     CredentialsSupplier,
-    FixedCredentials,
+    credentials_supplier,
 )
 from aeron_async.archive.control.listing import RemoteListing
 from aeron_async.archive.control.remote_replay import (
@@ -39,7 +48,13 @@ from aeron_async.archive.control.requests import (
 from aeron_async.archive.control.settings import CONTROL_STREAM_ID
 from aeron_async.archive.control.signals import RemoteSignalHub
 from aeron_async.archive.extending import extending_channel
-from aeron_async.client.arguments import check_answer_timeout, check_callable, check_stream_id
+from aeron_async.client.arguments import (
+    check_answer_timeout,
+    check_callable,
+    check_stream_id,
+    publication_uri,
+    subscription_uri,
+)
 from aeron_async.errors import ClosedError
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
@@ -80,21 +95,18 @@ class RemoteArchive(RemoteListing, Archive):
         self,
         aeron: Aeron,
         *,
-        control_channel: ChannelUri,
-        control_stream_id: int,
-        response_channel: ChannelUri,
-        response_stream_id: int,
-        replay_channel: ChannelUri,
-        replay_stream_id: int,
+        control: tuple[ChannelUri, int],
+        response: tuple[ChannelUri, int],
+        replay: tuple[ChannelUri, int],
         credentials: CredentialsSupplier,
         timeout: float,
     ) -> None:
         self.aeron = aeron
         self.archive_id = -1
-        self.replay_channel = str(replay_channel)
-        self.replay_stream_id = replay_stream_id
-        self._control = (control_channel, control_stream_id)
-        self._response = (response_channel, response_stream_id)
+        self.replay_channel = str(replay[0])
+        self.replay_stream_id = replay[1]
+        self._control = control
+        self._response = response
         self._credentials = credentials
         self._timeout = timeout
         self._connection: ControlConnection | None = None
@@ -110,11 +122,11 @@ class RemoteArchive(RemoteListing, Archive):
         cls,
         aeron: Aeron,
         *,
-        control_channel: str,
+        control_channel: str | ChannelUri,
         control_stream_id: int = CONTROL_STREAM_ID,
-        response_channel: str | None = None,
+        response_channel: str | ChannelUri | None = None,
         response_stream_id: int = 20,
-        replay_channel: str | None = None,
+        replay_channel: str | ChannelUri | None = None,
         replay_stream_id: int = 21,
         credentials: bytes | CredentialsSupplier = b"",
         timeout: float = DEFAULT_TIMEOUT_S,
@@ -136,27 +148,25 @@ class RemoteArchive(RemoteListing, Archive):
             timeout: Seconds to wait for any answer.
 
         Raises:
-            ChannelUriError: A channel cannot be meant.
-            ConfigurationError: The timeout is not positive.
+            ChannelUriError: A channel cannot be meant, or not for its part.
+            ConfigurationError: An argument cannot be meant.
         """
+        check_aeron("RemoteArchive.connect(aeron, ...)", aeron)
         timeout = check_answer_timeout(timeout)
-        control = ChannelUri.parse(control_channel)
+        control = check_stream(
+            "control", control_channel, control_stream_id, ChannelUri.check_publication
+        )
         if response_channel is None:
-            response_channel = "aeron:ipc" if control.media is Media.IPC else LOCAL_RESPONSES
-        response = ChannelUri.parse(response_channel)
+            response_channel = "aeron:ipc" if control[0].media is Media.IPC else LOCAL_RESPONSES
+        response = check_stream("response", response_channel, response_stream_id, check_answered_on)
+        if replay_channel is None:
+            replay_channel = replays_beside(response[0])
         return cls(
             aeron,
-            control_channel=control,
-            control_stream_id=check_stream_id(control_stream_id),
-            response_channel=response,
-            response_stream_id=check_stream_id(response_stream_id),
-            replay_channel=replays_beside(response)
-            if replay_channel is None
-            else ChannelUri.parse(replay_channel),
-            replay_stream_id=check_stream_id(replay_stream_id),
-            credentials=FixedCredentials(credentials)
-            if isinstance(credentials, bytes)
-            else credentials,
+            control=control,
+            response=response,
+            replay=check_stream("replay", replay_channel, replay_stream_id, check_answered_on),
+            credentials=credentials_supplier(credentials),
             timeout=timeout,
         )
 
@@ -296,30 +306,37 @@ class RemoteArchive(RemoteListing, Archive):
     ) -> int:
         fields["source_location"] = location = check_location(fields["source_location"])
         check_callable(on_failed, "on_failed")
+        check_flag(fields["auto_stop"], "auto_stop")
+        stream_id = check_stream_id(fields["stream_id"])
+        subscription_uri(fields["channel"], stream_id)
+        fields["channel"] = channel = str(fields["channel"])
 
         def on_late_error(error: ArchiveError) -> None:
-            self._hints.forget_stream(fields["channel"], fields["stream_id"])
+            self._hints.forget_stream(channel, stream_id)
             if on_failed is not None:
                 on_failed(error)
                 return
             within(self.aeron.driver.conductor.log_budget, log).warning(
-                "asked_recording_failed", error=str(error), channel=fields["channel"]
+                "asked_recording_failed", error=str(error), channel=channel
             )
 
         subscription_id = await self._ask(kind, on_late_error=on_late_error, **fields)
-        return self._hints.expect(subscription_id, fields["channel"], fields["stream_id"], location)
+        return self._hints.expect(subscription_id, channel, stream_id, location)
 
     async def extending_publication(
         self, recording_id: int, channel: str, stream_id: int
     ) -> ExclusivePublication:
         """Return a publication to extend with; see `Archive.extending_publication`."""
+        check_id(recording_id)
+        publication_uri(channel, check_stream_id(stream_id))
         uri = extending_channel(await self.describe(recording_id), channel)
         return await self.aeron.add_exclusive_publication(uri, stream_id)
 
     async def stop_recording(self, channel: str, stream_id: int) -> None:
         """Record a stream no more; see `Archive.stop_recording`."""
-        await self._ask(StopRecordingRequest, channel=channel, stream_id=stream_id)
-        self._hints.forget_stream(channel, stream_id)
+        subscription_uri(channel, check_stream_id(stream_id))
+        await self._ask(StopRecordingRequest, channel=str(channel), stream_id=stream_id)
+        self._hints.forget_stream(str(channel), stream_id)
 
     async def stop_recording_subscription(self, subscription_id: int) -> None:
         """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
@@ -345,7 +362,7 @@ class RemoteArchive(RemoteListing, Archive):
         Differs: one that follows goes on after the recording has stopped, when it is extended; that
         is asked for four times a second.
         """
-        check_replayed(recording_id, from_position, to_position)
+        check_replayed(recording_id, from_position, to_position, follow=follow)
         replay = RemoteReplay(self, recording_id, from_position, to_position, follow=follow)
         self._replays[replay] = None
         return replay
@@ -365,6 +382,7 @@ class RemoteArchive(RemoteListing, Archive):
         limit_counter_id: int | None = None,
     ) -> int:
         """Publish a recording anew; see `Archive.start_replay`."""
+        publication_uri(channel, check_stream_id(stream_id))
         limit = {} if limit_counter_id is None else {"limit_counter_id": limit_counter_id}
         return await self._ask(
             BoundedReplayRequest if limit else ReplayRequest,
@@ -372,7 +390,7 @@ class RemoteArchive(RemoteListing, Archive):
             position=position,
             length=length,
             replay_stream_id=stream_id,
-            replay_channel=channel,
+            replay_channel=str(channel),
             **limit,
         )
 

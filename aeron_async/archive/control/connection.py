@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import attrs
 
@@ -43,9 +43,11 @@ from aeron_async.errors import (
     AeronTimeoutError,
     ArchiveError,
     ClosedError,
+    ConfigurationError,
     ProtocolError,
 )
 from aeron_async.logs import get_logger, within
+from aeron_async.protocol.arguments import check_function
 from aeron_async.waits import WaitReason
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ if TYPE_CHECKING:
     from aeron_async.logs import LogBudget
     from aeron_async.waits import Why
 
-__all__ = ["ControlConnection", "CredentialsSupplier"]
+__all__ = ["ControlConnection", "CredentialsSupplier", "credentials_supplier"]
 
 LOG: Final = get_logger(__name__)
 MOST_LATE: Final = 4_096
@@ -99,6 +101,40 @@ class FixedCredentials:
         """Return them again."""
         del challenge
         return self._credentials
+
+
+def credentials_supplier(credentials: object) -> CredentialsSupplier:
+    """Return who says who we are, from what a caller has handed in.
+
+    Raises:
+        ConfigurationError: It can say nothing; its type is named, never what is to be kept secret.
+    """
+    if isinstance(credentials, bytes | bytearray | memoryview):
+        return FixedCredentials(bytes(credentials))
+    for name in ("encoded_credentials", "on_challenge"):
+        method = getattr(credentials, name, None)
+        if isinstance(credentials, type) or not callable(method):
+            message = (
+                f"credentials of type {type(credentials).__name__} must be bytes, or an object "
+                "with the methods encoded_credentials() and on_challenge(challenge)"
+            )
+            raise ConfigurationError(message)
+        check_function(method, f"credentials.{name}")
+    return cast("CredentialsSupplier", credentials)
+
+
+def encoded(credentials: object, method: str) -> bytes:
+    """Return what a supplier of credentials has returned.
+
+    Raises:
+        ConfigurationError: It is none of bytes; its type is named alone.
+    """
+    if not isinstance(credentials, bytes | bytearray | memoryview):
+        message = (
+            f"credentials.{method} returned {type(credentials).__name__}, and must return bytes"
+        )
+        raise ConfigurationError(message)
+    return bytes(credentials)
 
 
 class Pending:
@@ -234,6 +270,7 @@ class ControlConnection:
             await self.publication.wait_connected(timeout=self.timeout)
         except AeronTimeoutError as error:
             raise unanswered(error, self.publication, self.timeout) from None
+        identity = encoded(credentials.encoded_credentials(), "encoded_credentials()")
         correlation_id = self.next_correlation_id()
         message = await self._exchange(
             AuthConnectRequest(
@@ -241,14 +278,14 @@ class ControlConnection:
                 response_stream_id=response_stream_id,
                 version=PROTOCOL_VERSION,
                 response_channel=response_channel,
-                encoded_credentials=credentials.encoded_credentials(),
+                encoded_credentials=identity,
                 client_info="name=aeron_async",
             ),
             correlation_id,
         )
         if isinstance(message, Challenge):
             correlation_id = self.next_correlation_id()
-            answer = credentials.on_challenge(message.encoded_challenge)
+            answer = encoded(credentials.on_challenge(message.encoded_challenge), "on_challenge()")
             message = await self._exchange(
                 ChallengeResponse(
                     control_session_id=message.control_session_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.archive.arguments import check_given, check_id, check_ids
+from aeron_async.archive.arguments import check_channel_part, check_given, check_id, check_ids
 from aeron_async.archive.control.catalog_requests import (
     AttachSegmentsRequest,
     DeleteDetachedSegmentsRequest,
@@ -64,6 +64,7 @@ class RemoteListing:
         """Iterate over recordings; see `Archive.recordings`."""
         check_ids(from_recording_id=from_recording_id)
         check_given(stream_id=stream_id)
+        check_channel_part(channel)
         kind: type[Request] = ListRecordingsRequest
         fields: dict[str, Any] = {}
         if stream_id is not None:
@@ -117,7 +118,7 @@ class RemoteListing:
         """Return the id of the last recording that matches, or None."""
         found = await self._ask(
             FindLastMatchingRecordingRequest,
-            channel=channel,
+            channel=check_channel_part(channel),
             stream_id=stream_id,
             session_id=session_id,
             min_recording_id=min_recording_id,
