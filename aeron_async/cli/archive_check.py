@@ -88,12 +88,16 @@ def repair(
         message = "--yes and --dry-run contradict each other: give one"
         raise ConfigurationError(message)
     place = listed(directory)
-    now_ms = time.time_ns() // NS_PER_MS
-    if not yes and (dry_run or not can_ask()):
-        is_done, is_whole = False, check_not_at_work(place, now_ms=now_ms)
+    is_done = yes
+    count = damages = 0
+    if not yes:
+        # Nothing is written before it is agreed to, and so nobody holds the directory.
+        is_whole = check_not_at_work(place, now_ms=time.time_ns() // NS_PER_MS)
         count, damages = mend_all(place, checksum, consent=False, is_whole=is_whole, is_json=json)
-    else:
-        is_done, count, damages = mend_if_agreed(place, checksum, yes=yes, is_json=json)
+        if count and not dry_run and can_ask():
+            is_done = ask_at_once(f"Mend {plural(count, 'thing')}?")
+    if is_done:
+        count, damages = mend_held(place, checksum, is_json=json)
     if not count:
         remark("nothing is to be mended" if not damages else "nothing here can be mended")
     elif not is_done:
@@ -103,26 +107,14 @@ def repair(
     return ExitCode.SUCCESS if not damages and (is_done or not count) else ExitCode.FAILURE
 
 
-def mend_if_agreed(
-    place: OsDirectory, checksum: Checksum, *, yes: bool, is_json: bool
-) -> tuple[bool, int, int]:
-    """Hold the directory, ask unless that is agreed to, and mend.
-
-    Returns:
-        Whether it was mended, how much can be, and how much cannot be.
-    """
+def mend_held(place: OsDirectory, checksum: Checksum, *, is_json: bool) -> tuple[int, int]:
+    """Hold the directory and mend; return how much was mended, and how much cannot be."""
     mark = MarkFile.open(place, MarkIdentity(), now_ms=time.time_ns() // NS_PER_MS)
-    is_whole = mark.ends_are_whole
     try:
-        count, damages = mend_all(place, checksum, consent=yes, is_whole=is_whole, is_json=is_json)
-        is_done = yes
-        if count and not yes:
-            is_done = ask_at_once(f"Mend {plural(count, 'thing')}?")
-            if is_done:
-                mend_all(place, checksum, consent=True, is_whole=is_whole, is_json=is_json)
+        is_whole = mark.ends_are_whole
+        return mend_all(place, checksum, consent=True, is_whole=is_whole, is_json=is_json)
     finally:
         mark.close()
-    return is_done, count, damages
 
 
 def mend_all(

@@ -21,7 +21,7 @@ from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag, Positive, RecordingId, RunOptions, Size
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
@@ -63,12 +63,13 @@ def truncate(
 
 
 @asynccontextmanager
-async def opened_or_seen(where: str, *, is_dry: bool) -> AsyncIterator[Any]:
-    """Give an archive for as long as the block lasts; a dry run of a directory only looks.
+async def seen(where: str) -> AsyncIterator[Any]:
+    """Give what answers about an archive for as long as the block lasts, and changes no directory.
 
-    Opening a directory would end what has no end, cut off torn frames and write the mark file.
+    Opening one would end what has no end, cut off torn frames and write the mark file: that
+    comes after consent, with `changeable`.
     """
-    if is_elsewhere(where) or not is_dry:
+    if is_elsewhere(where):
         async with opened(where) as (_, archive):
             yield archive
         return
@@ -76,6 +77,31 @@ async def opened_or_seen(where: str, *, is_dry: bool) -> AsyncIterator[Any]:
     now_ms = time.time_ns() // NS_PER_MS
     async with ArchiveLook(listed(where), now_ms=now_ms, checksum=checksum) as look:
         yield look
+
+
+@asynccontextmanager
+async def changeable(where: str, looked_at: Any) -> AsyncIterator[Archive]:
+    """Give the archive itself; one that is elsewhere has answered already, and is the same."""
+    if is_elsewhere(where):
+        yield looked_at
+        return
+    async with opened(where) as (_, archive):
+        yield archive
+
+
+async def check_ends(archive: Archive, recording_id: int, end: int) -> None:
+    """Refuse to take away more than was agreed to: nobody holds the archive while it is asked.
+
+    Raises:
+        ArchiveError: The recording ends elsewhere than it did.
+    """
+    found = await archive.max_recorded_position(recording_id)
+    if found != end:
+        message = (
+            f"recording {recording_id} ends at position {found}, and ended at {end} when this was "
+            "asked: nothing was taken away, so look again"
+        )
+        raise ArchiveError(message)
 
 
 def check_can_go(
@@ -103,9 +129,9 @@ def check_can_go(
 async def _truncate(
     where: str, recording_id: int, position: int, *, yes: bool, is_dry: bool
 ) -> int:
-    async with opened_or_seen(where, is_dry=is_dry) as archive:
-        descriptor = await archive.describe(recording_id)
-        end = await archive.max_recorded_position(recording_id)
+    async with seen(where) as look:
+        descriptor = await look.describe(recording_id)
+        end = await look.max_recorded_position(recording_id)
         check_can_go(where, descriptor, end=end)
         if not is_elsewhere(where):
             check_position(listed(where), descriptor, position, end=end)
@@ -115,11 +141,12 @@ async def _truncate(
             return ExitCode.SUCCESS
         if not await ask(f"Forget {gone}?", yes=yes):
             return ExitCode.FAILURE
-        count = await archive.truncate(recording_id, position)
-        print_line(
-            f"recording {recording_id} ends at position {position} now; removed "
-            f"{plural(count, 'file')}"
-        )
+        async with changeable(where, look) as archive:
+            await check_ends(archive, recording_id, end)
+            count = await archive.truncate(recording_id, position)
+    print_line(
+        f"recording {recording_id} ends at position {position} now; removed {plural(count, 'file')}"
+    )
     return ExitCode.SUCCESS
 
 
@@ -151,9 +178,9 @@ def purge(
 async def _purge(
     where: str, recording_id: int, before: int | None, *, yes: bool, is_dry: bool
 ) -> int:
-    async with opened_or_seen(where, is_dry=is_dry) as archive:
-        descriptor = await archive.describe(recording_id)
-        end = await archive.max_recorded_position(recording_id)
+    async with seen(where) as look:
+        descriptor = await look.describe(recording_id)
+        end = await look.max_recorded_position(recording_id)
         check_can_go(where, descriptor, end=end, before=before)
         if before is None:
             gone = f"{forgotten(descriptor, descriptor.start_position, end)}, and its entry"
@@ -164,15 +191,15 @@ async def _purge(
             return ExitCode.SUCCESS
         if not await ask(f"Forget {gone}?", yes=yes):
             return ExitCode.FAILURE
-        if before is None:
-            count = await archive.purge_recording(recording_id)
-            print_line(f"recording {recording_id} is gone; removed {plural(count, 'file')}")
-        else:
-            count = await archive.purge_segments(recording_id, before)
-            print_line(
-                f"recording {recording_id} begins at position {before} now; removed "
-                f"{plural(count, 'file')}"
-            )
+        async with changeable(where, look) as archive:
+            if before is None:
+                await check_ends(archive, recording_id, end)
+                count = await archive.purge_recording(recording_id)
+                done = "is gone"
+            else:
+                count = await archive.purge_segments(recording_id, before)
+                done = f"begins at position {before} now"
+    print_line(f"recording {recording_id} {done}; removed {plural(count, 'file')}")
     return ExitCode.SUCCESS
 
 
@@ -233,31 +260,44 @@ async def _prune(
     where: str, retention: Retention, only: int | None, *, yes: bool, is_dry: bool, is_json: bool
 ) -> int:
     place = None if is_elsewhere(where) else listed(where)
-    async with opened_or_seen(where, is_dry=is_dry) as archive:
-        if only is None:
-            found = [each async for each in archive.recordings()]
-        else:
-            found = [await archive.describe(only)]
-        goes: list[tuple[int, Expired]] = []
-        with progress_bar("looking at recordings", len(found)) as advance:
-            for looked_at, descriptor in enumerate(found):
-                advance(looked_at)
-                end = await archive.max_recorded_position(descriptor.recording_id)
-                now_ms = time.time_ns() // NS_PER_MS
-                expired = expired_segments(place, descriptor, retention, now_ms=now_ms, end=end)
-                if expired is not None and expired.bases:
-                    goes.append((descriptor.recording_id, expired))
+    async with seen(where) as look:
+        goes, found = await _expired(look, place, retention, only)
         if not goes:
             remark(f"nothing may go: {why_nothing(place, found)}")
             return ExitCode.SUCCESS
-        if not is_dry:
-            count = sum(len(expired.bases) for _, expired in goes)
-            what = f"{plural(count, 'file')} of {plural(len(goes), 'recording')}"
-            if not await ask(f"Remove {what}?", yes=yes):
-                return ExitCode.FAILURE
-        for recording_id, expired in goes:
-            await _prune_one(archive, recording_id, expired, is_dry=is_dry, is_json=is_json)
+        if is_dry:
+            for recording_id, expired in goes:
+                say_pruned(recording_id, expired, len(expired.bases), is_dry=True, is_json=is_json)
+            return ExitCode.SUCCESS
+        files = sum(len(expired.bases) for _, expired in goes)
+        what = f"{plural(files, 'file')} of {plural(len(goes), 'recording')}"
+        if not await ask(f"Remove {what}?", yes=yes):
+            return ExitCode.FAILURE
+        async with changeable(where, look) as archive:
+            for recording_id, expired in goes:
+                count = await archive.purge_segments(recording_id, expired.new_start_position)
+                say_pruned(recording_id, expired, count, is_dry=False, is_json=is_json)
     return ExitCode.SUCCESS
+
+
+async def _expired(
+    look: Any, place: OsDirectory | None, retention: Retention, only: int | None
+) -> tuple[list[tuple[int, Expired]], list[RecordingDescriptor]]:
+    """Return what may go, by recording, and all recordings that were looked at."""
+    if only is None:
+        found = [each async for each in look.recordings()]
+    else:
+        found = [await look.describe(only)]
+    goes: list[tuple[int, Expired]] = []
+    with progress_bar("looking at recordings", len(found)) as advance:
+        for looked_at, descriptor in enumerate(found):
+            advance(looked_at)
+            end = await look.max_recorded_position(descriptor.recording_id)
+            now_ms = time.time_ns() // NS_PER_MS
+            expired = expired_segments(place, descriptor, retention, now_ms=now_ms, end=end)
+            if expired is not None and expired.bases:
+                goes.append((descriptor.recording_id, expired))
+    return goes, found
 
 
 def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> str:
@@ -270,13 +310,10 @@ def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> 
     return "all files are within the limits, and the last one of each recording never goes"
 
 
-async def _prune_one(
-    archive: Archive, recording_id: int, expired: Expired, *, is_dry: bool, is_json: bool
+def say_pruned(
+    recording_id: int, expired: Expired, count: int, *, is_dry: bool, is_json: bool
 ) -> None:
-    """Let go of what may go of one recording, and say so."""
-    count = len(expired.bases)
-    if not is_dry:
-        count = await archive.purge_segments(recording_id, expired.new_start_position)
+    """Say what has gone of one recording, or would."""
     if is_json:
         print_json(
             {

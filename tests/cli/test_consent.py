@@ -14,6 +14,7 @@ import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.cli import archive_room
 from aeron_async.cli.main import main
 from tests.archive.golden import copy_of
 
@@ -82,21 +83,89 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(
     assert every_byte(archive) == before
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "repair {}"])
-def test_a_dry_run_recovers_nothing_either(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Row A8: of an archive that died, whose recording has no end yet, and no mark file."""
+@pytest.fixture
+def died(tmp_path: Path) -> Path:
+    """An archive that died: its recording has no end yet, and there is no mark file."""
     archive = copy_of("A1-one-finished", tmp_path)
     catalog = Catalog.open(OsDirectory(archive))
     catalog.update(0, stop_position=-1, stop_timestamp_ms=-1)
     catalog.close()
     (archive / "archive-mark.dat").unlink(missing_ok=True)
-    before = every_byte(archive)
-    main(arguments(command, archive, "--dry-run"))
+    return archive
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "repair {}"])
+def test_a_dry_run_recovers_nothing_either(
+    command: str, died: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row A8: of an archive that died."""
+    before = every_byte(died)
+    main(arguments(command, died, "--dry-run"))
     out, _ = capsys.readouterr()
     assert out
-    assert every_byte(archive) == before
+    assert every_byte(died) == before
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "repair {}"])
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_before_it_is_agreed_to_nothing_is_recovered(
+    answer: str,
+    command: str,
+    died: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Row A8: it said that nothing was changed, and had given the recording an end."""
+    before = every_byte(died)
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(arguments(command, died)) == 1
+    err = capsys.readouterr().err
+    assert "nothing was changed" in err
+    assert "recovered" not in err
+    assert every_byte(died) == before
+
+
+@pytest.mark.parametrize("command", ["truncate {} 0 63", "purge {} 0 --before 100", "purge {} 9"])
+def test_what_is_refused_recovers_nothing(
+    command: str, died: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = every_byte(died)
+    assert main(arguments(command, died, "--yes")) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+    assert every_byte(died) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_is_agreed_to_is_done_to_an_archive_that_died(
+    command: str, died: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = every_byte(died)
+    assert main(arguments(command, died, "--yes")) == 0
+    assert "removed" in capsys.readouterr().out
+    assert len(list(died.glob("*.rec"))) < sum(name.endswith(".rec") for name in before)
+
+
+@pytest.mark.parametrize("command", ["truncate {} 0 65536", "purge {} 0"])
+def test_more_than_was_agreed_to_stays(
+    command: str,
+    archive: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nobody holds the archive while it is asked: somebody else may take it and change it."""
+
+    async def ask(_text: str, *, yes: bool) -> bool:
+        catalog = Catalog.open(OsDirectory(archive))
+        catalog.update(0, stop_position=catalog.get(0).stop_position - 65_536)
+        catalog.close()
+        return yes
+
+    monkeypatch.setattr(archive_room, "ask", ask)
+    files = {path.name for path in archive.glob("*.rec")}
+    assert main(arguments(command, archive, "--yes")) == 1
+    assert "nothing was taken away, so look again" in capsys.readouterr().err
+    assert {path.name for path in archive.glob("*.rec")} == files
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], ["--yes"]])
