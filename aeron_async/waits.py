@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import attrs
+
+from aeron_async.text import printable
 
 __all__ = [
     "ClaimSeen",
@@ -267,6 +269,13 @@ class SubscriptionSeen:
     last_error: str | None = None
 
 
+TEXT_LENGTH_MAX: Final = 900
+"""Of a `Why` as text, in characters: a field of a log line has room for it, and is cut at its end.
+
+The channel in the subject is bounded, and what to change is not cut off.
+"""
+SIGHT_LENGTH_MIN: Final = 200
+
 Seen: TypeAlias = PublicationSeen | SubscriptionSeen
 
 
@@ -290,5 +299,6 @@ class Why:
     seen: Seen
 
     def __str__(self) -> str:
-        text = f"{self.subject}: {self.sight}"
+        room = TEXT_LENGTH_MAX - len(self.subject) - len(self.remedy)
+        text = f"{self.subject}: {printable(self.sight, max(SIGHT_LENGTH_MIN, room))}"
         return f"{text}; {self.remedy}" if self.remedy else text

@@ -20,7 +20,7 @@ from aeron_async.client.turn import Turn
 from aeron_async.client.wait_watch import Wait
 from aeron_async.client.waiting_line import WaitingLine
 from aeron_async.client.watched_wait import watched_wait
-from aeron_async.client.why_publication import explain_publication
+from aeron_async.client.why_publication import explain_publication, stream_named
 from aeron_async.driver.commands import PublicationErrorFrame
 from aeron_async.errors import (
     ClosedError,
@@ -354,7 +354,7 @@ class PublicationBase(Offering, ABC):
                 position_limit=self.position_limit,
                 last_error=self.last_error,
             )
-        stream = f"{self.channel} stream {self.stream_id}"
+        stream = stream_named(self.channel, self.stream_id)
         return explain_publication(stream, seen, is_closed=self._is_closed)
 
     def _mark_closed(self, because: Exception | None) -> None:

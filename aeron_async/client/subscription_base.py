@@ -27,6 +27,7 @@ from aeron_async.client.image_events import ImageEvent, ImageEventKind, ImageEve
 from aeron_async.client.signal import Signal
 from aeron_async.client.wait_watch import Wait
 from aeron_async.client.watched_wait import watched_wait
+from aeron_async.client.why_publication import stream_named
 from aeron_async.client.why_subscription import explain_subscription
 from aeron_async.errors import ClosedError, WrongLoopError
 from aeron_async.kernel import NOTHING, Reading
@@ -170,7 +171,7 @@ class SubscriptionBase(Reading, ABC):
         is_open = self._is_started and not self._is_closed
         seen = self._ready.seen() if is_open else SubscriptionSeen()
         seen = attrs.evolve(seen, last_error=self.last_error)
-        stream = f"{self.channel} stream {self.stream_id}"
+        stream = stream_named(self.channel, self.stream_id)
         return explain_subscription(stream, seen, is_closed=self._is_closed)
 
     def image_events(self) -> ImageEvents:

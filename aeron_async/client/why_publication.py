@@ -8,10 +8,19 @@ from aeron_async.clock import NS_PER_SECOND
 from aeron_async.text import SHORT, printable
 from aeron_async.waits import ClaimSeen, PublicationSeen, StreamSeen, WaitReason, Why
 
-__all__ = ["SHARED_NETWORK", "explain_publication", "listed", "seconds", "streams"]
+__all__ = [
+    "SHARED_NETWORK",
+    "explain_publication",
+    "listed",
+    "seconds",
+    "stream_named",
+    "streams",
+]
 
 MAX_LISTED: Final = 3
 """Entries of a list that a sentence shows."""
+CHANNEL_LENGTH_MAX: Final = 300
+"""In characters: what comes behind the channel says what to change, and lines are cut at an end."""
 SHARED_NETWORK: Final = (
     "interface= at both ends names the network that they share, and ttl= reaches across routers"
 )
@@ -257,6 +266,11 @@ def streams(found: tuple[StreamSeen, ...]) -> str:
             for each in found
         )
     )
+
+
+def stream_named(channel: str, stream_id: int) -> str:
+    """Return a channel and a stream as words; of a channel that is long, its beginning."""
+    return f"{printable(channel, CHANNEL_LENGTH_MAX)} stream {stream_id}"
 
 
 def listed(words: tuple[str, ...]) -> str:

@@ -9,9 +9,10 @@ import attrs
 import pytest
 
 import aeron_async as aa
+from aeron_async.logs import FIELD_LENGTH_MAX
 from aeron_async.testing import simulate
 from aeron_async.waits import PublicationSeen
-from tests.client.waiting import HERE, SMALL, STREAM_ID, seen_by, told
+from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, seen_by, told
 
 if TYPE_CHECKING:
     from aeron_async.testing import World
@@ -364,3 +365,41 @@ def test_nothing_is_in_the_way_or_it_is_closed() -> None:
 def test_only_publications_and_subscriptions_are_explained() -> None:
     with pytest.raises(aa.ConfigurationError, match="got str"):
         aa.why("aeron:ipc")  # type: ignore[arg-type]
+
+
+LONG_ALIAS = f"{HERE}|alias={'x' * 3_000}"
+
+
+def test_a_long_channel_does_not_cut_off_what_to_change() -> None:
+    """A field of a log line ends after a thousand characters, and the channel came first."""
+
+    async def offers(_world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_subscription(HERE, STREAM_ID + 1)
+        publication = await aeron.add_publication(LONG_ALIAS, STREAM_ID)
+        await seen_by(publication)
+        assert publication.channel == LONG_ALIAS
+
+    async def waits(_world: World, aeron: aa.Aeron) -> None:
+        await aeron.add_publication(LONG_ALIAS, STREAM_ID + 1)
+        subscription = await aeron.add_subscription(LONG_ALIAS, STREAM_ID)
+        await heard_by(subscription)
+
+    for story, remedy in ((offers, "also on their way back"), (waits, "publish with this one")):
+        (line,) = told(story)
+        assert line["why"].endswith(remedy)
+        assert f"stream {STREAM_ID}: " in line["why"]
+        assert "more characters) stream" in line["why"]
+
+
+def test_whatever_was_seen_what_to_change_is_told() -> None:
+    for sight, told_of in (("seen " * 900, "seen seen"), ("\x1b[2J" * 900, "\\x1b[2J")):
+        why = aa.Why(
+            reason=aa.WaitReason.REJECTED,
+            subject="s" * 360,
+            sight=sight,
+            remedy="r" * 360,
+            seen=PublicationSeen(),
+        )
+        assert len(str(why)) < FIELD_LENGTH_MAX
+        assert str(why).endswith("; " + "r" * 360)
+        assert told_of in str(why)

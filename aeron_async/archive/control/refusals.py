@@ -42,6 +42,8 @@ KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
 """Codes that have an exception of their own."""
 NOBODY: Final = frozenset({WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE})
 """Why a session cannot begin where no archive listens."""
+CHANNEL_LENGTH_MAX: Final = 300
+"""In characters: what to change comes behind it."""
 TEXT_LENGTH_MAX: Final = 1_000
 """In characters: an archive elsewhere says what it likes."""
 
@@ -62,10 +64,11 @@ def unanswered(
     if why is None or why.reason not in NOBODY:
         return AeronTimeoutError(f"no archive: {error}", why=why)
     why = why_no_archive(why, publication)
+    channel = printable(publication.channel, CHANNEL_LENGTH_MAX)
     sent_to = why.seen.sent_to if isinstance(why.seen, PublicationSeen) else ()
     return AeronTimeoutError(
-        f"nobody answers at {', '.join(sent_to) or publication.channel} (control channel "
-        f"{publication.channel} stream {publication.stream_id}) within {timeout:g} s: "
+        f"nobody answers at {', '.join(sent_to) or channel} (control channel "
+        f"{channel} stream {publication.stream_id}) within {timeout:g} s: "
         f"{why.remedy}; if it only starts late, raise timeout",
         why=why,
     )
@@ -91,8 +94,9 @@ def where_answers_go(response_channel: str) -> str:
             "with a port that is free there; give another control in response_channel, or instead "
             "of control and control-mode an endpoint as the archive sees this host"
         )
+    shown = printable(response_channel, CHANNEL_LENGTH_MAX)
     return (
-        f"its answers go to {response_channel}, which must lead from the archive to this client; "
+        f"its answers go to {shown}, which must lead from the archive to this client; "
         "give response_channel as the archive sees this host"
     )
 
