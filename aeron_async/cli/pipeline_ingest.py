@@ -48,7 +48,8 @@ def ingest(
         streams: CHANNEL STREAM, any number of such pairs.
         trigger: Between two batches.
         control: Where the archive answers the job, and other clients.
-        purge: When it ends, remove files of the archive that all have read.
+        purge: When it ends, remove files of the archive that all have read, without asking; else
+            keep them.
         json: One JSON object a line, for every batch.
         options: What becomes of recordings.
         running: How to run.

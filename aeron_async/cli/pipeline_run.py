@@ -92,7 +92,8 @@ def run(
         lake: Directory of the lake, made if there is none.
         available_now: Take what there is, and end; so it is without --trigger too.
         trigger: Wait so long between batches, such as 1m, until Ctrl-C.
-        purge: At the end, remove files of the archive that all have read; else only name them.
+        purge: At the end, remove files of the archive that all have read, without asking; else only
+            name them.
         control: To purge an archive that is running, its control channel.
         json: One JSON object a line, for every batch, lag, and file to purge.
         options: What becomes of recordings.

@@ -8,14 +8,16 @@ import shlex
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.cli import archive_room
+from aeron_async.cli import archive_room, pipeline_ingest, pipeline_run
 from aeron_async.cli.main import main
+from aeron_async.errors import ConfigurationError
 from tests.archive.golden import copy_of
 
 if TYPE_CHECKING:
@@ -222,6 +224,65 @@ def test_a_repair_asks_after_it_has_said_what_it_would_do(
     assert (content(archive) == before) is (answer == "n\n")
     assert (code == 0) is (answer == "y\n")
     assert main(["archive", "repair", str(archive), "--yes", "--dry-run"]) == 2
+
+
+class FinishedJob:
+    """Has read all but the last file of an archive."""
+
+    def __init__(self, *_settings: object) -> None:
+        pass
+
+    def run(self, *_args: object, **_hooks: object) -> None:
+        pass
+
+    def watermarks(self) -> list[Any]:
+        from aeron_async.spark.pipeline.watermark import Watermark  # noqa: PLC0415 - an extra
+
+        return [Watermark(0, 140_000, 131_072, 2)]
+
+
+@pytest.mark.parametrize("flag", [[], ["--purge"]])
+def test_a_pipeline_without_the_flag_names_files_and_removes_none(
+    flag: list[str],
+    archive: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Row A8: the flag is the consent, and a run without it says what would go."""
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
+    pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
+    from aeron_async.spark.pipeline import job  # noqa: PLC0415 - an extra
+
+    monkeypatch.setattr(job, "PipelineJob", FinishedJob)
+    monkeypatch.setattr(pipeline_run, "make_session", lambda _: Mock())
+    before = every_byte(archive)
+    assert main(["pipeline", "run", str(archive), str(tmp_path / "lake"), *flag]) == 0
+    out, err = capsys.readouterr()
+    assert "2 files before position 131,072 may go" in out
+    assert ("nothing was purged: --purge does it" in err) is not bool(flag)
+    assert (every_byte(archive) == before) is not bool(flag)
+
+
+@pytest.mark.parametrize("flag", [[], ["--purge"]])
+def test_what_ingests_purges_with_the_flag_alone(
+    flag: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
+    pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
+    given: list[str] = []
+
+    def job_command(_archive: str, _lake: str, _control: str, arguments: list[str]) -> None:
+        given.extend(arguments)
+        message = "far enough"
+        raise ConfigurationError(message)
+
+    monkeypatch.setattr(pipeline_ingest, "ensure_java", lambda: None)
+    monkeypatch.setattr(pipeline_ingest, "job_command", job_command)
+    paths = [str(tmp_path / "archive"), str(tmp_path / "lake")]
+    assert main(["pipeline", "ingest", *paths, "aeron:ipc", "1", *flag]) == 2
+    assert given[:2] == ["--trigger", "10s"]
+    assert ("--purge" in given) is bool(flag)
 
 
 def test_the_help_says_after_a_position(capsys: pytest.CaptureFixture[str]) -> None:
