@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -179,3 +182,25 @@ def test_the_floors_stand_in_order() -> None:
 
 def test_nothing_is_left_unsaid() -> None:
     assert [path for path in modules() if not ast.get_docstring(parsed(path))] == []
+
+
+def test_the_pythons_that_are_promised_are_those_that_are_tested() -> None:
+    """Row E1: the classifiers name each Python from the oldest one allowed to the newest tested."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    prefix = "Programming Language :: Python :: 3."
+    named = [
+        int(each.removeprefix(prefix))
+        for each in project["project"]["classifiers"]
+        if each.startswith(prefix)
+    ]
+    oldest = re.fullmatch(r">=3\.(\d+)", project["project"]["requires-python"])
+    assert oldest is not None
+    matrix = re.search(r"^PYTHONS \?= (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert matrix is not None
+    tested = [int(each.removeprefix("python3.")) for each in matrix[1].split()]
+    assert named == list(range(int(oldest[1]), max(tested) + 1))
+    # Newer ones run in the matrix; what the oldest one takes is what linters and types hold to.
+    assert {13, 14} <= set(tested)
+    assert project["tool"]["mypy"]["python_version"] == f"3.{oldest[1]}"
+    assert f"Python 3.{oldest[1]} or later" in (ROOT / "README.md").read_text()
+    assert sys.version_info[:2] >= (3, int(oldest[1]))
