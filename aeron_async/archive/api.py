@@ -330,7 +330,7 @@ class Archive(ABC):
 
     @abstractmethod
     async def truncate(self, recording_id: int, position: int) -> int:
-        """Forget what was recorded behind a position; return how many files that removes.
+        """Forget what was recorded from a position on; return how many files that removes.
 
         Raises:
             ArchiveError: It is being recorded, or replayed beyond the position.

@@ -98,7 +98,7 @@ class LocalListing:
     # Making room.
 
     async def truncate(self, recording_id: int, position: int, *, correlation_id: int = -1) -> int:
-        """Forget what was recorded behind a position; see `Archive.truncate`."""
+        """Forget what was recorded from a position on; see `Archive.truncate`."""
         self._check_open()
         return await self._room.truncate(
             check_id(recording_id), check_id(position, "position"), correlation_id

@@ -45,7 +45,7 @@ class MakingRoom:
         self._replayed = replayed
 
     async def truncate(self, recording_id: int, position: int, correlation_id: int) -> int:
-        """Forget what lies behind a position; see `Archive.truncate`."""
+        """Forget what lies from a position on; see `Archive.truncate`."""
 
         def check() -> None:
             self._check_stopped(recording_id, "truncate")

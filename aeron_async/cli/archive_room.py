@@ -47,7 +47,7 @@ def truncate(
     dry_run: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Forget what was recorded after a position.
+    """Forget what was recorded from a position on.
 
     Args:
         where: Directory of an archive, or the control channel of one that is running.

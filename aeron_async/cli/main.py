@@ -46,7 +46,7 @@ ARCHIVE_COMMANDS: Final = (
     ("serve", "record", "Serve an archive to clients, ours and official ones."),
     ("verify", "check", "Hold every frame against the catalog."),
     ("repair", "check", "Say what can be mended, and mend it."),
-    ("truncate", "room", "Forget what was recorded after a position."),
+    ("truncate", "room", "Forget what was recorded from a position on."),
     ("purge", "room", "Forget a recording, or its beginning."),
     ("prune", "room", "Forget what is too old, or too much."),
 )

@@ -285,9 +285,9 @@ def test_what_ingests_purges_with_the_flag_alone(
     assert ("--purge" in given) is bool(flag)
 
 
-def test_the_help_says_after_a_position(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_says_from_which_position(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["archive", "truncate", "--help"]) == 0
-    assert "after a position" in capsys.readouterr().out
+    assert "from a position on" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("program", ["-m aeron_async", ENTRY])

@@ -128,7 +128,7 @@ class MaxRecordedPositionRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class TruncateRecordingRequest(RecordingRequest):
-    """Forget what lies behind a position."""
+    """Forget what lies from a position on."""
 
     TEMPLATE: ClassVar = 13
 

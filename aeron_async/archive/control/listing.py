@@ -146,7 +146,7 @@ class RemoteListing:
     # Making room.
 
     async def truncate(self, recording_id: int, position: int) -> int:
-        """Forget what was recorded behind a position; see `Archive.truncate`."""
+        """Forget what was recorded from a position on; see `Archive.truncate`."""
         return await self._ask(
             TruncateRecordingRequest, recording_id=recording_id, position=position
         )

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def truncate(directory: Directory, catalog: Catalog, recording_id: int, position: int) -> int:
-    """Forget what was recorded behind a position; return how many files that removes.
+    """Forget what was recorded from a position on; return how many files that removes.
 
     Differs: Aeron changes the catalog first and finds out then that no frame begins there.
 
