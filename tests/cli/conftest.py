@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
 from tests.cli.explainer import Explainer
+from tests.cli.foreign_output import Output
 from tests.logs import without_lines_of_the_machine
 
 if TYPE_CHECKING:
@@ -34,6 +36,24 @@ def explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     for setting in DriverContext.settings().values():
         monkeypatch.delenv(setting.env_name, raising=False)
     return Explainer(capsys)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    def run_one(arguments: list[str], *, is_terminal: bool) -> tuple[int, str, str]:
+        output = Output(is_terminal=is_terminal)
+        # Two of these are of one width, so that a wide table is not folded out of sight.
+        monkeypatch.setenv("COLUMNS", "4000")
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", output.files[0])
+            patched.setattr(sys, "stderr", output.files[1])
+            try:
+                code = main(arguments)
+            finally:
+                out, err = output.finish()
+        return code, out, err
+
+    return run_one
 
 
 def buffered(environment: Mapping[str, str]) -> dict[str, str]:

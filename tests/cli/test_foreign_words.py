@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import re
-import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +16,10 @@ import pytest
 import aeron_async.cli
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS, PIPELINE_COMMANDS, main
+from aeron_async.cli.main import ARCHIVE_COMMANDS, COMMANDS, PIPELINE_COMMANDS
 from aeron_async.protocol.error import ErrorFrame
 from tests.archive.golden import copy_of
+from tests.cli.foreign_output import harmless
 from tests.cli.pcaps import ethernet, ipv4, pcap
 
 if TYPE_CHECKING:
@@ -76,58 +73,6 @@ def test_every_command_is_in_the_table() -> None:
     assert set(TABLE) == names
 
 
-class Output:
-    """Standard output and error as files, each the one end of a terminal or a pipe."""
-
-    def __init__(self, *, is_terminal: bool) -> None:
-        self._ends = [os.openpty() if is_terminal else os.pipe() for _ in range(2)]
-        self._taken = [bytearray(), bytearray()]
-        self._readers = [
-            threading.Thread(target=self._read, args=(reading, taken))
-            for (reading, _), taken in zip(self._ends, self._taken, strict=True)
-        ]
-        self.files = [os.fdopen(writing, "w", encoding="utf-8") for _, writing in self._ends]
-        for each in self._readers:
-            each.start()
-
-    @staticmethod
-    def _read(reading: int, taken: bytearray) -> None:
-        try:
-            while data := os.read(reading, 65_536):
-                taken += data
-        except OSError:  # So ends a terminal.
-            return
-
-    def finish(self) -> tuple[str, str]:
-        """Return what was written to both."""
-        for file in self.files:
-            file.close()
-        for thread in self._readers:
-            thread.join()
-        for reading, _ in self._ends:
-            os.close(reading)
-        out, err = (bytes(taken).decode() for taken in self._taken)
-        return out, err
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    def run_one(arguments: list[str], *, is_terminal: bool) -> tuple[int, str, str]:
-        output = Output(is_terminal=is_terminal)
-        # Two of these are of one width, so that a wide table is not folded out of sight.
-        monkeypatch.setenv("COLUMNS", "4000")
-        with monkeypatch.context() as patched:
-            patched.setattr(sys, "stdout", output.files[0])
-            patched.setattr(sys, "stderr", output.files[1])
-            try:
-                code = main(arguments)
-            finally:
-                out, err = output.finish()
-        return code, out, err
-
-    return run_one
-
-
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     """An archive with recording 0, and 1 to 3, whose entries strangers wrote."""
@@ -171,17 +116,6 @@ def capture(tmp_path: Path) -> Path:
     ]
     path.write_bytes(pcap(*(ethernet(ipv4(bytes(each.encode()))) for each in frames)))
     return path
-
-
-def harmless(text: str, *, is_terminal: bool) -> str:
-    """Return what was printed without what rich and terminals add, after looking at the rest."""
-    if is_terminal:
-        text = text.replace("\r\n", "\n")
-        # Colours, and how a bar that moves hides the cursor and takes back its line.
-        text = re.sub(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[12]?[AK])|\r(?=\x1b|\n|$)", "", text)
-    assert all(each.isprintable() or each == "\n" for each in text), ascii(text[:2_000])
-    assert "Traceback" not in text
-    return text
 
 
 @pytest.mark.parametrize("is_terminal", [True, False], ids=["pty", "pipe"])
