@@ -44,6 +44,7 @@ from aeron_async.errors import (
 )
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -80,7 +81,9 @@ class ControlSession:
 
     Attributes:
         is_connected: Whether the client takes answers, where it said it is.
-        is_accepted: Whether it has been let in.
+        is_accepted: Whether it has been told that it is in.
+        is_active: Whether it has asked for something since: it hears what it is told.
+        answers_session_id: Of the stream of the answers, once that is there.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class ControlSession:
         # Clients cause these, as often as they like.
         self._peer_log = within(server.aeron.driver.conductor.log_budget, LOG)
         self.is_connected = self.is_accepted = False
+        self.answers_session_id: int | None = None
         self._requests: asyncio.Queue[Request] = asyncio.Queue(self._settings.max_pending_requests)
         most = self._settings.max_pending_responses
         # Messages, and whether each is a piece of a listing.
@@ -110,10 +114,14 @@ class ControlSession:
         # A listing is as fast as the client, and would leave no room for other answers.
         self._room_for_pieces = asyncio.Semaphore(max(1, most // 2))
         self._challenge_response: asyncio.Future[ChallengeResponse] | None = None
-        self._is_active = asyncio.Event()
+        self._has_asked = asyncio.Event()
         self._listing: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._timeout = self._settings.connect_timeout_ns / NS_PER_SECOND
+
+    @property
+    def is_active(self) -> bool:  # noqa: D102 - an attribute, described above
+        return self._has_asked.is_set()
 
     # What the server says.
 
@@ -133,7 +141,9 @@ class ControlSession:
             if waiting is not None and not waiting.done():
                 waiting.set_result(request)
         elif self.is_accepted:
-            self._is_active.set()
+            if not self.is_active:
+                self._has_asked.set()
+                self._server.on_active(self)
             if isinstance(request, KeepAliveRequest):
                 return
             try:
@@ -165,6 +175,7 @@ class ControlSession:
             publication = await self._add_publication(deadline)
             # The channel is a stranger's: its waits are for the log of the session.
             publication.logs_waits = False
+            self.answers_session_id = publication.session_id
             await publication.wait_connected(timeout=max(deadline - loop.time(), TIMEOUT_MIN_S))
             self.is_connected = True
             async with asyncio.TaskGroup() as group:
@@ -240,14 +251,8 @@ class ControlSession:
                 f"{version_text(PROTOCOL_VERSION)}"
             )
             await self._refuse(connect.correlation_id, self.session_id, text)
-        authenticator = self._settings.authenticator_supplier()
-        correlation_id = connect.correlation_id
-        verdict = authenticator.on_connect(connect.encoded_credentials)
-        while isinstance(verdict, AskAgain):
-            answer = await self._ask_again(verdict, correlation_id)
-            correlation_id = answer.correlation_id
-            verdict = authenticator.on_challenge_response(answer.encoded_credentials)
-        if verdict is Verdict.REJECT:
+        verdict, correlation_id = await self._authenticate()
+        if verdict is not Verdict.ACCEPT:
             code = ArchiveErrorCode.AUTHENTICATION_REJECTED
             await self._refuse(correlation_id, code, "authentication rejected")
         if not self._server.try_accept(self):
@@ -255,9 +260,53 @@ class ControlSession:
             text = f"archive is full: sessions={most} are open, as many as max_sessions allows"
             await self._refuse(correlation_id, ArchiveErrorCode.GENERIC, text)
         self.is_accepted = True
-        while not self._is_active.is_set():
-            self._answer(correlation_id, self.session_id)
-            await self._pause(self._is_active.wait())
+        try:
+            async with asyncio.timeout(self._timeout):
+                while not self.is_active:
+                    self._answer(correlation_id, self.session_id)
+                    await self._pause(self._has_asked.wait())
+        except TimeoutError:
+            message = (
+                "the client was let in and asked for nothing within "
+                f"connect_timeout_ns={self._settings.connect_timeout_ns}"
+            )
+            raise SessionEndedError(message) from None
+
+    async def _authenticate(self) -> tuple[Verdict, int]:
+        """Return what the authenticator says, and the correlation id of what it judged last.
+
+        One that raises has met credentials that it cannot read: the client stays out.
+
+        Raises:
+            SessionEndedError: The client did not answer.
+        """
+        connect = self._connect
+        correlation_id = connect.correlation_id
+        try:
+            authenticator = self._settings.authenticator_supplier()
+            verdict = authenticator.on_connect(connect.encoded_credentials)
+            while isinstance(verdict, AskAgain):
+                answer = await self._ask_again(verdict, correlation_id)
+                correlation_id = answer.correlation_id
+                verdict = authenticator.on_challenge_response(answer.encoded_credentials)
+        except SessionEndedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever one client says, the others go on
+            self._on_authenticator_failed(f"it raised {type(error).__name__}: {error}")
+            return Verdict.REJECT, correlation_id
+        returned: object = verdict
+        if not isinstance(returned, Verdict):
+            self._on_authenticator_failed(f"it returned {returned!r}, which is no Verdict")
+            return Verdict.REJECT, correlation_id
+        return returned, correlation_id
+
+    def _on_authenticator_failed(self, what: str) -> None:
+        self._peer_log.error(
+            "archive_authenticator_failed",
+            source=self.image.source_identity,
+            error=printable(what),
+            consequence="the client was rejected",
+        )
 
     async def _ask_again(self, verdict: AskAgain, correlation_id: int) -> ChallengeResponse:
         """Send a challenge until it is answered.
@@ -293,7 +342,7 @@ class ControlSession:
             async with asyncio.timeout(self._timeout):
                 while True:
                     self._answer(correlation_id, relevant_id, ResponseCode.ERROR, text)
-                    await self._pause(self._is_active.wait())
+                    await self._pause(self._has_asked.wait())
         except TimeoutError:
             raise SessionEndedError(text) from None
 

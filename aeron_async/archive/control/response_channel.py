@@ -25,9 +25,10 @@ import attrs
 from aeron_async.archive.channel_stripping import with_only
 from aeron_async.archive.control.messages import CODEC
 from aeron_async.archive.control.requests import BoundedReplayRequest, ReplayRequest
-from aeron_async.errors import ClosedError, ErrorCode, RegistrationError
+from aeron_async.errors import ChannelUriError, ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.address import Address, InterfaceSpec
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
+from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -68,6 +69,8 @@ SUSPECT_S: Final = 600.0
 CLOSE_TIMEOUT_S: Final = 1.0
 """A resolver of the application's own may not heed that it is cancelled."""
 LOCALHOST: Final = "localhost"
+LOCAL_SOURCE_IDENTITY: Final = "aeron:ipc"
+"""Of an image whose publisher has the same driver."""
 SUSPECTS_MAX: Final = 1_024
 """Suspect sources that are remembered, the newest: a stranger may forge any number of them."""
 PREFIX_LENGTH: Final = 64
@@ -99,8 +102,11 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
         image: Of its requests.
         settings: The archive's.
 
+    Differs: Aeron answers over IPC also whom it hears from elsewhere.
+
     Raises:
-        ChannelUriError: No channel is meant, or not one that can be published on.
+        ChannelUriError: No channel is meant, or not one that can be published on, or the memory of
+            this host by a client elsewhere.
     """
     # Also without what no Aeron knows: a client whose channel is refused could not even be told.
     uri = ChannelUri.parse(with_only(asked, PERMITTED))
@@ -112,6 +118,12 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
         response_correlation_id=image.correlation_id if is_response else None,
     )
     answer.check_publication()
+    if answer.media is Media.IPC and not is_of_this_host(image.source_identity):
+        message = (
+            f"response channel {printable(asked, SHORT)} is the memory of this host, and the "
+            f"request came from {image.source_identity}: name a UDP endpoint"
+        )
+        raise ChannelUriError(message)
     return answer
 
 
@@ -306,6 +318,21 @@ def source_of(identity: str) -> str:
         return host
     network = str(IPv6Network((int(ip), PREFIX_LENGTH), strict=False))
     return network if ip.scope_id is None else f"{network}%{ip.scope_id}"
+
+
+def is_of_this_host(identity: str) -> bool:
+    """Return whether an image comes from this host, in a way that no other host can forge.
+
+    Args:
+        identity: Of the image's source.
+    """
+    if identity == LOCAL_SOURCE_IDENTITY:
+        return True
+    host = identity.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from aeron_async.archive.argument_order import check_archive_and_aeron
 from aeron_async.archive.control.control_session import ControlSession, replaced_channel
-from aeron_async.archive.control.messages import CODEC
+from aeron_async.archive.control.messages import CODEC, Challenge, ControlResponse
 from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.replay_tokens import ReplayTokens
 from aeron_async.archive.control.requests import (
@@ -44,6 +44,7 @@ __all__ = ["ControlServer"]
 
 LOG: Final = get_logger(__name__)
 NO_TOKEN: Final = -1
+SESSION_ID_BITS: Final = 63
 SERVED: Final = ("archive_id", "recording_sessions", "signals")
 """What an archive must have to be served."""
 
@@ -59,8 +60,6 @@ class ControlServer:
 
     Attributes:
         dropped_requests: Requests that were malformed, or of nobody's session, or from elsewhere.
-        refused_sessions: Clients that were one too many, and those that came while too many
-            others had not answered.
         look_ups: Looks up the names that those clients want to be answered at.
         waiting_room: The clients that have not been let in yet.
         events: Tells everybody what becomes of recordings, where that is wanted.
@@ -79,14 +78,18 @@ class ControlServer:
         self.look_ups = LookUps(aeron.driver.conductor.look_up)
         self.waiting_room = WaitingRoom(self.settings, aeron.clock, self._open)
         self.dropped_requests = 0
-        self.refused_sessions = 0
+        self._refused_sessions = 0
         self.events: RecordingEvents | None = None
         self._events_publication: ExclusivePublication | None = None
         self._log_budget = LogBudget(aeron.clock.now_ns)
         self._sessions: dict[int, ControlSession] = {}
-        self._next_session_id = secrets.randbits(31)
         self._subscriptions: list[Subscription] = []
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def refused_sessions(self) -> int:
+        """Return how many clients were one too many, or came while too many had not answered."""
+        return self._refused_sessions + self.waiting_room.displaced_count
 
     @property
     def session_count(self) -> int:
@@ -148,18 +151,27 @@ class ControlServer:
     def forget(self, session: ControlSession) -> None:
         """Know nothing more of a session that has ended."""
         self._sessions.pop(session.session_id, None)
-        self.waiting_room.leave(session, is_failed=not session.is_accepted)
+        self.waiting_room.leave(session, is_failed=not session.is_active)
         self.router.forget(session)
         self.tokens.forget(session)
 
     def try_accept(self, session: ControlSession) -> bool:
-        """Let a client in; False where there are as many as there may be."""
-        accepted_count = sum(each.is_accepted for each in self._sessions.values())
+        """Return whether a client may be let in; False where there are as many as there may be."""
+        accepted_count = sum(
+            each.is_accepted and each is not session for each in self._sessions.values()
+        )
         if accepted_count >= self.settings.max_sessions:
-            self.refused_sessions += 1
+            self._refused_sessions += 1
             return False
-        self.waiting_room.leave(session, is_failed=False)
         return True
+
+    def on_active(self, session: ControlSession) -> None:
+        """Take a client for one that is there: it has used the id that it was told.
+
+        That its answers are taken proves less: a stranger may name anybody's subscription, or one
+        of the archive's own.
+        """
+        self.waiting_room.leave(session, is_failed=False)
 
     def on_ended(self, session: ControlSession, reason: str) -> None:
         """Log why a session ends; of those that nobody answered, one a second."""
@@ -226,6 +238,8 @@ class ControlServer:
                     image, f"unknown session or token timeout, replayToken={request.replay_token}"
                 )
             return
+        if isinstance(request, ControlResponse | Challenge):
+            self._on_own_answer(request.control_session_id, image)
         if not isinstance(request, Request | CloseSessionRequest):
             self._drop(image, f"{type(request).__name__} is none of a client's requests")
             return
@@ -238,18 +252,23 @@ class ControlServer:
         else:
             session.put(request)
 
+    def _on_own_answer(self, session_id: int, image: Image) -> None:
+        """End a session that is answered at the archive's own control channel."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.answers_session_id == image.session_id:
+            session.end("its answers come to the archive itself: response channel and stream")
+
     def _on_connect(self, request: AuthConnectRequest, image: Image, length: int) -> None:
         response_channel(request.response_channel, image, self.settings)
         if image.is_closed:
             self._drop(image, "its source is gone")
             return
         if not self.waiting_room.try_enter(request, image, length):
-            self.refused_sessions += 1
+            self._refused_sessions += 1
             self._drop(image, "too many of its sessions, or of all, wait for an answer already")
 
     def _open(self, request: AuthConnectRequest, image: Image, length: int) -> ControlSession:
-        session_id = self._next_session_id
-        self._next_session_id += 1
+        session_id = self._new_session_id()
         session = ControlSession(
             self,
             session_id=session_id,
@@ -261,6 +280,15 @@ class ControlServer:
         self._sessions[session_id] = session
         self._keep(session.start())
         return session
+
+    def _new_session_id(self) -> int:
+        """Return an id that nobody guesses: to use it is to have heard the answer.
+
+        Differs: Aeron counts them.
+        """
+        while (session_id := secrets.randbits(SESSION_ID_BITS)) in self._sessions:
+            pass
+        return session_id
 
     def _drop(self, image: Image, reason: str) -> None:
         self.dropped_requests += 1

@@ -1,11 +1,12 @@
-"""The clients that have asked to be let in, and have not shown that they are where they say.
+"""The clients that have asked to be let in, and have not shown that they hear the answers.
 
 Invariant: at most so many sessions of one source, and so many in all, are open to clients that have
-not answered; each costs memory and datagrams, and the request may have come from anywhere. Requests
-beyond that wait, which costs their bytes only; those beyond that are refused.
+not used the session id that they were told; each costs memory and datagrams, and the request may
+have come from anywhere. Requests beyond that wait, which costs their bytes only; those beyond that
+are refused.
 
-A source none of whose clients was silent or refused goes before others, and takes their place. So a
-flood from a few sources keeps nobody out. What is remembered of a source goes with it.
+A source none of whose clients was silent or refused goes before others, and takes their place, also
+among the requests that wait. What is remembered of a source goes with it.
 
 Differs: Aeron opens a session for each request, and waits 5 s for each client.
 """
@@ -13,7 +14,7 @@ Differs: Aeron opens a session for each request, and waits 5 s for each client.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -33,6 +34,10 @@ __all__ = ["WaitingRoom"]
 
 YOUNG_SHIFT: Final = 1
 """A session makes way for another source's after half of its time."""
+WAITING_MAX: Final = 256
+"""Requests that wait for a session, of all sources."""
+WAITING_BYTES_MAX: Final = 1 << 20
+"""Of their bytes: an honest request has a few hundred, a stranger's up to max_request_length."""
 LOOKS: Final = 10
 """How often waiting requests are looked at in the time that a session has."""
 
@@ -61,6 +66,9 @@ class WaitingRoom:
         settings: The bounds.
         clock: Reads the time.
         open_session: Opens a session for a request, with its image and its length in bytes.
+
+    Attributes:
+        displaced_count: Requests that waited, and were refused in favour of others.
     """
 
     def __init__(
@@ -77,6 +85,7 @@ class WaitingRoom:
         # Of sources that have asked and are not gone: nothing else may be remembered of strangers.
         self._failures: dict[Image, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.displaced_count = 0
 
     @property
     def session_count(self) -> int:
@@ -90,18 +99,39 @@ class WaitingRoom:
 
     def try_enter(self, request: AuthConnectRequest, image: Image, length: int) -> bool:
         """Open a session, now or when there is room; False where too many wait already."""
-        limit = self._settings.max_unconnected_sessions_per_image
         self._failures.setdefault(image, 0)
         if not self._newcomers and self._make_room(image):
             self._open(request, image, length)
             return True
         waiting_count = sum(each.image is image for each in self._newcomers)
-        if waiting_count >= limit or len(self._newcomers) >= self._settings.max_sessions:
+        if waiting_count >= self._settings.max_unconnected_sessions_per_image:
             return False
         deadline_ns = self._clock.now_ns() + self._settings.connect_timeout_ns
-        self._newcomers.append(Newcomer(request, image, length, deadline_ns))
+        newcomer = Newcomer(request, image, length, deadline_ns)
+        self._newcomers.append(newcomer)
         self._let_in()
+        while (refused := self._one_too_many()) is not None:
+            self._newcomers.remove(refused)
+            if refused is newcomer:
+                return False
+            self.displaced_count += 1
         return True
+
+    def _one_too_many(self) -> Newcomer | None:
+        """Return which request is refused where too many wait: the youngest of one source.
+
+        That is a source that has failed, if there is one; else the one that waits with the most
+        requests. So a source that waits with one is not pushed out by those that wait with four.
+        """
+        waiting = self._newcomers
+        length = sum(each.length for each in waiting)
+        if len(waiting) <= WAITING_MAX and length <= WAITING_BYTES_MAX:
+            return None
+        counts = Counter(each.image for each in waiting)
+        # Of equals `max` takes the first, and the youngest is looked at first.
+        return max(
+            reversed(waiting), key=lambda each: (self._has_failed(each.image), counts[each.image])
+        )
 
     def leave(self, session: ControlSession, *, is_failed: bool) -> None:
         """Let a session go that was let in, or has ended; leaving twice is leaving once.

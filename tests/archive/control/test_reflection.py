@@ -50,12 +50,14 @@ class Scene:
                 self.most_mapped = max(self.most_mapped, mapped(driver))
                 await self.world.sleep(0.01)
 
-    async def flood(self, host: Host, channel: str, *, pace_s: float, until_s: float) -> None:
+    async def flood(
+        self, host: Host, channel: str, *, pace_s: float, until_s: float, stream_id: int = 20
+    ) -> None:
         """Ask to be let in again and again; never answer."""
         async with host.aeron(DRIVER) as aeron:
             publication = await aeron.add_exclusive_publication(CONTROL, 10)
             while self.world.now_ns < until_s * 1e9:
-                request = CODEC.encode(connect_request(channel))
+                request = CODEC.encode(connect_request(channel, stream_id))
                 await publication.offer(request)
                 self.asked_length += len(request)
                 await self.world.sleep(pace_s)
@@ -69,9 +71,12 @@ class Scene:
         )
 
 
-def connect_request(channel: str) -> AuthConnectRequest:
+def connect_request(channel: str, stream_id: int = 20) -> AuthConnectRequest:
     return AuthConnectRequest(
-        correlation_id=1, response_stream_id=20, version=PROTOCOL_VERSION, response_channel=channel
+        correlation_id=1,
+        response_stream_id=stream_id,
+        version=PROTOCOL_VERSION,
+        response_channel=channel,
     )
 
 
@@ -150,6 +155,72 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
         assert stage.reflected_length() <= 3 * stage.asked_length // 10, "most are not let in"
         assert stage.most_mapped < 8 * MIB
         assert stage.server.session_count == 0
+
+    scene(story)
+
+
+@pytest.mark.parametrize("source_count", [1, 20])
+@pytest.mark.parametrize("channel", ["aeron:ipc", CONTROL])
+def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
+    channel: str, source_count: int
+) -> None:
+    """Rows B3 and B4: strangers name the archive's own control channel as their own."""
+
+    async def story(stage: Scene) -> None:
+        world, begin_s = stage.world, stage.world.now_ns / 1e9
+        floods = [
+            asyncio.create_task(
+                stage.flood(
+                    world.host(f"mallory{number}"),
+                    channel,
+                    stream_id=10,
+                    pace_s=source_count / 100,
+                    until_s=begin_s + 8,
+                )
+            )
+            for number in range(source_count)
+        ]
+        async with world.host("honest").aeron(DRIVER) as aeron:
+            for _ in range(8):
+                await world.sleep(1)
+                assert stage.server is not None
+                assert stage.server.session_count <= stage.settings.max_unconnected_sessions
+                asked_s = world.now_ns / 1e9
+                async with RemoteArchive.connect(
+                    aeron,
+                    control_channel=CONTROL,
+                    response_channel="aeron:udp?endpoint=honest:0",
+                    replay_channel="aeron:udp?endpoint=honest:0",
+                ):
+                    assert world.now_ns / 1e9 - asked_s < 1.0
+        await asyncio.wait(floods)
+        await world.sleep(6)
+        assert stage.server is not None
+        assert stage.server.session_count == 0
+
+    scene(story)
+
+
+@pytest.mark.parametrize("is_answered_elsewhere", [False, True])
+def test_a_client_that_never_uses_its_session_loses_it(*, is_answered_elsewhere: bool) -> None:
+    """Row B4: somebody takes the answers, and that is not the client that asked."""
+
+    async def story(stage: Scene) -> None:
+        world = stage.world
+        async with (
+            stage.victim.aeron(DRIVER) as victim,
+            world.host("mallory").aeron(DRIVER) as aeron,
+        ):
+            if is_answered_elsewhere:
+                await victim.add_subscription(PLAIN, 20)
+            publication = await aeron.add_exclusive_publication(CONTROL, 10)
+            for _ in range(4):
+                await publication.offer(CODEC.encode(connect_request(PLAIN)))
+            await world.sleep(0.5)
+            assert stage.server is not None
+            assert stage.server.session_count == 4
+            await world.sleep(5.5 if is_answered_elsewhere else 1.5)
+            assert stage.server.session_count == 0
 
     scene(story)
 

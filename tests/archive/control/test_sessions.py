@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from aeron_async.archive.control.authentication import AskAgain, Verdict
 from aeron_async.archive.control.catalog_requests import StartPositionRequest
@@ -157,6 +159,54 @@ async def test_a_wrong_answer_to_a_challenge_is_refused(
         )
         with pytest.raises(ArchiveError, match="authentication rejected"):
             await remote.start()
+
+
+class Confused:
+    """Meets credentials that it cannot judge."""
+
+    def __init__(self, *, is_late: bool, returned: Any) -> None:
+        self.is_late = is_late
+        self.returned = returned
+
+    def on_connect(self, credentials: bytes) -> Any:
+        return AskAgain(b"who?") if self.is_late else self.judge(credentials)
+
+    def on_challenge_response(self, credentials: bytes) -> Any:
+        return self.judge(credentials)
+
+    def judge(self, credentials: bytes) -> Any:
+        assert credentials
+        if isinstance(self.returned, Exception):
+            raise self.returned
+        return self.returned
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("returned", [UnicodeError("\x1b[2J"), None, True], ids=repr)
+async def test_an_authenticator_that_fails_lets_nobody_in(
+    aeron: aa.Aeron,
+    archive: FakeArchive,
+    settings: ControlSettings,
+    channel: str,
+    *,
+    is_late: bool,
+    returned: Any,
+) -> None:
+    """Row B8: a stranger causes one line within the budget, no traceback and no session."""
+    supplier = partial(Confused, is_late=is_late, returned=returned)
+    guarded = attrs.evolve(settings, authenticator_supplier=supplier)
+    with capture_logs() as lines:
+        async with ControlServer(archive, aeron, guarded) as server:
+            remote = RemoteArchive.connect(
+                aeron, control_channel=channel, credentials=Visitor(b"\xff")
+            )
+            with pytest.raises(ArchiveError) as caught:
+                await remote.start()
+            assert caught.value.code == ArchiveErrorCode.AUTHENTICATION_REJECTED
+            await until(lambda: server.session_count == 0)
+    (line,) = [each for each in lines if each["event"] == "archive_authenticator_failed"]
+    assert "\x1b" not in line["error"]
+    assert not any(each["event"] == "archive_control_task_failed" for each in lines)
 
 
 async def test_a_challenge_that_nobody_answers_ends_the_session(
@@ -343,7 +393,8 @@ async def test_an_answer_channel_that_cannot_be_meant_ends_the_session(
             response_channel="aeron:nothing",
         )
     )
-    await until(lambda: server._next_session_id and server.session_count == 0)
+    await until(lambda: server.dropped_requests == 1)
+    assert server.session_count == 0
 
 
 async def test_what_no_client_asks_is_refused(by_hand: ByHand) -> None:
@@ -403,18 +454,21 @@ def test_a_control_channel_is_checked_before_it_is_used() -> None:
 async def test_a_session_that_ends_before_it_has_run_is_forgotten(
     by_hand: ByHand, server: ControlServer
 ) -> None:
-    """Ids are given out in order, so that a client can close a session along with asking for it."""
-    await by_hand.connect()
+    """It is closed between being opened and its first step."""
+    first_id = (await by_hand.connect()).control_session_id
+    await by_hand.send(KeepAliveRequest(control_session_id=first_id, correlation_id=2))
     (session,) = server._sessions.values()
+    await until(lambda: session.is_active)
     for stream_id in range(30, 34):
-        session_id = server._next_session_id
         connect = AuthConnectRequest(
             correlation_id=1,
             response_stream_id=stream_id,
             version=PROTOCOL_VERSION,
             response_channel=RESPONSES,
         )
+        known = set(server._sessions)
         server.on_request(CODEC.encode(connect), session.image)
+        (session_id,) = set(server._sessions) - known
         close = CloseSessionRequest(control_session_id=session_id)
         server.on_request(CODEC.encode(close), session.image)
     await until(lambda: server.session_count == 1)

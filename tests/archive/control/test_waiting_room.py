@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aeron_async.archive.control import waiting_room
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.messages import PROTOCOL_VERSION
 from aeron_async.archive.control.requests import AuthConnectRequest
@@ -115,6 +116,47 @@ def test_sessions_that_are_half_through_their_time_make_way() -> None:
         assert room.opened() == "ab"
         await asyncio.sleep(0.1)
         assert (room.opened(), room.ended()) == ("abc", [0])
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_a_full_queue_has_a_place_for_a_source_that_is_clean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Row B4: requests of sources that failed, or wait with more, make way for it."""
+    monkeypatch.setattr(waiting_room, "WAITING_MAX", 4)
+
+    async def story() -> None:
+        room = Room(max_unconnected_sessions=2, max_unconnected_sessions_per_image=2)
+        for source in "aabbcc":
+            assert room.enter(source)
+        assert (room.opened(), room.room.newcomer_count) == ("aa", 4)
+        assert room.enter("d")
+        assert (room.room.newcomer_count, room.room.displaced_count) == (4, 1)
+        room.leave(0, is_failed=True)
+        assert (room.opened(), room.ended()) == ("aabc", [1])
+        assert [room.enter("a") for _ in range(3)] == [True, True, False]
+        assert room.enter("e")
+        assert (room.room.newcomer_count, room.room.displaced_count) == (4, 2)
+        assert not any(room.enter(source) for source in "aa"), "it has failed, and others wait"
+        assert (room.room.newcomer_count, room.room.displaced_count) == (4, 2)
+        room.room.close()
+
+    in_virtual_time(story)
+
+
+def test_requests_that_wait_take_so_many_bytes() -> None:
+    async def story() -> None:
+        room = Room(max_unconnected_sessions=1, max_unconnected_sessions_per_image=1)
+        room.enter("a")
+        length = waiting_room.WAITING_BYTES_MAX // 100
+        sources = [f"source {number}" for number in range(150)]
+        entered = [
+            room.room.try_enter(REQUEST, each, length)  # type: ignore[arg-type]
+            for each in sources
+        ]
+        assert entered == [True] * 100 + [False] * 50
         room.room.close()
 
     in_virtual_time(story)
