@@ -90,6 +90,7 @@ class Stage:
         connection = connect(self.image, outbox, self.image.source, self.now_ns)
         self.image.on_setup(
             (log.initial_term_id, term_length, log.mtu_length),
+            (log.initial_term_id, 0),
             destination=connection.destination,
             source=connection.source,
             now_ns=self.now_ns,

@@ -150,7 +150,11 @@ def test_forged_setups_do_not_end_an_image_whose_source_sends_heartbeats() -> No
         for terms in [own] * len(requests) + [forged] * 5:
             connection = connect(rig.image, rig.outbox, rig.image.source, now_ns)
             rig.image.on_setup(
-                terms, destination=connection.destination, source=connection.source, now_ns=now_ns
+                terms,
+                (terms[0], 0),
+                destination=connection.destination,
+                source=connection.source,
+                now_ns=now_ns,
             )
         rig.image.poll(now_ns)
     assert rig.image.ended is None

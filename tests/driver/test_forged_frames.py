@@ -15,6 +15,7 @@ from aeron_async.protocol.nak import Nak
 from tests.driver.fakes import EOS, MS, SECOND, data, heartbeat, pad, setup
 from tests.driver.rigs import ImageRig, connect
 from tests.driver.stage import Stage
+from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -400,6 +401,7 @@ def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_be
         assert rig.image.ended is None
         assert not rig.image.on_setup(
             terms,
+            (terms[0], 0),
             destination=connection.destination,
             source=connection.source,
             now_ns=count * 100 * MS,
@@ -408,6 +410,112 @@ def test_setups_of_other_terms_from_the_images_own_address_end_one_that_never_be
     ended = rig.image.ended
     assert ended is not None
     assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_a_source_of_other_terms_is_found_out_by_what_fits_nowhere(stage: Stage) -> None:
+    """Row B1: no SETUP would come: its publisher is connected, by the image's status messages."""
+    stage.rig.feed(data(0, 64, term_offset=TERM_LENGTH), stage.now_ns)
+    stage.rig.feed(stage.frame(stage.sent), stage.now_ns)
+    read_count = len(stage.read)
+    for count in range(1, 31):
+        stage.pass_time(100 * MS)
+        assert len(stage.read) == read_count, "what follows may not follow"
+        if stage.setup_request_count * 5 > count:
+            stage.hear_setup(2**20)
+    stage.pass_time(100 * MS)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_datagram_that_fits_nowhere_ends_no_image_whose_source_has_its_terms(
+    stage: Stage, *, is_answered: bool
+) -> None:
+    """Rows B1 and B2: readers wait for the answer, and for no other one for half a minute."""
+    forged = data(0, 64, term_offset=TERM_LENGTH)
+    stage.rig.feed(forged, stage.now_ns)
+    stage.send(5)
+    assert len(stage.read) == 20
+    stage.pass_time(10 * MS)
+    assert stage.setup_request_count == 1
+    if is_answered:
+        stage.hear_setup(stage.rig.log.term_length)
+    stage.pass_time(110 * MS if is_answered else 3_100 * MS)
+    stage.expect_everything()
+    for _ in range(20):
+        stage.rig.feed(forged, stage.now_ns)
+        stage.send(1)
+        stage.pass_time(SECOND)
+        stage.expect_everything()
+    assert stage.setup_request_count == (1 if is_answered else 6)
+    stage.pass_time(10 * SECOND)
+    stage.rig.feed(forged, stage.now_ns)
+    stage.pass_time(50 * MS)
+    assert stage.setup_request_count == (2 if is_answered else 7)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_source_that_begins_elsewhere_ends_an_image_that_never_began(*, is_ahead: bool) -> None:
+    """Row B1: the SETUP that was forged had the true terms, and another position."""
+    rig = ImageRig(join_position=4 * TERM_LENGTH)
+    rig.image.poll(0)
+    terms = INITIAL_TERM_ID, rig.log.term_length, rig.log.mtu_length
+    for count in range(5, 8):
+        assert rig.image.ended is None
+        connection = connect(rig.image, rig.outbox, rig.image.source, 0)
+        assert not rig.image.on_setup(
+            terms,
+            (INITIAL_TERM_ID + (5 if is_ahead else 3), TERM_LENGTH - 32),
+            destination=connection.destination,
+            source=connection.source,
+            now_ns=count * 100 * MS,
+        )
+        rig.image.poll(count * 100 * MS)
+    ended = rig.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_an_image_that_hears_other_setups_alone_for_three_seconds_ends(stage: Stage) -> None:
+    """Row B2: a frame was forged beside the SETUP, so that the image has begun."""
+    for _ in range(35):
+        assert stage.image.ended is None
+        stage.pass_time(100 * MS, heartbeats=False)
+        stage.hear_setup(2**20)
+    stage.pass_time(100 * MS, heartbeats=False)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_a_stranger_that_confirms_forged_terms_does_not_keep_a_stream_still(stage: Stage) -> None:
+    """Row B2: it says what the image has, and its source what is true; the image stands still."""
+    for tenth in range(60):
+        if stage.image.ended is not None:
+            break
+        stage.pass_time(100 * MS, heartbeats=False)
+        # The publisher sends on, beyond what the image thinks it may, and a stranger keeps it idle.
+        stage.rig.feed(data(stage.position + stage.rig.log.term_length // 2, 64), stage.now_ns)
+        stage.rig.feed(heartbeat(stage.position), stage.now_ns)
+        if tenth % 4 == 0:
+            stage.hear_setup(stage.rig.log.term_length)
+            stage.hear_setup(2**20)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_heartbeats_that_are_read_at_once_with_forged_ones_count(stage: Stage) -> None:
+    """Row B2: what is read in one batch has one time, and the publisher says where it is."""
+    behind = heartbeat(stage.starts[10])
+    for _ in range(40):
+        stage.rig.feed(behind, stage.now_ns)
+        stage.rig.feed(heartbeat(stage.position), stage.now_ns)
+        stage.pass_time(51 * MS, heartbeats=False)
+        stage.rig.feed(behind, stage.now_ns)
+        stage.pass_time(49 * MS, heartbeats=False)
+    stage.expect_everything()
 
 
 def test_a_publisher_that_has_not_come_as_far_as_was_read_is_believed(stage: Stage) -> None:

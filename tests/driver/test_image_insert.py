@@ -296,6 +296,7 @@ def test_term_ids_that_wrap_are_placed_like_others() -> None:
 def test_a_setup_keeps_the_connection_but_not_the_image_alive(rig: ImageRig) -> None:
     assert rig.image.on_setup(
         (INITIAL_TERM_ID, TERM_LENGTH, MTU_LENGTH),
+        (INITIAL_TERM_ID + 2, 0),
         destination=rig.outbox,
         source=rig.image.source,
         now_ns=4 * SECOND,
@@ -317,7 +318,11 @@ def test_a_setup_of_another_stream_under_the_same_ids_keeps_nothing(
     rig: ImageRig, terms: tuple[int, int, int]
 ) -> None:
     assert not rig.image.on_setup(
-        terms, destination=rig.outbox, source=rig.image.source, now_ns=4 * SECOND
+        terms,
+        (INITIAL_TERM_ID, 0),
+        destination=rig.outbox,
+        source=rig.image.source,
+        now_ns=4 * SECOND,
     )
     assert rig.connection().last_activity_ns == 0
 

@@ -177,7 +177,10 @@ def test_a_sender_half_a_term_ahead_is_no_longer_heard_and_its_image_ends_withou
         sent += [(ms, int(sm.flags)) for sm in rig.status_messages()]
         if rig.state() is ImageState.ACTIVE:
             drained_ms = ms + 10
-    assert sent == [(ms, 0) for ms in range(200, 5_000, 200)]
+    asked = [ms for ms, flags in sent if flags == StatusMessageFlags.SEND_SETUP]
+    assert asked == list(range(600, 3_101, 500)), "is its source of other terms?"
+    assert all(flags in {0, StatusMessageFlags.SEND_SETUP} for _, flags in sent)
+    assert [ms for ms, flags in sent if not flags] == list(range(200, 5_000, 200))
     assert drained_ms == 10_010
     assert rig.state() is ImageState.LINGER
     assert rig[SystemCounterId.FLOW_CONTROL_OVER_RUNS] >= 100
@@ -295,7 +298,9 @@ def test_time_in_which_this_driver_stood_still_makes_no_reader_idle(rig: ImageRi
     """Row A16: a reader stands still for the timeout only if it could have read."""
     rig.feed(heartbeat(128, EOS), 0)
     rig.image.poll(0)
-    assert not rig.image.on_setup((0, 0, 0), destination=rig.outbox, source=SOURCE, now_ns=0)
+    assert not rig.image.on_setup(
+        (0, 0, 0), (0, 0), destination=rig.outbox, source=SOURCE, now_ns=0
+    )
     rig.image.poll(1 * SECOND)
     rig.image.forgive_silence(4 * SECOND, 8 * SECOND)
     rig.image.poll(15 * SECOND - 1)

@@ -166,6 +166,9 @@ class ImageMachine(RuleBasedStateMachine):
                 self.look_at_nak(Nak.decode(datagram))
 
     def look_at_status_message(self, sm: StatusMessage) -> None:
+        if sm.is_setup_elicit:
+            # It says nothing of a position.
+            return
         position = position_of(sm.consumption_term_id, sm.consumption_term_offset, self.rig.log)
         assert self.last_sm <= position
         assert position <= min((counter.get() for _, counter in self.rig.readers), default=2**62)

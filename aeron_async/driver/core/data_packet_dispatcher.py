@@ -44,8 +44,8 @@ DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
 RUN_FIELDS: Final = Struct("<i4xiiii")
 """Frame length, 0 of a heartbeat, and the same without flags."""
-SETUP_FIELDS: Final = Struct("<12xii i4xii")
-"""Session id, stream id, initial term id, term length and MTU of a SETUP."""
+SETUP_FIELDS: Final = Struct("<8xi ii iiii")
+"""Term offset, session id, stream id, initial and active term id, term length, MTU of a SETUP."""
 RTTM_FIELDS: Final = Struct("<5xB2xii16xq")
 """Flags, session id, stream id and receiver id of a round-trip measurement."""
 MAX_RTT_NS: Final = 10_000_000_000
@@ -312,8 +312,8 @@ class DataPacketDispatcher:
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
         # Most SETUPs change nothing, made-up ones least of all: they are not worth decoding.
-        session_id, stream_id, initial_term_id, term_length, mtu_length = SETUP_FIELDS.unpack_from(
-            datagram
+        term_offset, session_id, stream_id, initial_term_id, term_id, term_length, mtu_length = (
+            SETUP_FIELDS.unpack_from(datagram)
         )
         interest = self._streams.get(stream_id)
         if interest is None:
@@ -323,6 +323,7 @@ class DataPacketDispatcher:
         if image is not None and not self._gives_way(image, datagram, source, now_ns):
             if not image.on_setup(
                 (initial_term_id, term_length, mtu_length),
+                (term_id, term_offset),
                 destination=destination,
                 source=source,
                 now_ns=now_ns,

@@ -334,6 +334,13 @@ class ImageDoubts:
         if self._behind_count >= BEHIND_COUNT:
             self.prove(position, shown, shown)
 
+    def on_not_behind(self) -> None:
+        """Take note that the publisher says it is as far as was shown, or further.
+
+        What is read in one batch has one time: the times alone do not tell what came in between.
+        """
+        self._behind_ns = -1
+
     def prove(self, start: int, end: int, shown: int) -> None:
         """End the image: the publisher has contradicted what was shown.
 

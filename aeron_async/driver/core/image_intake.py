@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import place_runs, skip_whole
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.image_connection import ImageConnection, ImageConnections
     from aeron_async.driver.core.image_doubts import ImageDoubts
     from aeron_async.driver.core.image_feedback import ImageFeedback
+    from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.late_frames import LateFrames
@@ -38,6 +40,8 @@ EOS_FLAGS_OFFSET = 5
 # Plain integers: to combine members of an enum takes as long as all else that a heartbeat does.
 END_OF_STREAM: Final = int(DataFlags.END_OF_STREAM)
 REVOKED: Final = int(DataFlags.REVOKED)
+OVER_RUN_STILL_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
+"""A source that sends beyond the window for so long, while nothing moves, may have other terms."""
 HEARTBEATS_AFTER_THE_END: Final = 2
 """So many that say nothing of an end, or name another, take it back: one may have been held up."""
 
@@ -55,6 +59,8 @@ class ImageIntake:
         hwm: Shows how far they have come.
         on_end: Called when the stream has ended, or goes on after all.
         on_over_run: Called when something begins beyond what may be placed, the first time.
+        on_misfit: Called when a source sends what the terms of the image have no place for; told
+            where it came from, the floor, whether no stream of these terms has it, and the time.
         system_counters: The driver's.
         position: Where the image joined, in bytes.
         now_ns: The time now.
@@ -68,6 +74,8 @@ class ImageIntake:
         is_rejected: Whether nothing is taken any more.
         idle_position: What the latest heartbeat said, in bytes; -1 where that has been looked at.
         ahead_ns: When one came last that said more was sent than is there.
+        idle_ns: When one came last that said no more was sent than readers were shown.
+        misfit_ns: When something came last that the terms of the image have no place for.
     """
 
     def __init__(
@@ -82,6 +90,7 @@ class ImageIntake:
         hwm: Counter,
         on_end: Callable[[], None],
         on_over_run: Callable[[], None],
+        on_misfit: Callable[[Address, int, bool, int], None],
         system_counters: SystemCounters,
         position: int,
         now_ns: int,
@@ -93,7 +102,9 @@ class ImageIntake:
         self.is_revoked = False
         self.is_rejected = False
         self.idle_position = -1
-        self.ahead_ns = NEVER_HEARD_NS
+        self.ahead_ns = self.idle_ns = self.misfit_ns = NEVER_HEARD_NS
+        self._over_run_floor = -1
+        self._over_run_ns = 0
         self._is_short_way_closed = False
         self._heartbeats_after_end = 0
         self._join_position = position
@@ -107,6 +118,7 @@ class ImageIntake:
         self._hwm = hwm
         self._on_end = on_end
         self._on_over_run: Callable[[], None] | None = on_over_run
+        self._on_misfit = on_misfit
         self._invalid_packets = system_counters[SystemCounterId.INVALID_PACKETS]
         self._over_runs = system_counters[SystemCounterId.FLOW_CONTROL_OVER_RUNS]
         self._under_runs = system_counters[SystemCounterId.FLOW_CONTROL_UNDER_RUNS]
@@ -147,9 +159,11 @@ class ImageIntake:
         if length < 0:
             if length == INVALID:
                 self._invalid_packets.increment()
+                self._note_misfit(connection, now_ns, is_invalid=True)
                 return False
             # Differs: Aeron drops these without counting them.
             self._old_terms.increment()
+            self._note_misfit(connection, now_ns)
             return True
         position = compute_position(
             term_id, term_offset, initial_term_id=log.initial_term_id, bits=self._bits
@@ -157,7 +171,7 @@ class ImageIntake:
         end = position + length
         feedback = self._feedback
         if end > feedback.overrun_threshold:
-            self._note_over_run(position)
+            self._note_over_run(position, connection, now_ns)
         elif length == HEARTBEAT:
             self._on_heartbeat(position, datagram[EOS_FLAGS_OFFSET], connection, now_ns)
         elif position < feedback.last_sm_position:
@@ -320,13 +334,24 @@ class ImageIntake:
                 return -1
         return hwm_position
 
-    def _note_over_run(self, position: int) -> None:
+    def _note_over_run(self, position: int, connection: ImageConnection, now_ns: int) -> None:
         self._over_runs.increment()
+        self.misfit_ns = now_ns
+        if self._over_run_floor != self.floor_position:
+            self._over_run_floor, self._over_run_ns = self.floor_position, now_ns
+        elif now_ns >= self._over_run_ns + OVER_RUN_STILL_NS:
+            self._note_misfit(connection, now_ns)
         # What begins within bounds may be padding of a sender that keeps to its limit; it comes
         # again, and is no reason to worry.
         if self._on_over_run is not None and position >= self._feedback.overrun_threshold:
             on_over_run, self._on_over_run = self._on_over_run, None
             on_over_run()
+
+    def _note_misfit(
+        self, connection: ImageConnection, now_ns: int, *, is_invalid: bool = False
+    ) -> None:
+        self.misfit_ns = now_ns
+        self._on_misfit(connection.source, self.floor_position, is_invalid, now_ns)
 
     def _on_heartbeat(
         self, position: int, flags: int, connection: ImageConnection, now_ns: int
@@ -335,7 +360,9 @@ class ImageIntake:
             self._under_runs.increment()
             return
         connection.last_activity_ns = now_ns
-        if position < self.floor_position and len(self._connections) == 1:
+        if position >= self.floor_position:
+            self._doubts.on_not_behind()
+        elif len(self._connections) == 1:
             self._doubts.on_behind(
                 position,
                 now_ns=now_ns,
@@ -346,6 +373,8 @@ class ImageIntake:
         self.idle_position = position
         if position > self.floor_position:
             self.ahead_ns = now_ns
+        elif position == self.floor_position:
+            self.idle_ns = now_ns
         if flags & END_OF_STREAM:
             self._on_end_told(position, connection, is_revoked=bool(flags & REVOKED))
         elif self.is_end_of_stream:

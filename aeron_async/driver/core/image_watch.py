@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
 from aeron_async.driver.core.gap_clock import GapClock
+from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.image_doubts import ImageDoubts
 from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.late_frames import LateFrames
+from aeron_async.logbuffer.position import compute_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +36,14 @@ __all__ = ["ImageWatch"]
 FOREIGN_SETUPS_MAX: Final = 3
 """So many SETUPs of other terms, from the address of the image's own, prove its own forged: before
 any of its data has come, or after the image has asked its source."""
+FOREIGN_SETUPS_NS: Final = 30 * HEARTBEAT_INTERVAL_NS
+"""Where some of its data has come, such SETUPs must be all that is heard for so long."""
 FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long nothing else must have come from there: a publisher of the image sends heartbeats."""
 TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How often an image whose terms a SETUP contradicts asks its source for the true ones."""
+TERMS_ANSWER_NS: Final = HEARTBEAT_INTERVAL_NS
+"""After an answer, how long another one that says otherwise is waited for."""
 TERMS_QUESTIONS: Final = 6
 """How often it asks. The source of an honest image answers with the terms that it has."""
 TERMS_REST_NS: Final = 300 * HEARTBEAT_INTERVAL_NS
@@ -52,47 +58,129 @@ AHEAD_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 class TermsQuestion:
     """Whether the SETUP of an image was forged, as its source answers.
 
+    A question is answered by the SETUPs that come until the next one. One that brings the terms of
+    the image settles the matter. One that brings other terms counts against the image. Where both
+    come, one of them is a stranger's: an image that moves on, or is whole and idle, is believed,
+    and one that stands still is not.
+
     Attributes:
+        begin_ns: When it was asked first, or is to be.
         deadline_ns: When to ask, or to judge; `NEVER_NS` while nothing is in question.
+        is_holding: Whether readers are shown nothing meanwhile: what came may belong to no stream
+            of the image's terms, and then what is placed beside it is not the whole stream.
     """
 
-    __slots__ = ("_asked_count", "_foreign_count", "_rest_until_ns", "deadline_ns")
+    __slots__ = (
+        "_asked_count",
+        "_begin_position",
+        "_has_foreign",
+        "_has_own",
+        "_is_stuck",
+        "_misfits_rest_until_ns",
+        "_mixed_count",
+        "_other_count",
+        "_rest_until_ns",
+        "begin_ns",
+        "deadline_ns",
+        "is_holding",
+    )
 
     def __init__(self) -> None:
         self.deadline_ns = NEVER_NS
-        self._asked_count = self._foreign_count = 0
-        self._rest_until_ns = 0
+        self.is_holding = False
+        self._rest_until_ns = self._misfits_rest_until_ns = 0
+        self._reset(0, position=-1)
 
-    def on_foreign_setup(self, now_ns: int) -> None:
-        """Take note of a SETUP with other terms than the image has."""
-        if self.deadline_ns != NEVER_NS:
-            self._foreign_count += 1
-        elif now_ns >= self._rest_until_ns:
-            self._asked_count, self._foreign_count = 0, 1
-            self.deadline_ns = now_ns
+    def _reset(self, now_ns: int, *, position: int) -> None:
+        self.begin_ns = now_ns
+        self._asked_count = self._other_count = self._mixed_count = 0
+        self._has_own = self._has_foreign = False
+        self._begin_position = position
+        self._is_stuck = False
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the source is being asked."""
+        return self.deadline_ns != NEVER_NS
+
+    def on_misfit(self, now_ns: int, position: int, *, is_holding: bool) -> bool:
+        """Ask, unless that was done not long ago; return whether there is something new to do.
+
+        Args:
+            now_ns: The time now.
+            position: Up to where readers were shown the stream, in bytes.
+            is_holding: Whether to show them nothing meanwhile.
+        """
+        if self.is_open:
+            is_new = is_holding and not self.is_holding
+        else:
+            is_new = now_ns >= self._misfits_rest_until_ns and self._begin(now_ns, position)
+        self.is_holding = self.is_holding or (is_new and is_holding)
+        return is_new
+
+    def on_foreign_setup(self, now_ns: int, position: int) -> bool:
+        """Take note of a SETUP with other terms than the image has; return whether to ask now."""
+        if self.is_open:
+            self._has_foreign = True
+            return False
+        return self._begin(now_ns, position)
+
+    def _begin(self, now_ns: int, position: int) -> bool:
+        if now_ns < self._rest_until_ns:
+            return False
+        self._reset(now_ns, position=position)
+        self.deadline_ns = now_ns
+        return True
 
     def on_own_setup(self, now_ns: int) -> None:
-        """Take note of a SETUP with the terms of the image: it answers the question."""
-        if self._asked_count and self.deadline_ns != NEVER_NS:
-            self._rest_until_ns = now_ns + TERMS_REST_NS
-            self.deadline_ns = NEVER_NS
+        """Take note of a SETUP with the terms of the image."""
+        if self.is_open and self._asked_count:
+            self._has_own = True
+            self.deadline_ns = min(self.deadline_ns, now_ns + TERMS_ANSWER_NS)
 
     def stop(self) -> None:
         """Ask no more: it makes no difference any longer."""
         self.deadline_ns = NEVER_NS
+        self.is_holding = False
 
-    def try_ask(self, now_ns: int, *, last_packet_ns: int) -> bool:
+    def count_answers(self, now_ns: int, position: int, *, is_idle: bool) -> None:
+        """Count what has come since the last question.
+
+        Args:
+            now_ns: The time now.
+            position: Up to where readers were shown the stream, in bytes.
+            is_idle: Whether the source says that it has sent no more than that.
+        """
+        self._is_stuck = position == self._begin_position and not is_idle and not self.is_holding
+        if self._asked_count:
+            self._mixed_count += self._has_own and self._has_foreign
+            self._other_count += self._has_foreign and not self._has_own
+            if self._has_own and not (self._has_foreign and self._is_stuck):
+                self.rest(now_ns)
+        self._has_own = self._has_foreign = False
+
+    def try_ask(self, now_ns: int, *, heard_ns: int) -> bool:
         """Return whether to ask now, and count on. What is asked while it is silent proves nothing.
 
         Args:
             now_ns: The time now, at or beyond the deadline.
-            last_packet_ns: When the source was last heard.
+            heard_ns: When the source was last heard.
         """
         self.deadline_ns = now_ns + TERMS_ASK_NS
-        if now_ns - last_packet_ns > TERMS_HEARD_NS:
+        if now_ns - heard_ns > TERMS_HEARD_NS:
             return False
         self._asked_count += 1
         return True
+
+    def rest(self, now_ns: int) -> None:
+        """Ask no more for a while: the source has the terms of the image."""
+        self._rest_until_ns = now_ns + TERMS_REST_NS
+        self.stop()
+
+    def give_up(self, now_ns: int) -> None:
+        """Ask no more until another SETUP contradicts the image's: the source does not answer."""
+        self._misfits_rest_until_ns = now_ns + TERMS_REST_NS
+        self.stop()
 
     @property
     def is_over(self) -> bool:
@@ -102,7 +190,7 @@ class TermsQuestion:
     @property
     def is_disproved(self) -> bool:
         """Return whether the source has other terms, as far as it has answered."""
-        return self._foreign_count >= FOREIGN_SETUPS_MAX
+        return self._other_count + self._mixed_count >= FOREIGN_SETUPS_MAX
 
 
 class ImageWatch:
@@ -146,6 +234,8 @@ class ImageWatch:
         self._feedback = feedback
         self._on_doubt = on_doubt
         self._foreign_setup_count = 0
+        self._foreign_setup_ns = 0
+        self._heard_before_ns = NEVER_HEARD_NS
         self._terms = TermsQuestion()
 
     @property
@@ -159,6 +249,7 @@ class ImageWatch:
         intake: ImageIntake,
         life: ImageLife,
         terms: tuple[int, int, int],
+        place: tuple[int, int],
         *,
         destination: ReceiveDestination,
         source: Address,
@@ -176,20 +267,17 @@ class ImageWatch:
             intake: What has come.
             life: Of the image; it hears that another stream waits.
             terms: Its initial term id, term length and MTU.
+            place: Its active term id and term offset.
             destination: By which way it came.
             source: Where it came from.
             now_ns: The time now.
         """
         log = self._log
-        if terms != (log.initial_term_id, log.term_length, log.mtu_length):
-            is_silent = now_ns >= intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS
-            if source == self._source and is_silent and not intake.is_begun:
-                self._foreign_setup_count += 1
-                if self._foreign_setup_count >= FOREIGN_SETUPS_MAX:
-                    self._disprove_terms(intake.floor_position)
-            elif source == self._source and not intake.is_end_of_stream:
-                self._terms.on_foreign_setup(now_ns)
-                self._on_doubt()
+        if terms != (log.initial_term_id, log.term_length, log.mtu_length) or (
+            self._is_elsewhere(place, intake, now_ns)
+        ):
+            if source == self._source:
+                self._on_foreign_setup(intake, now_ns)
             life.is_awaited = True
             return False
         connection = connections.find(destination, source, now_ns)
@@ -202,6 +290,61 @@ class ImageWatch:
         if connection.is_new:
             connections.keep(connection)
         return True
+
+    def _is_elsewhere(self, place: tuple[int, int], intake: ImageIntake, now_ns: int) -> bool:
+        """Return whether a SETUP shows that the image joined where its stream is not.
+
+        A publisher never goes back, and one that is further on than it may be allowed to has never
+        been told where the image is. Only while nothing has come: later there are other signs.
+        """
+        if intake.is_begun or now_ns < intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
+            return False
+        log = self._log
+        position = compute_position(
+            *place, initial_term_id=log.initial_term_id, bits=log.position_bits
+        )
+        return not 0 <= position - intake.floor_position <= log.term_length // 2
+
+    def _on_foreign_setup(self, intake: ImageIntake, now_ns: int) -> None:
+        """Count a SETUP that contradicts the image's own, from the same address; or ask for more.
+
+        While nothing else is heard from there, they prove themselves.
+        """
+        if now_ns >= intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
+            if self._heard_before_ns != intake.last_packet_ns:
+                self._heard_before_ns = intake.last_packet_ns
+                self._foreign_setup_count, self._foreign_setup_ns = 0, now_ns
+            self._foreign_setup_count += 1
+            is_long = now_ns >= self._foreign_setup_ns + FOREIGN_SETUPS_NS
+            if self._foreign_setup_count >= FOREIGN_SETUPS_MAX and (
+                not intake.is_begun or (is_long and not intake.is_end_of_stream)
+            ):
+                self._disprove_terms(intake.floor_position)
+            if not intake.is_begun:
+                return
+        is_wanted = not intake.is_end_of_stream
+        if is_wanted and self._terms.on_foreign_setup(now_ns, intake.floor_position):
+            self._on_doubt()
+
+    def on_misfit(self, source: Address, position: int, is_invalid: bool, now_ns: int) -> None:  # noqa: FBT001 - called by position, as the others of the intake are
+        """Take note that the image's source sends what the terms of the image have no place for.
+
+        Args:
+            source: Where it came from.
+            position: Up to where readers were shown the stream, in bytes.
+            is_invalid: Whether it lies in no stream of such terms. What comes behind it would
+                follow without a gap: readers are shown nothing until the source has answered.
+            now_ns: The time now.
+        """
+        if source == self._source and (
+            self._terms.on_misfit(now_ns, position, is_holding=is_invalid)
+        ):
+            self._on_doubt()
+
+    @property
+    def is_holding(self) -> bool:
+        """Return whether readers are shown nothing: what has come may not be the whole stream."""
+        return self._terms.is_holding
 
     def on_shown(self, position: int) -> None:
         """Take note of how far the stream is whole, each time an image is looked at closely."""
@@ -259,16 +402,23 @@ class ImageWatch:
         Differs: in Aeron a SETUP with other terms changes nothing, and an image whose own SETUP was
         forged stands still for as long as its source is heard.
         """
+        terms, position = self._terms, intake.floor_position
         # A publisher that has ended its stream sends no SETUP.
         if not is_active or intake.is_rejected or intake.is_end_of_stream:
-            self._terms.stop()
-        elif not self._terms.is_over:
-            if self._terms.try_ask(now_ns, last_packet_ns=intake.last_packet_ns):
+            terms.stop()
+            return
+        is_idle = intake.misfit_ns < terms.begin_ns <= intake.idle_ns
+        terms.count_answers(now_ns, position, is_idle=is_idle)
+        if not terms.is_open:
+            return
+        if not terms.is_over:
+            if terms.try_ask(now_ns, heard_ns=max(intake.last_packet_ns, intake.misfit_ns)):
                 self._feedback.send_setup_request(now_ns)
+        elif terms.is_disproved:
+            terms.stop()
+            self._disprove_terms(position)
         else:
-            self._terms.stop()
-            if self._terms.is_disproved:
-                self._disprove_terms(intake.floor_position)
+            terms.give_up(now_ns)
 
     def _disprove_terms(self, position: int) -> None:
         self.doubts.prove(position, position, position)

@@ -155,6 +155,7 @@ class PublicationImage:
             hwm=self.counters.receiver_hwm,
             on_end=self._on_end,
             on_over_run=lambda: self._life.on_over_run(self.rebuild_position),
+            on_misfit=self._watch.on_misfit,
             system_counters=system_counters,
             position=self.rebuild_position,
             now_ns=now_ns,
@@ -246,7 +247,9 @@ class PublicationImage:
             self._rebuild(now_ns)
         deadline_ns = min(self._advance(now_ns), self._report(now_ns))
         if self.state is ImageState.ACTIVE and not (
-            self._congestion_control.follows_rebuild or self.subscribers.untethered
+            self._congestion_control.follows_rebuild
+            or self.subscribers.untethered
+            or self._watch.is_holding
         ):
             self._calm_until_ns = deadline_ns
         return deadline_ns
@@ -319,9 +322,12 @@ class PublicationImage:
         self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):
             self._track_rebuild(now_ns)
+        was_holding = self._watch.is_holding
         self._watch.look(
             self._gaps, self._intake, now_ns, is_active=self.state is ImageState.ACTIVE
         )
+        if was_holding and not self._watch.is_holding and self._watch.broken is None:
+            self._track_rebuild(now_ns)
 
     def _report(self, now_ns: int) -> int:
         """Send what is due to the sources, and return when there is more to send."""
@@ -344,7 +350,10 @@ class PublicationImage:
         before = max(self.rebuild_position, *consumed)
         hwm_position = self._intake.hwm_position
         after, is_loss_found = self._gaps.scan(before, hwm_position, now_ns)
-        if after > self.rebuild_position:
+        if self._watch.is_holding:
+            # Not counted as shown: it will be, or the image ends.
+            after = max(before, self.rebuild_position)
+        elif after > self.rebuild_position:
             self._show(after)
         track = TrackRebuild(
             consumption_position=min_consumed,

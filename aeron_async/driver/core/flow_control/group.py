@@ -128,7 +128,9 @@ class GroupFlowControl(FlowControl):
         group up until the receiver timeout. A member that asks is in doubt about its terms.
         """
         del now_ns
-        is_new = sm.receiver_id not in self._receivers and self.matches(sm)
+        receiver = self._receivers.get(sm.receiver_id)
+        # One that is leaving may be gone by the time that the SETUP has left.
+        is_new = (receiver is None or receiver.is_leaving) and self.matches(sm)
         self._is_setup_triggered = self._is_setup_triggered or is_new
 
     def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
