@@ -20,7 +20,7 @@ from aeron_async.archive.control.messages import (
     RecordingStarted,
     RecordingStopped,
 )
-from aeron_async.errors import ArchiveError, UnknownRecordingError
+from aeron_async.errors import ArchiveError, ClosedError, UnknownRecordingError
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
@@ -200,6 +200,10 @@ class RecordingEvents:
             )
 
     def _tell(self, message: Message) -> bool:
-        is_told = isinstance(self._publication.try_offer(CODEC.encode(message)), int)
+        try:
+            is_told = isinstance(self._publication.try_offer(CODEC.encode(message)), int)
+        except ClosedError:
+            # The server is being closed, and this task is woken before it is cancelled.
+            is_told = False
         self.skipped_events += not is_told
         return is_told

@@ -148,7 +148,8 @@ class LookUps:
     """Looks up the names in response channels, a few at once; the others wait for their turn.
 
     A source has one look-up at a time. It is suspect for ten minutes after a name of its failed or
-    took longer than its caller waited, or until one is looked up in time. Suspect sources cannot
+    was not there by the end of its caller's second, waiting for a turn included, or until one is
+    looked up in time. Suspect sources cannot
     take the last place, and so hold up no other. Neither can the others: anybody may forge the
     address of an honest host and make it suspect, and it still has its turn. Of suspect sources
     the one comes first whose last suspicion is the oldest.

@@ -21,8 +21,10 @@ from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.signal_hub import SignalHub
+from aeron_async.client.signal import Signal
 from aeron_async.errors import (
     ArchiveError,
+    ClosedError,
     DriverTimeoutError,
     RegistrationError,
     StorageError,
@@ -266,3 +268,42 @@ async def test_a_client_whose_driver_has_gone_waits_for_no_answer(remote: Remote
         await remote.start_position(0)
     assert connection._reading.done()
     assert connection._reading.exception() is None
+
+
+async def test_events_end_quietly_when_their_publication_is_closed_first() -> None:
+    """A block is written in the turn in which the server is closed: its task wakes once more."""
+    hub = SignalHub()
+    is_closed = False
+    told: list[Any] = []
+
+    def try_offer(data: bytes) -> int:
+        if is_closed:
+            message = "publication is closed"
+            raise ClosedError(message)
+        told.append(CODEC.decode(data))
+        return len(told)
+
+    session = SimpleNamespace(
+        start_position=0, position=64, recording_id=0, is_over=False, progress=Signal()
+    )
+    archive: Any = SimpleNamespace(
+        signals=hub.stream, recording_sessions={0: session}, describe=describe
+    )
+    events = RecordingEvents(archive, SimpleNamespace(try_offer=try_offer))  # type: ignore[arg-type]
+    running = asyncio.ensure_future(events.run())
+    await asyncio.sleep(0)
+    hub.tell(
+        RecordingSignalEvent(
+            recording_id=0, subscription_id=1, position=0, signal=RecordingSignal.START
+        )
+    )
+    async with asyncio.timeout(5):
+        while len(told) < 2:
+            await asyncio.sleep(0)
+    session.position = 128
+    session.progress.ring()
+    is_closed = True
+    running.cancel()
+    await asyncio.wait((running,))
+    assert running.cancelled()
+    assert events.skipped_events == 1
