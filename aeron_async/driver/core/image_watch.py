@@ -72,13 +72,12 @@ class TermsQuestion:
 
     __slots__ = (
         "_asked_count",
+        "_asked_ns",
         "_begin_position",
+        "_contrary_count",
         "_has_foreign",
         "_has_own",
-        "_is_stuck",
         "_misfits_rest_until_ns",
-        "_mixed_count",
-        "_other_count",
         "_rest_until_ns",
         "begin_ns",
         "deadline_ns",
@@ -92,11 +91,10 @@ class TermsQuestion:
         self._reset(0, position=-1)
 
     def _reset(self, now_ns: int, *, position: int) -> None:
-        self.begin_ns = now_ns
-        self._asked_count = self._other_count = self._mixed_count = 0
+        self.begin_ns = self._asked_ns = now_ns
+        self._asked_count = self._contrary_count = 0
         self._has_own = self._has_foreign = False
         self._begin_position = position
-        self._is_stuck = False
 
     @property
     def is_open(self) -> bool:
@@ -143,21 +141,29 @@ class TermsQuestion:
         self.deadline_ns = NEVER_NS
         self.is_holding = False
 
-    def count_answers(self, now_ns: int, position: int, *, is_idle: bool) -> None:
-        """Count what has come since the last question.
+    def judge(self, now_ns: int, position: int, *, is_idle: bool) -> bool:
+        """Judge by what has come since the last question; return whether it is time for another.
 
         Args:
-            now_ns: The time now.
+            now_ns: The time now, at or beyond the deadline.
             position: Up to where readers were shown the stream, in bytes.
             is_idle: Whether the source says that it has sent no more than that.
         """
-        self._is_stuck = position == self._begin_position and not is_idle and not self.is_holding
-        if self._asked_count:
-            self._mixed_count += self._has_own and self._has_foreign
-            self._other_count += self._has_foreign and not self._has_own
-            if self._has_own and not (self._has_foreign and self._is_stuck):
-                self.rest(now_ns)
+        if not self._asked_count:
+            return True
+        has_own, has_foreign = self._has_own, self._has_foreign
+        is_stuck = position == self._begin_position and not is_idle and not self.is_holding
+        if has_own and not (has_foreign and is_stuck):
+            self.rest(now_ns)
+            return False
+        next_ns = self._asked_ns + TERMS_ASK_NS
+        if now_ns < next_ns:
+            # Answers of both kinds: the image may yet move on.
+            self.deadline_ns = next_ns
+            return False
+        self._contrary_count += has_foreign
         self._has_own = self._has_foreign = False
+        return True
 
     def try_ask(self, now_ns: int, *, heard_ns: int) -> bool:
         """Return whether to ask now, and count on. What is asked while it is silent proves nothing.
@@ -166,6 +172,7 @@ class TermsQuestion:
             now_ns: The time now, at or beyond the deadline.
             heard_ns: When the source was last heard.
         """
+        self._asked_ns = now_ns
         self.deadline_ns = now_ns + TERMS_ASK_NS
         if now_ns - heard_ns > TERMS_HEARD_NS:
             return False
@@ -190,7 +197,7 @@ class TermsQuestion:
     @property
     def is_disproved(self) -> bool:
         """Return whether the source has other terms, as far as it has answered."""
-        return self._other_count + self._mixed_count >= FOREIGN_SETUPS_MAX
+        return self._contrary_count >= FOREIGN_SETUPS_MAX
 
 
 class ImageWatch:
@@ -408,8 +415,7 @@ class ImageWatch:
             terms.stop()
             return
         is_idle = intake.misfit_ns < terms.begin_ns <= intake.idle_ns
-        terms.count_answers(now_ns, position, is_idle=is_idle)
-        if not terms.is_open:
+        if not terms.judge(now_ns, position, is_idle=is_idle):
             return
         if not terms.is_over:
             if terms.try_ask(now_ns, heard_ns=max(intake.last_packet_ns, intake.misfit_ns)):
