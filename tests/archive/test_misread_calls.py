@@ -69,6 +69,9 @@ class Wrong:
 
 
 class Unfinished:
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def encoded_credentials(self) -> bytes:
         raise AssertionError
 
