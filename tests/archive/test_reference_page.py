@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.setting import ArchiveSetting
 
 PAGE = DOCS / "reference" / "archive.md"
-INTERNAL = {"forget", "on_ended", "on_request", "try_accept"}
+INTERNAL = {"forget", "on_active", "on_ended", "on_request", "try_accept"}
 """What the sessions of a server ask of it."""
 INT64_MIN = -(2**63)
 OWNERS = {name: getattr(archive, name) for name in archive.__all__}
