@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.congestion_control import CongestionControl
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control import FlowControl
-    from aeron_async.driver.core.name_resolution import NameResolver
+    from aeron_async.driver.core.suppliers import NameResolver
     from aeron_async.driver.media_driver import MediaDriver
     from aeron_async.errors import (
         AeronError,
@@ -124,7 +124,7 @@ MODULES: Final = {
     "ImageEventKind": "client.image_events",
     "MediaDriver": "driver.media_driver",
     "Message": "client.message",
-    "NameResolver": "driver.core.name_resolution",
+    "NameResolver": "driver.core.suppliers",
     "OfferOutcome": "client.offer_outcome",
     "Publication": "client.publication",
     "PublicationErrorFrame": "driver.commands",

@@ -8,6 +8,6 @@ Source: Aeron `NameResolver`.
 
 from __future__ import annotations
 
-from aeron_async.driver.core.name_resolution import NameResolver, NameResolverSupplier
+from aeron_async.driver.core.suppliers import NameResolver, NameResolverSupplier
 
 __all__ = ["NameResolver", "NameResolverSupplier"]

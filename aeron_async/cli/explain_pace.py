@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control import FlowControl
-    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.core.stream_params import SubscriptionParams
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["pace_facts", "repair_facts"]

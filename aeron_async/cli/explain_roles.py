@@ -13,10 +13,12 @@ import attrs
 
 from aeron_async.cli.explain_pace import pace_facts, repair_facts
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
-from aeron_async.driver.core.publication_params import PublicationParams
-from aeron_async.driver.core.subscription_params import SubscriptionParams
+from aeron_async.driver.core.stream_params import (
+    PublicationParams,
+    SubscriptionParams,
+    check_is_supported,
+)
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
-from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.errors import AeronError, ConfigurationError, RegistrationError
 from aeron_async.protocol.address import Address, multicast_control_address
 from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Media
@@ -24,8 +26,8 @@ from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.suppliers import CongestionControlSupplier
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["Fact", "RoleExplanation", "explain_publication", "explain_subscription"]

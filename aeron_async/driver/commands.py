@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
-from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
-from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
+from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
+from aeron_async.driver.core.suppliers import CongestionControlSupplier, FlowControlSupplier
 from aeron_async.text import printable
 
 if TYPE_CHECKING:

@@ -14,17 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.command_queue import CommandQueue
 from aeron_async.driver.core.ipc_publication import IpcPublication
-from aeron_async.driver.core.publication_state import PublicationState
-from aeron_async.driver.core.session_ids import SessionIds
+from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
-from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.driver.destinations import Destinations
 from aeron_async.driver.ipc_publications import IpcPublications
-from aeron_async.driver.media.channel_resolver import (
-    resolve_publication,
-    resolve_subscription,
-)
+from aeron_async.driver.media.channel_resolver import resolve_publication, resolve_subscription
 from aeron_async.driver.name_watch import NameWatch
 from aeron_async.driver.publication_links import PublicationLinks
 from aeron_async.driver.publications import Publications
@@ -42,11 +38,10 @@ if TYPE_CHECKING:
         SubscriptionListener,
         SubscriptionReady,
     )
-    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
-    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.suppliers import CongestionControlSupplier, FlowControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.resources import DriverResources
     from aeron_async.logs import LogBudget

@@ -8,13 +8,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from aeron_async.driver.core.congestion_control import (
-    CongestionControlParams,
-    congestion_control,
-)
-from aeron_async.driver.core.delay import choose_delay
-from aeron_async.driver.core.image_counters import ImageCounters
+from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
+from aeron_async.driver.core.feedback_delay import choose_delay
 from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.stream_counters import ImageCounters
 from aeron_async.driver.image_budget import start_position
 from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.logbuffer.log_spec import LogSpec
@@ -23,10 +20,10 @@ from aeron_async.protocol.header import SetupFlags
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.congestion_control import CongestionControl
-    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
-    from aeron_async.driver.core.subscriber_positions import SubscribableListener
-    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.core.stream_params import SubscriptionParams
+    from aeron_async.driver.core.subscriber_position import SubscribableListener
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscription_link import SubscriptionLink

@@ -12,10 +12,13 @@ import attrs
 
 from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
 from aeron_async.driver.core.ipc_publication import IpcPublication
-from aeron_async.driver.core.publication_counters import IpcPublicationCounters
-from aeron_async.driver.core.publication_params import PublicationParams, check_can_share
-from aeron_async.driver.core.publication_state import PublicationState
-from aeron_async.driver.core.session_ids import chosen_session_id
+from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.stream_counters import IpcPublicationCounters
+from aeron_async.driver.core.stream_params import (
+    PublicationParams,
+    check_can_share,
+    chosen_session_id,
+)
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.log_creation import create_log, publication_log_spec, with_channel_settings
 from aeron_async.driver.tagged_session import with_tagged_session
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
-    from aeron_async.driver.core.session_ids import SessionIds
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.core.publication import SubscribablePublication
+    from aeron_async.driver.core.stream_params import SessionIds
     from aeron_async.driver.publication_links import PublicationLinks
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender

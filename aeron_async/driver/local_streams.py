@@ -18,8 +18,8 @@ from aeron_async.errors import RegistrationError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
-    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.core.publication import SubscribablePublication
+    from aeron_async.driver.core.stream_params import SubscriptionParams
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.readers import Readers
     from aeron_async.driver.resources import DriverResources

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.driver.core.publication_params import StartPosition
+from aeron_async.driver.core.stream_params import StartPosition
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
@@ -17,7 +17,7 @@ from aeron_async.logbuffer.term_log import LogBuffers, file_length
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.media.endpoint import ChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri

@@ -21,7 +21,7 @@ from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.counters import CountersManager
 from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.name_resolution import name_resolver
+from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
 from aeron_async.driver.media.name_resolver import ResolvingNetwork
 from aeron_async.driver.media.network import SystemNetwork

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.flow_control import flow_control
 from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_counters import PublicationCounters
-from aeron_async.driver.core.response_outbox import ResponseOutbox
-from aeron_async.driver.core.send_timestamps import SendTimestamps
-from aeron_async.driver.core.session_ids import chosen_session_id
+from aeron_async.driver.core.outbox import ResponseOutbox
+from aeron_async.driver.core.stream_counters import PublicationCounters
+from aeron_async.driver.core.stream_params import chosen_session_id
 from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.timestamps import SendTimestamps
 from aeron_async.driver.log_creation import create_log, publication_log_spec, with_channel_settings
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.flow_control import FlowControl
-    from aeron_async.driver.core.publication_listener import PublicationListener
-    from aeron_async.driver.core.publication_params import PublicationParams
-    from aeron_async.driver.core.session_ids import SessionIds
-    from aeron_async.driver.core.subscriber_positions import SubscribableListener
+    from aeron_async.driver.core.network_publication import PublicationListener
+    from aeron_async.driver.core.stream_params import PublicationParams, SessionIds
+    from aeron_async.driver.core.subscriber_position import SubscribableListener
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri

@@ -15,7 +15,7 @@ from aeron_async.errors import ErrorCode, PublicationError, RegistrationError
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import PublicationErrorFrame, PublicationListener
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
 

@@ -13,8 +13,8 @@ import attrs
 from aeron_async.driver.commands import PublicationErrorFrame, PublicationReady
 from aeron_async.driver.core.flow_control import flow_control_supplier
 from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_params import PublicationParams, check_can_share
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.stream_params import PublicationParams, check_can_share
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.publication_factory import PublicationFactory
 from aeron_async.driver.send_endpoints import SendEndpoints
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aeron_async.driver.commands import PublicationListener
-    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.session_ids import SessionIds
+    from aeron_async.driver.core.stream_params import SessionIds
+    from aeron_async.driver.core.suppliers import FlowControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.publication_links import PublicationLinks

@@ -12,17 +12,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.commands import ImageReady
+from aeron_async.driver.core.publication import SubscribablePublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import allocate_subscription_position
-from aeron_async.driver.core.subscribable_publication import SubscribablePublication
-from aeron_async.driver.core.subscriber_positions import SubscriberPosition
+from aeron_async.driver.core.subscriber_position import SubscriberPosition
 from aeron_async.driver.core.udp_channel import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aeron_async.driver.core.subscriber_positions import Subscribable
-    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.core.stream_params import SubscriptionParams
+    from aeron_async.driver.core.subscriber_position import Subscribable
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
-from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
-from aeron_async.driver.core.setup_elicitor import SetupElicitor
+from aeron_async.driver.core.status_message_sender import SetupElicitor
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.timestamps import ReceiveTimestamps
 from aeron_async.driver.endpoint_opening import (
     check_can_share_socket,
     find_endpoint,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.core.setup_elicitor import SetupElicitor
+    from aeron_async.driver.core.status_message_sender import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.stall_log import StallLog

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.reply_limiter import ReplyLimiter
+from aeron_async.driver.core.budgets import ReplyLimiter
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.logs import get_logger

@@ -12,12 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.driver.core.image_succession import (
-    SUCCESSION_SILENCE_NS,
-    gives_way,
-    gives_way_ns,
-)
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.session_states import SUCCESSION_SILENCE_NS, gives_way, gives_way_ns
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logs import get_logger, within
 

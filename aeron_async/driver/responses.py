@@ -19,7 +19,7 @@ from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
 if TYPE_CHECKING:
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.subscriptions import Subscriptions
 

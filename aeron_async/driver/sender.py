@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.clock import NS_PER_MS
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
 from aeron_async.logs import get_logger
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
     from aeron_async.driver.stall_log import StallLog

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.ipc_publication import IpcPublication
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint

@@ -11,7 +11,7 @@ import attrs
 
 if TYPE_CHECKING:
     from aeron_async.driver.commands import SubscriptionListener
-    from aeron_async.driver.core.subscription_params import SubscriptionParams
+    from aeron_async.driver.core.stream_params import SubscriptionParams
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.protocol.channel_uri import ChannelUri
 

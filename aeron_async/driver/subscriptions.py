@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aeron_async.driver.commands import SubscriptionReady
 from aeron_async.driver.core.congestion_control import congestion_control_supplier
-from aeron_async.driver.core.subscription_params import SubscriptionParams
+from aeron_async.driver.core.stream_params import SubscriptionParams
 from aeron_async.driver.images import Images
 from aeron_async.driver.local_streams import LocalInterest, LocalStreams
 from aeron_async.driver.readers import Readers
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.driver.commands import SubscriptionListener
-    from aeron_async.driver.core.congestion_control.base import CongestionControlSupplier
+    from aeron_async.driver.core.suppliers import CongestionControlSupplier
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.receiver import Receiver

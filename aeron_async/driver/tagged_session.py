@@ -13,7 +13,7 @@ from aeron_async.protocol.channel_uri import TagReference
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = ["with_tagged_session"]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.conductor import Conductor
     from aeron_async.driver.core.ipc_publication import IpcPublication
     from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
     from aeron_async.driver.media.socket_spec import SocketAddress
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.testing.world import World

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import aeron_async as aa
     from aeron_async.counters import Counter, CountersManager
-    from aeron_async.driver.core.subscribable_publication import SubscribablePublication
+    from aeron_async.driver.core.publication import SubscribablePublication
 
 IPC = "aeron:ipc"
 STREAM_ID = 1001

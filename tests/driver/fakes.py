@@ -8,12 +8,8 @@ import pytest
 
 from aeron_async.counters import Counter, CountersManager
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.publication_params import PublicationParams
-from aeron_async.driver.core.system_counters import (
-    DriverCounterId,
-    SystemCounterId,
-    SystemCounters,
-)
+from aeron_async.driver.core.stream_params import PublicationParams
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId, SystemCounters
 from aeron_async.logbuffer.position import compute_position, term_id_at
 from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import DataFrame, Frame, frames
@@ -21,19 +17,13 @@ from aeron_async.protocol.header import DataFlags, FrameType, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
-from tests.logbuffer.logs import (
-    INITIAL_TERM_ID,
-    MTU_LENGTH,
-    SESSION_ID,
-    STREAM_ID,
-    TERM_LENGTH,
-)
+from tests.logbuffer.logs import INITIAL_TERM_ID, MTU_LENGTH, SESSION_ID, STREAM_ID, TERM_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.subscriber_positions import Subscribable, SubscriberPosition
+    from aeron_async.driver.core.subscriber_position import Subscribable, SubscriberPosition
     from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.header import Buffer

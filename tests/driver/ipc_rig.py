@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aeron_async.driver.core.ipc_publication import IpcPublication
-from aeron_async.driver.core.publication_counters import IpcPublicationCounters
-from aeron_async.driver.core.subscriber_positions import SubscriberPosition
+from aeron_async.driver.core.stream_counters import IpcPublicationCounters
+from aeron_async.driver.core.subscriber_position import SubscriberPosition
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.reader import TermReader
@@ -16,8 +16,8 @@ from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.publication_state import PublicationState
-    from aeron_async.driver.core.subscriber_positions import Subscribable
+    from aeron_async.driver.core.publication import PublicationState
+    from aeron_async.driver.core.subscriber_position import Subscribable
 
 UNTETHERED = {
     "untethered_window_limit_timeout_ns": 5 * SECOND,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aeron_async.driver.core.congestion_control import (
-    CongestionControlParams,
-    congestion_control,
-)
+from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
-from aeron_async.driver.core.delay import choose_delay
+from aeron_async.driver.core.feedback_delay import choose_delay
 from aeron_async.driver.core.flow_control import unicast_flow_control
-from aeron_async.driver.core.image_counters import ImageCounters
 from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_counters import PublicationCounters
 from aeron_async.driver.core.publication_image import PublicationImage
-from aeron_async.driver.core.subscriber_positions import SubscriberPosition
+from aeron_async.driver.core.stream_counters import ImageCounters, PublicationCounters
+from aeron_async.driver.core.subscriber_position import SubscriberPosition
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.reader import TermReader
@@ -39,16 +35,16 @@ from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
-    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.flow_control import FlowControl
     from aeron_async.driver.core.image_connection import ImageConnection
     from aeron_async.driver.core.image_state import ImageState
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.publication_state import PublicationState
-    from aeron_async.driver.core.send_timestamps import SendTimestamps
+    from aeron_async.driver.core.publication import PublicationState
     from aeron_async.driver.core.session_states import SessionState
-    from aeron_async.driver.core.subscriber_positions import Subscribable
+    from aeron_async.driver.core.subscriber_position import Subscribable
     from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+    from aeron_async.driver.core.timestamps import SendTimestamps
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.setup import Setup
 

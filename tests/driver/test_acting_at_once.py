@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.sender import AFTER_BURST_NS, BEATS_PER_CYCLE, QUIET_NS, Sender
 from tests.driver.agents import SECOND, SetClock, Stream, asleep, running

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
-from aeron_async.driver.core.response_outbox import ResponseOutbox
+from aeron_async.driver.core.outbox import ResponseOutbox
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import RttFlags, StatusMessageFlags

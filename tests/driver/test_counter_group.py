@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from aeron_async.counters import CountersManager
-from aeron_async.driver.core.image_counters import ImageCounters
-from aeron_async.driver.core.publication_counters import PublicationCounters
+from aeron_async.driver.core.stream_counters import ImageCounters, PublicationCounters
 from aeron_async.errors import RegistrationError
 
 VALUE_LENGTH = 128

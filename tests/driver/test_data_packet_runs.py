@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async import kernel
-from aeron_async.driver.core import image_intake
+from aeron_async.driver.core import publication_image
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import placing
 from aeron_async.protocol.header import DataFlags, RttFlags
@@ -230,7 +230,7 @@ def test_a_run_leaves_what_its_datagrams_leave_one_by_one(
     stream, now_ns = Stream(join_position), 0
     together, apart = Receiver(join_position), Receiver(join_position)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(image_intake, "place_runs", twin)
+        patch.setattr(publication_image, "place_runs", twin)
         for is_from_elsewhere, then, wait_ms, chunks in rounds:
             now_ns += wait_ms * MS
             source = OTHER_SOURCE if is_from_elsewhere and wait_ms < 20 else SOURCE

@@ -11,11 +11,11 @@ from aeron_async.driver.core.congestion_control import (
     TrackRebuild,
     congestion_control,
 )
-from aeron_async.driver.core.congestion_control.base import receiver_window_length
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.flow_control import UnicastFlowControl, unicast_flow_control
 from aeron_async.driver.core.flow_control.base import max_retransmission_length
 from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.suppliers import receiver_window_length
 from aeron_async.errors import ErrorCode, RegistrationError
 from tests.driver.fakes import status_message
 from tests.logbuffer.logs import make_log

@@ -15,8 +15,7 @@ from aeron_async.driver.core.congestion_control import (
     congestion_control,
     congestion_control_supplier,
 )
-from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.context_legacy import LEGACY_SETTINGS
+from aeron_async.driver.core.context import LEGACY_SETTINGS, DriverContext
 from aeron_async.driver.core.flow_control import (
     FlowControl,
     FlowControlParams,
@@ -26,8 +25,8 @@ from aeron_async.driver.core.flow_control import (
     UnicastFlowControl,
     flow_control,
 )
-from aeron_async.driver.core.registered import find_registered
-from aeron_async.driver.core.subscription_params import SubscriptionParams
+from aeron_async.driver.core.strategies import find_registered
+from aeron_async.driver.core.stream_params import SubscriptionParams
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.status_message import StatusMessage

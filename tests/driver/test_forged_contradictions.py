@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.driver.core import image_doubts
-from aeron_async.driver.core.image_end import ImageEndReason
+from aeron_async.driver.core.image_state import ImageEndReason
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.late_frames import shown_start
 from aeron_async.protocol.header import DataFlags

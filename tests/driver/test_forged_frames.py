@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async.driver.core.image_end import ImageEndReason
-from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.image_state import ImageEndReason, ImageState
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.protocol.header import DataFlags
 from aeron_async.protocol.nak import Nak

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aeron_async.driver.core.frame_starts import FrameStarts
+from aeron_async.driver.core.data_sender import FrameStarts
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from aeron_async.driver.core.gap_clock import WIDER_STEPS
 from aeron_async.driver.core.image_state import ImageState
+from aeron_async.driver.core.image_watch import WIDER_STEPS
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.rebuilder import is_hole

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from tests.driver.fakes import HALF_TERM, SECOND
 from tests.driver.ipc_rig import IpcRig

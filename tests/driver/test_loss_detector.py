@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.driver.core.delay import StaticDelay
+from aeron_async.driver.core.feedback_delay import StaticDelay
 from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
 
 GAP = {"term_id": 7, "term_offset": 320, "length": 64}

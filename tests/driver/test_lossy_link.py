@@ -10,7 +10,7 @@ import pytest
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.image_budget import start_position
 from tests.driver.fakes import MS, SECOND, SOURCE, US

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.nak_budget import (
+from aeron_async.driver.core.budgets import (
     CREDIT_AT_FIRST,
     CREDIT_LIMIT,
     FREE_NAKS_PER_GAP,
@@ -15,6 +14,7 @@ from aeron_async.driver.core.nak_budget import (
     NakBudget,
     NakPatience,
 )
+from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.nak import NAK_LENGTH
 from tests.driver.fakes import HALF_TERM, MS, SECOND, US, data, heartbeat, place

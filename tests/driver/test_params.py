@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.publication_params import (
+from aeron_async.driver.core.stream_params import (
     PublicationParams,
     StartPosition,
+    SubscriptionParams,
     check_can_share,
+    check_is_supported,
 )
-from aeron_async.driver.core.subscription_params import SubscriptionParams
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, format_address
-from aeron_async.driver.core.unsupported import check_is_supported
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.driver.fakes import MS, SECOND

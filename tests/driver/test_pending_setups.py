@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from aeron_async.driver.core.pending_setups import PendingSetups
+from aeron_async.driver.core.session_states import PendingSetups
 
 
 def test_no_more_are_waited_for_than_there_may_be_until_the_oldest_expires() -> None:

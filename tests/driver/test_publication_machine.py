@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.position import framed_length, max_message_length

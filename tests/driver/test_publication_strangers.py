@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.receiver_liveness import MAX_DEPARTED
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode

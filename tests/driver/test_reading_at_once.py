@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.sender import Sender

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 
 from aeron_async.clock import SystemClock
-from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.driver.core.timestamps import ReceiveTimestamps
 from aeron_async.driver.core.udp_channel import UdpChannel
 from aeron_async.driver.media.receive_channel_endpoint import (
     ReceiveChannelEndpoint,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
+from aeron_async.driver.core.timestamps import ReceiveTimestamps
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.protocol.header import FrameType
 

@@ -9,7 +9,7 @@ import pytest
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.receiver_liveness import MAX_RECEIVERS, ReceiverLiveness
-from aeron_async.driver.core.session_ids import SessionIds
+from aeron_async.driver.core.stream_params import SessionIds
 from tests.driver.fakes import MS, Counts
 
 TIMEOUT_NS = 5_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aeron_async.driver.core.reply_limiter import ReplyLimiter
+from aeron_async.driver.core.budgets import ReplyLimiter
 from tests.driver.fakes import SECOND
 
 

@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
-from aeron_async.driver.core.response_outbox import ResponseOutbox
+from aeron_async.driver.core.outbox import ResponseOutbox
 from aeron_async.driver.core.system_counters import DriverCounterId
 from tests.driver.fakes import (
     OTHER_SOURCE,

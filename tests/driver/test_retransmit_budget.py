@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aeron_async.driver.core.budgets import RetransmitBudget
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.retransmit_budget import RetransmitBudget
 from tests.driver.fakes import MS, SECOND, US
 
 KIB = 1024

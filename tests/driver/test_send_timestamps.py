@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.driver.core.send_timestamps import SendTimestamps
+from aeron_async.driver.core.timestamps import SendTimestamps
 from tests.driver.fakes import data, heartbeat, nak, pad, setup
 from tests.driver.rigs import PublicationRig
 

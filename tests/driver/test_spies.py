@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.claim import Claim
 from aeron_async.protocol.header import FrameType, StatusMessageFlags

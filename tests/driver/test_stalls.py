@@ -6,7 +6,7 @@ import pytest
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.session_states import SessionState
 from aeron_async.driver.core.system_counters import SystemCounterId

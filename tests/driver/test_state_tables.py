@@ -6,10 +6,11 @@ import itertools
 
 import pytest
 
-from aeron_async.driver.core import image_state, publication_state, untethered_state
+from aeron_async.driver.core import image_state, subscriber_position
+from aeron_async.driver.core import publication as publication_state
 from aeron_async.driver.core.image_state import ImageEvent, ImageState
-from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
-from aeron_async.driver.core.untethered_state import TetherEvent, TetherState
+from aeron_async.driver.core.publication import PublicationEvent, PublicationState
+from aeron_async.driver.core.subscriber_position import TetherEvent, TetherState
 
 PUBLICATION = {
     (PublicationState.ACTIVE, PublicationEvent.RELEASED): PublicationState.DRAINING,
@@ -75,10 +76,10 @@ def test_a_subscriber_goes_only_where_its_table_says(
     state: TetherState, event: TetherEvent
 ) -> None:
     if (state, event) in UNTETHERED:
-        assert untethered_state.next_state(state, event) is UNTETHERED[state, event]
+        assert subscriber_position.next_state(state, event) is UNTETHERED[state, event]
     else:
         with pytest.raises(KeyError):
-            untethered_state.next_state(state, event)
+            subscriber_position.next_state(state, event)
 
 
 def test_every_state_but_the_last_can_be_left_and_the_last_cannot() -> None:
@@ -86,6 +87,6 @@ def test_every_state_but_the_last_can_be_left_and_the_last_cannot() -> None:
         set(PublicationState) - {PublicationState.DONE}
     )
     assert {state for state, _ in image_state.TRANSITIONS} == set(ImageState) - {ImageState.DONE}
-    assert {state for state, _ in untethered_state.TRANSITIONS} == (
+    assert {state for state, _ in subscriber_position.TRANSITIONS} == (
         set(TetherState) - {TetherState.CLOSED}
     )

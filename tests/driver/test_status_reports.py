@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.destination_tracker import DestinationTracker
-from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
+from aeron_async.driver.core.flow_control.base import UnicastFlowControl
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from tests.driver.fakes import CONTEXT, HALF_TERM, MS, RECEIVER_ID, SECOND, SOURCE, status_message

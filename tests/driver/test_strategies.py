@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
+from aeron_async.driver.core.flow_control.base import UnicastFlowControl
 from aeron_async.driver.core.strategies import cause_of_failure, name_of_supplier
 
 

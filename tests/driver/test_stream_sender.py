@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.publication_counters import PublicationCounters
-from aeron_async.driver.core.stream_sender import SEND_RETRY_NS, StreamSender
+from aeron_async.driver.core.data_sender import SEND_RETRY_NS, StreamSender
+from aeron_async.driver.core.stream_counters import PublicationCounters
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aeron_async.clock import NS_PER_MS, SystemClock
 from aeron_async.driver.core.image_state import ImageState
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.receiver import POLLS_PER_CYCLE as IMAGES_PER_CYCLE
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.sender import CYCLE_NS, POLLS_PER_CYCLE, ROUNDS_PER_CYCLE, Sender

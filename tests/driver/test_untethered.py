@@ -6,9 +6,14 @@ import pytest
 
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.subscriber_positions import SubscriberPosition, SubscriberPositions
-from aeron_async.driver.core.untethered import SHORTEST_TIMEOUT_NS, UntetheredTimeouts
-from aeron_async.driver.core.untethered_state import TetherEvent, TetherState
+from aeron_async.driver.core.subscriber_position import (
+    SHORTEST_TIMEOUT_NS,
+    SubscriberPosition,
+    SubscriberPositions,
+    TetherEvent,
+    TetherState,
+    UntetheredTimeouts,
+)
 from tests.driver.fakes import EOS, SECOND, WINDOW, Counts, data, heartbeat
 from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import make_log

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.send_timestamps import SendTimestamps
 from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.timestamps import SendTimestamps
 from tests.driver.fakes import MS, heartbeat, nak
 from tests.driver.rigs import PublicationRig
 from tests.logbuffer.logs import TERM_LENGTH

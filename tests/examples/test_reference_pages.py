@@ -12,7 +12,8 @@ import pytest
 
 import aeron_async
 from aeron_async import errors
-from aeron_async.driver.core import image_state, publication_state, untethered_state
+from aeron_async.driver.core import image_state, subscriber_position
+from aeron_async.driver.core import publication as publication_state
 from aeron_async.driver.core.stream_counters import (
     ChannelCounterType,
     LocalAddressType,
@@ -175,9 +176,9 @@ def diagram(states: type[Enum], module: ModuleType) -> str:
         ("Image", image_state, image_state.ImageState, image_state.ImageEvent),
         (
             "Untethered subscriber",
-            untethered_state,
-            untethered_state.TetherState,
-            untethered_state.TetherEvent,
+            subscriber_position,
+            subscriber_position.TetherState,
+            subscriber_position.TetherEvent,
         ),
     ],
 )

@@ -8,8 +8,8 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.flow_control import unicast_flow_control
 from aeron_async.driver.core.network_publication import NetworkPublication
-from aeron_async.driver.core.publication_counters import PublicationCounters
-from aeron_async.driver.core.publication_state import PublicationState
+from aeron_async.driver.core.publication import PublicationState
+from aeron_async.driver.core.stream_counters import PublicationCounters
 from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import term_id_at
@@ -28,13 +28,7 @@ from tests.driver.fakes import (
     send_each,
 )
 from tests.fuzz.wire import Watch, Wire
-from tests.logbuffer.logs import (
-    INITIAL_TERM_ID,
-    SESSION_ID,
-    STREAM_ID,
-    TERM_LENGTH,
-    make_log,
-)
+from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address

@@ -8,10 +8,10 @@ import textwrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.client.image import Image
-from aeron_async.driver.core import gaps_ahead, image_gaps, image_intake
-from aeron_async.driver.core.image_intake import ImageIntake
+from aeron_async.driver.core import image_gaps, publication_image
+from aeron_async.driver.core.network_publication import StatusReports
+from aeron_async.driver.core.publication_image import ImageIntake
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
-from aeron_async.driver.core.status_reports import StatusReports
 from aeron_async.driver.images import Images
 from aeron_async.kernel import placing
 from aeron_async.logbuffer import rebuilder
@@ -84,7 +84,7 @@ MUTANTS = (
                 ),
             ),
         ),
-        (gaps_ahead, image_gaps),
+        (image_gaps,),
     ),
     Mutant(
         "a range that was resent once is never resent again",
@@ -143,7 +143,7 @@ MUTANTS = (
             ),
         ),
         # The plain version, also where there is a compiled one.
-        plain=((image_intake, "place_runs", placing.place_runs),),
+        plain=((publication_image, "place_runs", placing.place_runs),),
     ),
     Mutant(
         "an image that has ended keeps its counters",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from aeron_async.driver.core.status_reports import PLAIN, REPORT
+from aeron_async.driver.core.network_publication import PLAIN, REPORT
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.datagram import (
     INVALID,
@@ -31,8 +31,7 @@ from aeron_async.protocol.status_message import STATUS_MESSAGE_LENGTH, StatusMes
 if TYPE_CHECKING:
     from aeron_async.driver.core.destination_tracker import DestinationTracker
     from aeron_async.driver.core.network_publication import NetworkPublication
-    from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.response_outbox import ResponseOutbox
+    from aeron_async.driver.core.outbox import Address, ResponseOutbox
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["ControlPacketDispatcher"]

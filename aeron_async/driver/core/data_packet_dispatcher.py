@@ -1,26 +1,29 @@
-"""From a datagram to the image it belongs to, or to the question who sent it.
+"""The dispatch of data datagrams to images, and the search for unknown senders.
 
 Data of an unknown session that somebody wants is answered with a status message that asks for a
 SETUP; the SETUP makes the image. Whatever nobody wants is dropped at the cost of one look-up.
 
-Source: Aeron `DataPacketDispatcher`.
+Source: Aeron `DataPacketDispatcher`, `Receiver`.
 """
 
 from __future__ import annotations
 
 from array import array
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
 from aeron_async.driver.core.context import PENDING_SETUP_TIMEOUT_NS
-from aeron_async.driver.core.held_failure import raise_failures
-from aeron_async.driver.core.image_succession import begins_again
-from aeron_async.driver.core.pending_setups import PendingSetups
-from aeron_async.driver.core.session_states import SessionState, SessionStates
-from aeron_async.driver.core.setup_elicitor import eliciting_status_message
-from aeron_async.driver.core.stream_interest import StreamInterest
+from aeron_async.driver.core.session_states import (
+    PendingSetups,
+    SessionState,
+    SessionStates,
+    StreamInterest,
+    begins_again,
+)
+from aeron_async.driver.core.status_message_sender import eliciting_status_message
+from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.protocol.datagram import INVALID, check_setup, frame_type
 from aeron_async.protocol.header import DATA_HEADER_LENGTH, DataFlags, FrameType, RttFlags
@@ -29,13 +32,15 @@ from aeron_async.protocol.setup import Setup
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.dispatch_listener import DispatchListener
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.kernel.placing import Cuts
 
-__all__ = ["DataPacketDispatcher"]
+__all__ = [
+    "DataPacketDispatcher",
+    "DispatchListener",
+]
 
 # Plain integers: to look up a member of an enum takes as long as to take a header apart.
 DATA: Final = int(FrameType.DATA)
@@ -399,3 +404,21 @@ class DataPacketDispatcher:
         """Return how many images of a stream there are."""
         interest = self._streams.get(stream_id)
         return 0 if interest is None else len(interest.images)
+
+
+class DispatchListener(Protocol):
+    """Who hears what a dispatcher has found."""
+
+    def on_image_activity(self, image: PublicationImage) -> None:
+        """Something was placed in the image; it wants to be polled."""
+        ...
+
+    def on_create_image(
+        self, setup: Setup, source: Address, destination: ReceiveDestination
+    ) -> None:
+        """A wanted stream begins; an image is to be made and added."""
+        ...
+
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Something that cannot be meant arrived, and has been counted."""
+        ...

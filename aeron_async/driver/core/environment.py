@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 import attrs
 
-from aeron_async.driver.core.registered import find_registered, known_names
+from aeron_async.driver.core.strategies import find_registered, known_names
 from aeron_async.errors import ConfigurationError
 from aeron_async.protocol.units import (
     IN_BYTES,

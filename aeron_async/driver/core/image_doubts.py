@@ -17,13 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
+from aeron_async.driver.core.budgets import ReplyLimiter
+from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.reply_limiter import ReplyLimiter
-from aeron_async.driver.core.system_counters import (
-    DRIVER_COUNTER_LABELS,
-    DriverCounterId,
-)
+from aeron_async.driver.core.system_counters import DRIVER_COUNTER_LABELS, DriverCounterId
 from aeron_async.logbuffer.late_frames import shown_cover, shown_start
 from aeron_async.logbuffer.position import (
     framed_length,
@@ -37,8 +34,8 @@ from aeron_async.protocol.header import DATA_HEADER_LENGTH, align_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.driver.core.image_feedback import ImageFeedback
     from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.status_message_sender import ImageFeedback
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.late_frames import Conflict
     from aeron_async.logbuffer.term_log import LogBuffers

@@ -1,10 +1,14 @@
-"""The life of a publication image as a table.
+"""The life of an image: its states, its timeouts, and why it ended.
 
 An image is ACTIVE while its source is heard and somebody reads it. Then it is DRAINING: it tells
 the source goodbye and waits for its readers to take what has arrived. It LINGERs, out of the
 receiver's sight, while clients may still look at its log, until it is DONE.
 
-Source: Aeron `PublicationImage.State`.
+The table of states says what may follow what; here is when it does. Silence is told in the time
+that this driver was awake: what it missed because its loop stood still is nobody's fault.
+
+Source: Aeron `PublicationImage.State`, has none; its images end without a word of the reason,
+`PublicationImage.onTimeEvent`.
 """
 
 from __future__ import annotations
@@ -12,10 +16,31 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import attrs
 
-__all__ = ["OUT_OF_SIGHT", "TRANSITIONS", "ImageEvent", "ImageState", "next_state"]
+from aeron_async.driver.core.context import EOS_STATUS_MESSAGE_COUNT
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_LABELS, SystemCounterId
+from aeron_async.logs import get_logger, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
+
+__all__ = [
+    "OUT_OF_SIGHT",
+    "TRANSITIONS",
+    "ImageEnd",
+    "ImageEndReason",
+    "ImageEvent",
+    "ImageLife",
+    "ImageState",
+    "next_state",
+]
 
 
 @final
@@ -87,3 +112,328 @@ def next_state(state: ImageState, event: ImageEvent) -> ImageState:
         KeyError: The table has no such transition; a mistake of ours, never of a peer.
     """
     return TRANSITIONS[state, event]
+
+
+@final
+class ImageEndReason(Enum):
+    """Why an image is over."""
+
+    END_OF_STREAM = auto()
+    """The publisher ended the stream, and all of it arrived."""
+    REVOKED = auto()
+    """The publisher took the stream back."""
+    SOURCE_SILENT = auto()
+    """Nothing was heard of the publisher for the image liveness timeout."""
+    GAP_UNFILLED = auto()
+    """What was missing did not come for the image gap timeout, though the publisher was heard."""
+    CONTRADICTED = auto()
+    """The publisher says that it sent something else than what readers were shown."""
+    SUPERSEDED = auto()
+    """Another stream took its place: the one that a server answers on now."""
+    FAILED = auto()
+    """Something broke in this driver, such as the congestion control of the image."""
+    LEFT_BEHIND = auto()
+    """The stream went on without this subscription, which has `tether=false`."""
+    CLOSED = auto()
+    """The subscription, its client or the driver was closed."""
+
+
+@attrs.frozen(kw_only=True)
+class ImageEnd:
+    """Why an image ended, and where.
+
+    Attributes:
+        reason: Why.
+        position: Up to where the stream was whole, in bytes.
+        start_position: Where what is missing or contradicted begins; else the same as `position`.
+        end_position: Where it ends, as far as that is known.
+    """
+
+    reason: ImageEndReason
+    position: int
+    start_position: int
+    end_position: int
+
+    @classmethod
+    def at(cls, reason: ImageEndReason, position: int) -> ImageEnd:
+        """Return the end of an image of which nothing is missing up to a position."""
+        return cls(reason=reason, position=position, start_position=position, end_position=position)
+
+
+REVOKED_DRAIN_NS: Final = 1_000_000_000
+"""How long what is left of a revoked stream may be read: until Aeron's conductor would come by."""
+RUN_OVER_REMEDY: Final = (
+    "read faster, or let the publisher wait for this receiver with fc=min or fc=tagged; if it "
+    "stays out of reach, the image ends after image_liveness_timeout_ns, and a new one joins "
+    "where the stream is then"
+)
+
+UNREAD_CHECK_NS: Final = 1_000_000_000
+"""How often an image is looked at whose readers have stood still for too long already."""
+UNREAD_REMEDY: Final = "read on, or close the subscription: it keeps new streams of its session out"
+BROKEN_REMEDY: Final = (
+    "a new image joins where the stream is now; what was sent until then is lost to this reader. "
+    "Look for forged frames, for two publishers of one session and address, and at the "
+    "publisher's log for NAKs it refused"
+)
+REASONS: Final = {
+    ImageEvent.STREAM_ENDED: ImageEndReason.END_OF_STREAM,
+    ImageEvent.REVOKED: ImageEndReason.REVOKED,
+    ImageEvent.SOURCE_SILENT: ImageEndReason.SOURCE_SILENT,
+    ImageEvent.ABANDONED: ImageEndReason.CLOSED,
+    ImageEvent.SUPERSEDED: ImageEndReason.SUPERSEDED,
+    ImageEvent.GAP_UNFILLED: ImageEndReason.GAP_UNFILLED,
+    ImageEvent.CONTRADICTED: ImageEndReason.CONTRADICTED,
+    ImageEvent.FAILED: ImageEndReason.FAILED,
+}
+BROKEN: Final = {
+    ImageEndReason.GAP_UNFILLED: ImageEvent.GAP_UNFILLED,
+    ImageEndReason.CONTRADICTED: ImageEvent.CONTRADICTED,
+}
+RESUMABLE: Final = frozenset({ImageEndReason.END_OF_STREAM, ImageEndReason.REVOKED})
+
+log = get_logger(__name__)
+
+
+class ImageLife:
+    """The states of one image.
+
+    Args:
+        log_buffers: Name the image in the log, as does its source.
+        source: Where its SETUP came from.
+        context: Says how long its source may be silent, and how long it says goodbye.
+        now_ns: The time now.
+        log_budget: For its log lines; None is without limit.
+
+    Attributes:
+        state: Where it is.
+        is_awaited: Whether another stream waits for the place of this one.
+        ended: Why and where it ended; None where it has not.
+    """
+
+    __slots__ = (
+        "_changed_ns",
+        "_drain_limit_ns",
+        "_goodbye_ns",
+        "_liveness_timeout_ns",
+        "_log",
+        "_session_id",
+        "_source",
+        "_still_ns",
+        "_stream_id",
+        "_taken",
+        "_usual_goodbye_ns",
+        "ended",
+        "ended_ns",
+        "is_awaited",
+        "state",
+    )
+
+    def __init__(
+        self,
+        log_buffers: LogBuffers,
+        source: Address,
+        context: DriverContext,
+        now_ns: int,
+        log_budget: LogBudget | None = None,
+    ) -> None:
+        self._log = within(log_budget, log)
+        self.state = ImageState.ACTIVE
+        self.ended: ImageEnd | None = None
+        self.ended_ns = now_ns
+        self._session_id = log_buffers.session_id
+        self._stream_id = log_buffers.stream_id
+        self._source = source
+        self._liveness_timeout_ns = context.image_liveness_timeout_ns
+        self._usual_goodbye_ns = self._goodbye_ns = (
+            EOS_STATUS_MESSAGE_COUNT * context.status_message_timeout_ns
+        )
+        self._changed_ns = now_ns
+        self._drain_limit_ns = NEVER_NS
+        self._taken: list[int] = []
+        self._still_ns = now_ns
+        self.is_awaited = False
+
+    def end(
+        self,
+        now_ns: int,
+        *,
+        last_packet_ns: int,
+        has_readers: bool,
+        is_whole: bool,
+        is_revoked: bool,
+        broken: ImageEnd | None,
+        position: int,
+    ) -> int:
+        """Let an active image drain if it is over; if not, return when its source counts as silent.
+
+        Returns 0 where it is over.
+
+        Args:
+            now_ns: The time now.
+            last_packet_ns: When the source was last heard.
+            has_readers: Whether anybody reads it.
+            is_whole: Whether it has ended, and all of it has arrived.
+            is_revoked: Whether its publisher took it back; then nobody waits for what is missing.
+            broken: How it ends if it cannot go on, its source being heard; else None.
+            position: Up to where it is rebuilt, in bytes; for the log.
+        """
+        silent_at_ns = last_packet_ns + self._liveness_timeout_ns
+        if is_revoked:
+            self._goodbye_ns = 0
+            self._drain_limit_ns = REVOKED_DRAIN_NS
+            self._set_state(ImageEvent.REVOKED, now_ns, position)
+        elif not has_readers:
+            self._set_state(ImageEvent.ABANDONED, now_ns, position)
+        elif broken is not None:
+            self._break(broken, now_ns, position)
+        elif is_whole:
+            self._set_state(ImageEvent.STREAM_ENDED, now_ns, position)
+        elif now_ns > silent_at_ns:
+            self._set_state(ImageEvent.SOURCE_SILENT, now_ns, position)
+        else:
+            return silent_at_ns + 1
+        return 0
+
+    def leave(
+        self,
+        now_ns: int,
+        *,
+        has_readers: bool,
+        is_drained: Callable[[], bool],
+        consumed: Callable[[], list[int]],
+        heard_ns: int,
+        position: int,
+    ) -> int:
+        """Move an image that is over towards its end, and return the next deadline.
+
+        Args:
+            now_ns: The time now.
+            has_readers: Whether anybody holds it.
+            is_drained: Says whether the readers have taken all that arrived.
+            consumed: Says how far each has come, in bytes.
+            heard_ns: When its source was last heard that has not ended the stream; 0 if it has.
+            position: Up to where it is rebuilt, in bytes; for the log.
+        """
+        if self.state is ImageState.DRAINING:
+            goodbye_at_ns = self._changed_ns + self._goodbye_ns
+            if now_ns < goodbye_at_ns:
+                return goodbye_at_ns
+            drained_at_ns = min(self._changed_ns + self._drain_limit_ns, NEVER_NS)
+            if now_ns < drained_at_ns and not is_drained():
+                is_awaited = self.is_awaited or heard_ns > self._changed_ns
+                unread_at_ns = self._unread_at(consumed(), now_ns)
+                if now_ns < unread_at_ns or not is_awaited:
+                    return min(drained_at_ns, max(unread_at_ns, now_ns + UNREAD_CHECK_NS))
+                self._give_up(position, now_ns)
+            else:
+                self._set_state(ImageEvent.DRAINED, now_ns, position)
+            return now_ns + self._liveness_timeout_ns
+        linger_at_ns = self._changed_ns + self._liveness_timeout_ns
+        if self.state is ImageState.LINGER and (not has_readers or now_ns >= linger_at_ns):
+            self._set_state(ImageEvent.LINGERED, now_ns, position)
+        return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
+
+    def _unread_at(self, taken: list[int], now_ns: int) -> int:
+        """Return when the readers count as gone if none of them takes anything before."""
+        if taken != self._taken:
+            self._taken, self._still_ns = taken, now_ns
+        return self._still_ns + self._liveness_timeout_ns
+
+    def _give_up(self, position: int, now_ns: int) -> None:
+        """End an image whose readers stand still, to make room for another stream.
+
+        Differs: Aeron waits for its readers without end, and for so long no stream of the same
+        session can be received.
+        """
+        self._log.warning(
+            "image_left_unread",
+            source=self._source,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=position,
+            unread_length=position - min(self._taken, default=position),
+            remedy=UNREAD_REMEDY,
+        )
+        self._set_state(ImageEvent.UNREAD, now_ns, position)
+
+    def on_over_run(self, position: int) -> None:
+        """Warn that the source runs ahead of what its readers have made room for; once is enough.
+
+        Args:
+            position: Up to where it is rebuilt, in bytes.
+        """
+        # Where nobody reads any more, the source has only not heard of it yet.
+        if self.state is ImageState.ACTIVE:
+            self._log.warning(
+                "image_run_over",
+                source=self._source,
+                session_id=self._session_id,
+                stream_id=self._stream_id,
+                position=position,
+                counter=SYSTEM_COUNTER_LABELS[SystemCounterId.FLOW_CONTROL_OVER_RUNS],
+                image_liveness_timeout_ns=self._liveness_timeout_ns,
+                remedy=RUN_OVER_REMEDY,
+            )
+
+    def supersede(self, now_ns: int, position: int) -> None:
+        """Drain with no more goodbye: another stream takes the place of this one."""
+        self._goodbye_ns = 0
+        if self.state is ImageState.ACTIVE:
+            self._set_state(ImageEvent.SUPERSEDED, now_ns, position)
+
+    def resume(self, now_ns: int, position: int) -> bool:
+        """Be active again after an end that was none; return whether that is what it was."""
+        ended = self.ended
+        if self.state is not ImageState.DRAINING or ended is None:
+            return False
+        if ended.reason not in RESUMABLE:
+            return False
+        self._goodbye_ns, self._drain_limit_ns = self._usual_goodbye_ns, NEVER_NS
+        self._set_state(ImageEvent.WENT_ON, now_ns, position)
+        self.ended = None
+        return True
+
+    def _break(self, broken: ImageEnd, now_ns: int, position: int) -> None:
+        """End an image that cannot go on, and tell of it; without a goodbye, for it comes back."""
+        self._goodbye_ns = 0
+        self._set_state(BROKEN[broken.reason], now_ns, position)
+        self.ended = broken
+        self._log.warning(
+            "image_broken",
+            reason=broken.reason.name,
+            source=self._source,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=broken.position,
+            start_position=broken.start_position,
+            end_position=broken.end_position,
+            remedy=BROKEN_REMEDY,
+        )
+
+    def fail(self, now_ns: int, position: int) -> None:
+        """Come one step nearer to the end."""
+        self._set_state(ImageEvent.FAILED, now_ns, position)
+
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let goodbye and linger last as much longer as this driver was not running."""
+        self._changed_ns = min(self._changed_ns + late_ns, now_ns)
+        self._still_ns = min(self._still_ns + late_ns, now_ns)
+        self.ended_ns = min(self.ended_ns + late_ns, now_ns)
+
+    def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
+        before, self.state = self.state, next_state(self.state, event)
+        self._changed_ns = now_ns
+        if before is ImageState.ACTIVE:
+            self.ended = ImageEnd.at(REASONS[event], position)
+            self.ended_ns = now_ns
+        self._log.info(
+            "image_state_changed",
+            before=before.name,
+            after=self.state.name,
+            event_name=event.name,
+            source=self._source,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=position,
+        )

@@ -1,7 +1,15 @@
-"""Whether the stream of an image can still be put together: gaps that stay, and contradictions.
+"""The end of an image that cannot go on: a gap that stays, a contradiction, a forged SETUP.
+
+A source that is silent cannot answer, so its silence does not count: that has a timeout of its own,
+and a partition that heals in time is repaired as ever. Nor does the time count in which the source
+itself says that it has sent no more: then only a forged frame or heartbeat claims that there is
+a gap.
 
 Invariant: while its source is heard, an image moves on, or its source says that it stands still, or
 the image ends within the gap timeout and says why. It never waits in silence.
+
+Source: Aeron has none; a gap that is never filled holds a stream up for as long as its source is
+heard.
 """
 
 from __future__ import annotations
@@ -9,10 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
-from aeron_async.driver.core.gap_clock import GapClock
 from aeron_async.driver.core.image_connection import NEVER_HEARD_NS
 from aeron_async.driver.core.image_doubts import ImageDoubts
-from aeron_async.driver.core.image_end import ImageEnd, ImageEndReason
+from aeron_async.driver.core.image_state import ImageEnd, ImageEndReason
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import DriverCounterId
 from aeron_async.logbuffer.late_frames import LateFrames
@@ -23,15 +30,89 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.image_connection import ImageConnections
-    from aeron_async.driver.core.image_feedback import ImageFeedback
     from aeron_async.driver.core.image_gaps import ImageGaps
-    from aeron_async.driver.core.image_intake import ImageIntake
-    from aeron_async.driver.core.image_life import ImageLife
+    from aeron_async.driver.core.image_state import ImageLife
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.core.publication_image import ImageIntake
+    from aeron_async.driver.core.status_message_sender import ImageFeedback
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
 
-__all__ = ["ImageWatch"]
+__all__ = [
+    "GapClock",
+    "ImageWatch",
+]
+
+HEARD_NS: Final = 1_000_000_000
+"""A source that was heard so long ago still counts as heard: ten heartbeats may be lost."""
+LOOK_NS: Final = 250_000_000
+"""How often a gap is looked at, at the least."""
+WIDER_STEPS: Final = 8
+"""How often, within the timeout, more is asked for than what is missing."""
+
+
+class GapClock:
+    """Times the first gap of one image.
+
+    Args:
+        timeout_ns: How long a gap may be there.
+    """
+
+    __slots__ = ("_looked_ns", "_since_ns", "_start", "_step_ns", "_wider_ns", "timeout_ns")
+
+    def __init__(self, timeout_ns: int) -> None:
+        self.timeout_ns = timeout_ns
+        self._step_ns = max(1, timeout_ns // WIDER_STEPS)
+        self._start = -1
+        self._since_ns = 0
+        self._looked_ns = 0
+        self._wider_ns = 0
+
+    @property
+    def deadline_ns(self) -> int:
+        """Return when to look again, at the latest."""
+        return NEVER_NS if self._start < 0 else self._looked_ns + LOOK_NS
+
+    def stop(self) -> None:
+        """Take note that nothing is missing."""
+        self._start = -1
+
+    def look(self, start: int, *, last_packet_ns: int, now_ns: int) -> bool:
+        """Return whether the first gap has been there for too long.
+
+        Args:
+            start: Where it begins, in bytes.
+            last_packet_ns: When the source was last heard.
+            now_ns: The time now.
+        """
+        if start != self._start:
+            self.restart(now_ns)
+            self._start = start
+        else:
+            passed_ns = now_ns - self._looked_ns
+            is_heard = now_ns - last_packet_ns <= HEARD_NS
+            # After a long pause it has only just been heard again.
+            self._since_ns += passed_ns - (min(passed_ns, 2 * LOOK_NS) if is_heard else 0)
+        self._looked_ns = now_ns
+        return now_ns - self._since_ns >= self.timeout_ns
+
+    def restart(self, now_ns: int) -> None:
+        """Count from now."""
+        self._since_ns = self._looked_ns = now_ns
+        self._wider_ns = self._step_ns
+
+    def is_wider_due(self, now_ns: int) -> bool:
+        """Return whether more is to be asked for now than what is missing, and count on."""
+        if now_ns - self._since_ns < self._wider_ns:
+            return False
+        self._wider_ns = now_ns - self._since_ns + self._step_ns
+        return True
+
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Do not count the time in which this driver was not running."""
+        self._since_ns = min(self._since_ns + late_ns, now_ns)
+        self._looked_ns = now_ns
+
 
 FOREIGN_SETUPS_MAX: Final = 3
 """So many SETUPs of other terms, from the address of the image's own, prove its own forged: before

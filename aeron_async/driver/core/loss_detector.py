@@ -1,7 +1,7 @@
 """Notice the first gap of an image, and say when to ask for it.
 
 Only one gap is tracked: the first. The next becomes the first when that one is filled; whether it
-was asked for before, `gaps_ahead` knows. A gap that moves or shrinks is a new gap, and starts with
+was asked for before, `image_gaps` knows. A gap that moves or shrinks is a new gap, and starts with
 the initial delay again. There is no giving up: a stream that cannot be repaired ends by its
 liveness timeout.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from aeron_async.driver.core.delay import FeedbackDelay
+    from aeron_async.driver.core.feedback_delay import FeedbackDelay
 
 __all__ = ["NEVER_NS", "LossDetector"]
 

@@ -1,4 +1,15 @@
-"""A stream as its sender sees it: setup, data, heartbeats, and the limit that offers may reach.
+"""A network publication: its state, its connection, its limits, and its answers to receivers.
+
+Invariant: the publisher limit follows the slowest of the sender and the spies, and falls back to
+what was sent when nobody is connected.
+
+A poll moves the limit, looks after receivers, readers and claims, and asks the strategy. For one
+datagram, or none, that is most of the work, and finds nothing to do. While a publication is quiet
+it waits: for the next deadline of any of these, for an eighth of the window, or for a second.
+
+A plain status message of a receiver that is known, to a publication that is connected, moves the
+sender limit and nothing else: no value is made of it, and no strategy of somebody else's is asked.
+Whatever is out of the ordinary is left to the long way, which says what is wrong with it.
 
 Invariant: data leaves only up to the sender limit that flow control allows, except that a padding
 frame, of which only the header travels, may carry the sender position past it. What has been sent
@@ -6,47 +17,477 @@ stays in the log for half a term and a message, so that it can be sent again.
 
 The publication decides; its outbox carries bytes and its listener hears what changed.
 Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
+
+Source: Aeron `NetworkPublication`, `ClientProxy`,
+`NetworkPublication.updatePublisherPositionAndLimit`, `hasSubscribers`, `FlowControlReceivers`,
+`NetworkPublication.onStatusMessage`, `UnicastFlowControl`, `NetworkPublication.onRttMeasurement`.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
+import attrs
+
+from aeron_async.driver.core.budgets import ReplyLimiter
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
-from aeron_async.driver.core.held_failure import held
+from aeron_async.driver.core.data_sender import StreamSender
+from aeron_async.driver.core.flow_control.base import UnicastFlowControl
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.publication_connection import PublicationConnection
-from aeron_async.driver.core.publication_state import PublicationEvent, PublicationState
-from aeron_async.driver.core.quiet_sender import QuietSender
+from aeron_async.driver.core.publication import (
+    PublicationEvent,
+    PublicationState,
+    SubscribablePublication,
+)
+from aeron_async.driver.core.publisher_window import PublisherWindow
 from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
-from aeron_async.driver.core.rtt_replier import RttReplier
-from aeron_async.driver.core.sender_pace import SenderPace
-from aeron_async.driver.core.status_reports import StatusReports
-from aeron_async.driver.core.stream_sender import StreamSender
-from aeron_async.driver.core.subscribable_publication import SubscribablePublication
-from aeron_async.driver.core.subscriber_positions import release_subscribers
-from aeron_async.driver.core.system_counters import SystemCounterId
+from aeron_async.driver.core.strategies import held
+from aeron_async.driver.core.subscriber_position import release_subscribers
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.errors import ErrorCode
 from aeron_async.logbuffer.position import compute_position
+from aeron_async.logs import get_logger, within
+from aeron_async.protocol.header import FRAME_ALIGNMENT, RttFlags
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aeron_async.counters import Counter
+    from aeron_async.driver.core.budgets import RetransmitBudget
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.flow_control.base import FlowControl
     from aeron_async.driver.core.outbox import Address, DataOutbox
-    from aeron_async.driver.core.publication_counters import PublicationCounters
-    from aeron_async.driver.core.publication_listener import PublicationListener
-    from aeron_async.driver.core.publication_params import PublicationParams
-    from aeron_async.driver.core.send_timestamps import SendTimestamps
-    from aeron_async.driver.core.subscriber_positions import SubscribableListener
+    from aeron_async.driver.core.stream_counters import PublicationCounters
+    from aeron_async.driver.core.stream_params import PublicationParams
+    from aeron_async.driver.core.subscriber_position import (
+        SubscribableListener,
+        SubscriberPositions,
+    )
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.core.timestamps import SendTimestamps
+    from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.nak import Nak
+    from aeron_async.protocol.rtt import RttMeasurement
     from aeron_async.protocol.status_message import StatusMessage
 
-__all__ = ["NetworkPublication"]
+__all__ = [
+    "PLAIN",
+    "REPORT",
+    "NetworkPublication",
+    "PublicationConnection",
+    "PublicationListener",
+    "QuietSender",
+    "RttReplier",
+    "SenderPace",
+    "StatusReports",
+]
+
+
+class PublicationListener(Protocol):
+    """Who hears what a publication has decided."""
+
+    def on_window_changed(self, publication: NetworkPublication) -> None:
+        """The publisher limit rose, data was sent, or the connection came or went."""
+        ...
+
+    def on_publication_error(
+        self,
+        publication: NetworkPublication,
+        error: ErrorFrame,
+        source: Address | None,
+        destination_id: int | None,
+    ) -> None:
+        """A live receiver rejected the stream."""
+        ...
+
+
+TRIGGER_SHIFT: Final = 3
+"""Spies that have read an eighth of the window let the limit rise."""
+
+log = get_logger(__name__)
+
+
+class PublicationConnection:
+    """The connection of one network publication.
+
+    Args:
+        log_buffers: The terms it is written to.
+        channel: The channel as its first client wrote it; for the log.
+        params: Its window, and whether spies alone connect it.
+        limit: Shows the publisher limit.
+        receivers: Those on the network.
+        spies: Those in this driver.
+        flow_control: Says whether the receivers it requires are there.
+        position: Where the stream starts, in bytes.
+        log_budget: For its log lines, which peers can cause; None is without limit.
+
+    Attributes:
+        is_connected: Whether offers are taken.
+    """
+
+    def __init__(
+        self,
+        log_buffers: LogBuffers,
+        *,
+        channel: str,
+        params: PublicationParams,
+        limit: Counter,
+        receivers: ReceiverLiveness,
+        spies: SubscriberPositions,
+        flow_control: FlowControl,
+        position: int,
+        log_budget: LogBudget | None = None,
+    ) -> None:
+        self.is_connected = False
+        self._log = log_buffers
+        self._peer_log = within(log_budget, log)
+        self._channel = channel
+        self._receivers = receivers
+        self._spies = spies
+        self._flow_control = flow_control
+        self._do_spies_connect = params.spies_simulate_connection
+        self._window_length = params.publication_window_length
+        self._window = PublisherWindow(
+            log_buffers, limit, window_length=self._window_length, position=position
+        )
+        self._told_position = position
+
+    @property
+    def publisher_limit(self) -> int:
+        """Return the position below which an offer may begin, in bytes."""
+        return self._window.limit
+
+    @property
+    def is_simulated(self) -> bool:
+        """Return whether spies stand in for receivers that are not there."""
+        return self._do_spies_connect and self._spies.has_working and not len(self._receivers)
+
+    @property
+    def consumption_trigger(self) -> int:
+        """Return the position beyond which the progress of a spy may let the limit rise."""
+        window_length = self._window_length
+        return self._window.limit - window_length + (window_length >> TRIGGER_SHIFT)
+
+    def update(self, sender_position: int) -> bool:
+        """Follow receivers, spies and sender; return whether the publishers should know."""
+        has_receivers = len(self._receivers) > 0 and self._flow_control.has_required_receivers()
+        has_spies = self._do_spies_connect and self._spies.has_working
+        is_changed = self._set_connected(sender_position, is_connected=has_receivers or has_spies)
+        if sender_position != self._told_position:
+            self._told_position = sender_position
+            is_changed = True
+        if not self.is_connected:
+            self._window.retract(sender_position)
+            return is_changed
+        slowest = self._spies.join_position(sender_position)
+        return self._window.advance(slowest) or is_changed
+
+    def close(self, producer_position: int) -> None:
+        """Let nothing be appended any more."""
+        self._window.close(producer_position)
+
+    def disconnect(self, sender_position: int) -> None:
+        """Let nobody be connected any more: the stream was revoked."""
+        self._set_connected(sender_position, is_connected=False)
+
+    def _set_connected(self, sender_position: int, *, is_connected: bool) -> bool:
+        if is_connected == self.is_connected:
+            return False
+        self.is_connected = is_connected
+        self._log.metadata.is_connected = is_connected
+        self._peer_log.info(
+            "publication_connection_changed",
+            is_connected=is_connected,
+            channel=self._channel,
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            position=sender_position,
+        )
+        return True
+
+
+class SenderPace:
+    """Asks flow control for the limit, and shows how many receivers it tracks.
+
+    Args:
+        flow_control: Turns status messages into the sender limit.
+        sender: Keeps the limit.
+        counters: The publication's.
+        system_counters: The driver's.
+    """
+
+    def __init__(
+        self,
+        flow_control: FlowControl,
+        sender: StreamSender,
+        counters: PublicationCounters,
+        system_counters: SystemCounters,
+    ) -> None:
+        self._flow_control = flow_control
+        self._sender = sender
+        self._receivers = counters.flow_control_receivers
+        self._refused = system_counters[DriverCounterId.FLOW_CONTROL_RECEIVERS_REFUSED]
+        self._shown_count = 0
+        self._told_refused_count = 0
+
+    def on_status_message(self, sm: StatusMessage, *, position: int, now_ns: int) -> None:
+        """Take a status message whose consumption is at `position`."""
+        limit = self._flow_control.on_status_message(
+            sm, position=position, sender_limit=self._sender.limit, now_ns=now_ns
+        )
+        self._sender.set_limit(limit)
+        self._show()
+
+    def poll(self, now_ns: int, *, is_idle: bool) -> int:
+        """Ask for the limit when that is due or nothing was sent, and return when to ask again.
+
+        Differs: Aeron asks in cycles without data alone. It spins, and has a million of those in a
+        second; we wake up to send, and who offers steadily would never let the dead time out.
+        """
+        sender = self._sender
+        if is_idle or now_ns >= self._flow_control.deadline_ns():
+            was_blocked = sender.limit <= sender.position
+            limit = self._flow_control.on_idle(
+                sender_limit=sender.limit, sender_position=sender.position, now_ns=now_ns
+            )
+            sender.set_limit(limit)
+            self._show()
+            if was_blocked and limit > sender.position:
+                return now_ns
+        return self._flow_control.deadline_ns()
+
+    def _show(self) -> None:
+        refused_count = self._flow_control.refused_count()
+        if refused_count != self._told_refused_count:
+            self._refused.increment(refused_count - self._told_refused_count)
+            self._told_refused_count = refused_count
+        count = self._flow_control.receiver_count() or 0
+        if self._receivers is not None and count != self._shown_count:
+            self._shown_count = count
+            self._receivers.set(count)
+
+
+LONGEST_NS: Final = 1_000_000_000
+"""How often a publication is polled at least: as often as Aeron's conductor looks at timeouts."""
+
+
+class QuietSender:
+    """The short ways of one publication; each returns a false value where `poll` is to be called.
+
+    Args:
+        sender: Sends.
+        doorbell: Rung when something was offered.
+        counters: The publication's.
+        on_sent: Told of data that was sent.
+    """
+
+    __slots__ = ("_counters", "_doorbell", "_on_sent", "_position", "_sender", "_until_ns")
+
+    def __init__(
+        self,
+        sender: StreamSender,
+        doorbell: Doorbell,
+        counters: PublicationCounters,
+        on_sent: Callable[[], None],
+    ) -> None:
+        self._sender = sender
+        self._doorbell = doorbell
+        self._counters = counters
+        self._on_sent = on_sent
+        self._until_ns = self._position = 0
+
+    def begin(self, now_ns: int, *, until_ns: int, position: int) -> None:
+        """Be quiet from now on.
+
+        Args:
+            now_ns: The time now.
+            until_ns: When anything is due but heartbeats.
+            position: Data beyond it lets the limit move, in bytes.
+        """
+        self._until_ns = min(until_ns, now_ns + LONGEST_NS)
+        self._position = position
+
+    def end(self) -> None:
+        """Leave everything to polls."""
+        self._until_ns = 0
+
+    def try_send_alone(self, now_ns: int) -> bool:
+        """Send what was offered just now, if that is all there is to send."""
+        sender = self._sender
+        is_quiet = now_ns < self._until_ns and sender.position <= self._position
+        if not (is_quiet and sender.send_alone(now_ns)):
+            return False
+        self._doorbell.is_rung = False
+        self._counters.publisher_position.set(sender.position)
+        self._on_sent()
+        return True
+
+    def try_beat(self, now_ns: int) -> int:
+        """Send a heartbeat if it is time to, and return the next deadline."""
+        until_ns = self._until_ns
+        if now_ns >= until_ns or self._doorbell.is_rung:
+            return 0
+        sender = self._sender
+        if now_ns >= sender.heartbeat_deadline_ns:
+            sender.send_heartbeat(now_ns, is_end_of_stream=False)
+        return min(sender.heartbeat_deadline_ns, until_ns)
+
+
+UINT32_MASK: Final = 0xFFFF_FFFF
+LAST_TERM_COUNT: Final = 2**31 - 1
+
+REPORT: Final = Struct("<iiiiiiiq")
+"""A status message whose version, flags and type are read as one word."""
+PLAIN: Final = 3 << 16
+"""That word of a status message of our version without flags."""
+
+
+class StatusReports:
+    """The short way of status messages to one publication.
+
+    Args:
+        flow_control: The publication's.
+        log: The terms that positions are told by.
+        sender: Keeps the limit.
+        receivers: Those that were heard before.
+        connection: Says whether there is one.
+        budget: Wants to know of the receiver window.
+    """
+
+    __slots__ = (
+        "_bits",
+        "_budget",
+        "_connection",
+        "_flow_control",
+        "_half_term",
+        "_initial_term_id",
+        "_receivers",
+        "_sender",
+        "_term_length",
+    )
+
+    def __init__(
+        self,
+        flow_control: UnicastFlowControl,
+        log: LogBuffers,
+        sender: StreamSender,
+        receivers: ReceiverLiveness,
+        connection: PublicationConnection,
+        budget: RetransmitBudget,
+    ) -> None:
+        self._bits = log.position_bits
+        self._initial_term_id = log.initial_term_id
+        self._term_length = log.term_length
+        self._half_term = log.term_length // 2
+        self._sender = sender
+        self._receivers = receivers
+        self._connection = connection
+        self._flow_control = flow_control
+        self._budget = budget
+
+    @classmethod
+    def of(
+        cls,
+        flow_control: FlowControl,
+        log: LogBuffers,
+        sender: StreamSender,
+        receivers: ReceiverLiveness,
+        connection: PublicationConnection,
+        budget: RetransmitBudget,
+    ) -> Self | None:
+        """Return the short way to a publication; None where its strategy is not that of unicast.
+
+        One derived from that may do more, and wants to be asked.
+        """
+        if type(flow_control) is not UnicastFlowControl:
+            return None
+        return cls(flow_control, log, sender, receivers, connection, budget)
+
+    def try_take(
+        self, term_id: int, term_offset: int, window_length: int, receiver_id: int, now_ns: int
+    ) -> bool:
+        """Take a plain status message; False where it has to go the long way, and did nothing yet.
+
+        Args:
+            term_id: Of the consumption.
+            term_offset: Of the consumption, in bytes.
+            window_length: Of the receiver, in bytes.
+            receiver_id: Who says so.
+            now_ns: The time now.
+        """
+        if not (
+            0 <= term_offset < self._term_length
+            and not term_offset % FRAME_ALIGNMENT
+            and 0 <= window_length <= self._half_term
+            and self._connection.is_connected
+        ):
+            return False
+        # Not by `compute_position`: a term before the first, and the end of all positions, lie
+        # beyond half a term here.
+        term_count = (term_id - self._initial_term_id) & UINT32_MASK
+        position = (term_count << self._bits) + term_offset
+        sender, half_term = self._sender, self._half_term
+        sent_position, limit = sender.position, sender.limit
+        lowest = min(limit, sent_position) - half_term
+        if (
+            term_count > LAST_TERM_COUNT
+            or not lowest <= position <= sent_position + half_term
+            or not self._receivers.hear_again(receiver_id, now_ns)
+        ):
+            return False
+        self._budget.window_length = window_length
+        self._flow_control.receiver_id = receiver_id
+        edge = min(sent_position, position) + window_length
+        if edge > limit:
+            sender.set_limit(edge)
+        return True
+
+
+class RttReplier:
+    """What one publication says to those who measure their distance to it.
+
+    Args:
+        send: Takes a datagram; one that cannot leave is lost, and the asker asks again.
+        context: How many are answered in a second, in all and for each receiver id.
+        system_counters: The driver's.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[bytes], bool],
+        context: DriverContext,
+        system_counters: SystemCounters,
+    ) -> None:
+        self._send = send
+        self._suppressed = system_counters[DriverCounterId.RTT_REPLIES_SUPPRESSED]
+        self._limiter = ReplyLimiter(
+            limit=context.max_rtt_replies_per_second,
+            limit_per_asker=context.max_rtt_replies_per_source,
+        )
+
+    def on_rttm(self, rttm: RttMeasurement, now_ns: int) -> None:
+        """Answer a request; replies to ours never come this way.
+
+        Differs: Aeron answers every one. CUBIC with its measurements switched on asks again after
+        four round trips: fifty answers a second are one to each request where a round trip takes 5
+        ms or more. Where it takes less, the measurement is up to a second old, and only TCP mode
+        makes any use of it.
+        """
+        if not rttm.is_reply_requested:
+            return
+        if not self._limiter.try_take(rttm.receiver_id, now_ns):
+            self._suppressed.increment()
+            return
+        # What lies behind the fields is not carried back: the answer is as short as they are.
+        reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0, trailing=b"")
+        self._send(reply.encode())
+
 
 REVOKED_LINGER_NS: Final = 3 * HEARTBEAT_INTERVAL_NS
 

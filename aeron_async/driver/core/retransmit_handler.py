@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+from aeron_async.driver.core.budgets import RetransmitBudget
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.retransmit_budget import RetransmitBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.publication_params import PublicationParams
+    from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.system_counters import SystemCounters
 
 __all__ = ["Resend", "RetransmitHandler"]

@@ -1,26 +1,143 @@
-"""Where the sessions of one endpoint stand that have no image.
+"""The streams and sessions of one receive endpoint: wanted, pending, ignored or succeeded.
+
+Each waits equally long, so the order in which they were asked is the order in which they expire.
+
+Their ids come off the wire, so that few are remembered: the one noted first makes way.
 
 Sessions come off the wire, so their number is bounded, over all streams together: the one that was
 heard of least recently makes way. Sessions that cool down go last, so that no flood of unknown ones
 brings back an image that was let go. Images are kept elsewhere, and never make way.
 
-Source: Aeron `DataPacketDispatcher.SessionInterest`.
+A server that restarts names a new session for its responses, or begins the old one again. Both are
+said by frames that a stranger can forge, so neither ends a stream that is heard: honest publishers
+send a heartbeat every 100 ms, and only a stream that has missed five of them gives way.
+
+Source: Aeron `Receiver.pendingSetupMessages`, `DataPacketDispatcher.StreamInterest`,
+`DataPacketDispatcher.SessionInterest`.
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
+from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS
+from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.strangers import Strangers
+from aeron_async.protocol.datagram import check_setup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.protocol.setup import Setup
 
-__all__ = ["SessionState", "SessionStates"]
+__all__ = [
+    "SUCCESSION_SILENCE_NS",
+    "PendingSetups",
+    "SessionState",
+    "SessionStates",
+    "Strangers",
+    "StreamInterest",
+    "begins_again",
+    "gives_way",
+    "gives_way_ns",
+]
+
+
+class PendingSetups:
+    """The sessions that are waited for.
+
+    Args:
+        limit: Most sessions at once.
+        timeout_ns: How long each is waited for.
+    """
+
+    def __init__(self, limit: int, timeout_ns: int) -> None:
+        self._limit = limit
+        self._timeout_ns = timeout_ns
+        self._expiry_ns: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._expiry_ns)
+
+    def try_add(self, stream_id: int, session_id: int, now_ns: int) -> bool:
+        """Wait for a session; False when there are too many to wait for another."""
+        pending = self._expiry_ns
+        while pending and pending[oldest := next(iter(pending))] <= now_ns:
+            del pending[oldest]
+        if len(pending) >= self._limit:
+            return False
+        # Taken out first: one that was forgotten meanwhile and is asked again expires last.
+        pending.pop((stream_id, session_id), None)
+        pending[stream_id, session_id] = now_ns + self._timeout_ns
+        return True
+
+    def remove(self, stream_id: int, session_id: int) -> None:
+        """Wait for a session no more."""
+        self._expiry_ns.pop((stream_id, session_id), None)
+
+
+MAX_STRANGERS: Final = 8
+"""Streams that are remembered."""
+
+
+class Strangers:
+    """The streams that arrived and were not wanted."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[int, int], tuple[Address, list[int]]] = {}
+
+    def note(self, stream_id: int, session_id: int, source: Address, now_ns: int) -> None:
+        """Remember that a datagram of a stream came; the source is that of its first one."""
+        entries = self._entries
+        entry = entries.get((stream_id, session_id))
+        if entry is not None:
+            entry[1][0] = now_ns
+            return
+        if len(entries) >= MAX_STRANGERS:
+            del entries[next(iter(entries))]
+        entries[stream_id, session_id] = source, [now_ns]
+
+    def heard_since(self, since_ns: int) -> list[tuple[int, int, Address]]:
+        """Return stream id, session id and source of the streams that were heard since a time."""
+        return [
+            (stream_id, session_id, source)
+            for (stream_id, session_id), (source, heard_ns) in self._entries.items()
+            if heard_ns[0] >= since_ns
+        ]
+
+
+class StreamInterest:
+    """The sessions of one stream on one endpoint.
+
+    Attributes:
+        images: Active images by session id.
+        is_all_sessions: Whether some subscription takes every session.
+        session_ids: Sessions that subscriptions ask for by id.
+    """
+
+    def __init__(self) -> None:
+        self.images: dict[int, PublicationImage] = {}
+        self.is_all_sessions = False
+        self.session_ids: set[int] = set()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Return whether any subscription is left."""
+        return self.is_all_sessions or bool(self.session_ids)
+
+    def wants(self, session_id: int) -> bool:
+        """Return whether some subscription takes this session."""
+        return self.is_all_sessions or session_id in self.session_ids
+
+    def forget_unwanted_images(self) -> None:
+        """Drop the images of sessions that no subscription takes."""
+        self.images = {key: image for key, image in self.images.items() if self.wants(key)}
 
 
 @final
@@ -120,3 +237,38 @@ class SessionStates:
             unwanted = [key for key in states if key[0] == stream_id and not is_wanted(key[1])]
             for key in unwanted:
                 del states[key]
+
+
+SUCCESSION_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
+"""How long a response stream has to be silent before another may take its place."""
+
+
+def gives_way(image: PublicationImage, now_ns: int) -> bool:
+    """Return whether a response stream has ended, or is silent, so that another may follow it."""
+    return now_ns >= gives_way_ns(image)
+
+
+def gives_way_ns(image: PublicationImage) -> int:
+    """Return since when another stream may follow, or from when if nothing more is heard of it."""
+    if image.state is not ImageState.ACTIVE:
+        return image.ended_ns
+    heard_ns = max((each.last_activity_ns for each in image.connections), default=0)
+    return heard_ns + SUCCESSION_SILENCE_NS
+
+
+def begins_again(image: PublicationImage, setup: Setup, source: Address, now_ns: int) -> bool:
+    """Return whether a SETUP begins a new response stream with the session of an image.
+
+    Its terms tell. Of a server that fixes session and initial term alike, two lives look the same.
+
+    Args:
+        image: Has the session; it follows the session that answers.
+        setup: What came.
+        source: Where it came from.
+        now_ns: The time now.
+    """
+    log = image.log
+    if source != image.source or not gives_way(image, now_ns) or not check_setup(setup):
+        return False
+    terms = setup.initial_term_id, setup.term_length, setup.mtu_length
+    return terms != (log.initial_term_id, log.term_length, log.mtu_length)

@@ -1,13 +1,70 @@
-"""What is asked of a strategy that somebody else has written, and what is said when it fails."""
+"""Strategies from other packages: finding them, checking them, containing their failures.
+
+A package registers one by an entry point; the group says what kind of strategy it is, the object is
+whatever makes one. An entry point is loaded when its name is first asked for.
+
+A strategy that somebody else has written may raise wherever it is asked. Raised through a socket's
+callback that would cost every stream of the socket; raised by `poll` it costs this one.
+
+What fails all the same, because it is nobody's stream, does not cost the datagrams behind it.
+"""
 
 from __future__ import annotations
 
+from functools import lru_cache, wraps
+from importlib.metadata import entry_points
 from traceback import walk_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar
 
 from aeron_async.errors import ConfigurationError
 
-__all__ = ["cause_of_failure", "check_strategy", "name_of_supplier"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = [
+    "CONGESTION_CONTROL_GROUP",
+    "FLOW_CONTROL_GROUP",
+    "NAME_RESOLVER_GROUP",
+    "cause_of_failure",
+    "check_strategy",
+    "find_registered",
+    "held",
+    "held_at",
+    "known_names",
+    "name_of_supplier",
+    "raise_failures",
+]
+
+FLOW_CONTROL_GROUP: Final = "aeron_async.flow_control"
+CONGESTION_CONTROL_GROUP: Final = "aeron_async.congestion_control"
+NAME_RESOLVER_GROUP: Final = "aeron_async.name_resolver"
+
+
+@lru_cache(maxsize=64)
+def find_registered(group: str, name: str) -> Callable[..., Any] | None:
+    """Return what was registered under a name, or None.
+
+    Raises:
+        ConfigurationError: What was registered cannot be imported, or called.
+    """
+    for entry_point in entry_points(group=group, name=name):
+        try:
+            found: object = entry_point.load()
+        except Exception as error:
+            message = (
+                f"{name}, registered in {group} as {entry_point.value}, cannot be imported: {error}"
+            )
+            raise ConfigurationError(message) from error
+        if not callable(found):
+            message = f"{name}, registered in {group} as {entry_point.value}, cannot be called"
+            raise ConfigurationError(message)
+        return found
+    return None
+
+
+def known_names(group: str, ours: Iterable[str]) -> str:
+    """Return the names that can be asked for, ours first, for a message."""
+    return ", ".join([*ours, *sorted({each.name for each in entry_points(group=group)})])
 
 
 def check_strategy(strategy: object, protocol: type[Any], *, kind: str, supplier: object) -> None:
@@ -55,3 +112,60 @@ def cause_of_failure(error: Exception, strategy: object, *, kind: str) -> str:
         if frame.f_globals.get("__name__") in modules:
             return f"because its {kind} raised {said}"
     return f"because of {said}"
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Stream(Protocol):
+    """What has a `poll` that raises its `failure`."""
+
+    failure: Exception | None
+
+
+S = TypeVar("S", bound=Stream)
+
+
+def held_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
+    """Do as `held` does, for what takes the time only, and happens for every datagram."""
+
+    @wraps(method)
+    def call(self: S, now_ns: int) -> T | None:
+        try:
+            return method(self, now_ns)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next poll raises it
+            self.failure = self.failure or error
+            return None
+
+    return call
+
+
+def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:
+    """Keep what a method raises for the next poll, and return None then; the first is kept."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next poll raises it
+            self.failure = self.failure or error
+            return None
+
+    return call
+
+
+def raise_failures(failures: list[Exception]) -> NoReturn:
+    """Raise what failed in the midst of a run of datagrams, now that all of them were taken.
+
+    Args:
+        failures: At least one.
+
+    Raises:
+        Exception: The one that failed, as it is.
+        ExceptionGroup: Several did.
+    """
+    if len(failures) == 1:
+        raise failures[0]
+    message = "datagrams of a run could not be taken"
+    raise ExceptionGroup(message, failures)

@@ -1,4 +1,4 @@
-"""The counters that streams, channels and clients own, with Aeron's own keys and labels.
+"""The counters of streams, channels and clients, with Aeron's keys and labels.
 
     stream key    0 registration id i64 | 8 session i32 | 12 stream i32 | 16 length i32 | 20 channel
     channel key   0 length i32 | 4 channel
@@ -7,7 +7,10 @@
 
 Invariant: a text that does not fit its key is cut, and the length beside it says how much is there.
 
-Source: Aeron `StreamCounter`, `ChannelEndpointStatus`, `aeron_position.c`.
+A counter table that fills up half-way through a stream must not keep the first half for ever.
+
+Source: Aeron `StreamCounter`, `ChannelEndpointStatus`, `aeron_position.c`, counter types 1, 2, 9,
+12, 13, 17 and 19, counter types 3, 5, 10 and 20.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import struct
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, final
 
+import attrs
+
 if TYPE_CHECKING:
     from aeron_async.counters import Counter, CountersManager
 
@@ -23,10 +28,14 @@ __all__ = [
     "NO_OWNER_ID",
     "ChannelCounterType",
     "ChannelStatus",
+    "ImageCounters",
+    "IpcPublicationCounters",
     "LocalAddressType",
+    "PublicationCounters",
     "StreamCounterType",
     "allocate_channel_counter",
     "allocate_client_heartbeat",
+    "allocate_counter_group",
     "allocate_local_address",
     "allocate_stream_counter",
     "allocate_subscription_position",
@@ -257,3 +266,227 @@ def allocate_client_heartbeat(manager: CountersManager, *, client_id: int) -> Co
         registration_id=client_id,
         owner_id=client_id,
     )
+
+
+def allocate_counter_group(
+    manager: CountersManager,
+    counter_types: tuple[StreamCounterType, ...],
+    *,
+    registration_id: int,
+    session_id: int,
+    stream_id: int,
+    channel: str,
+    owner_id: int,
+    driver_types: tuple[StreamCounterType, ...] = (),
+) -> list[Counter]:
+    """Return one counter of each type, in order, all of one stream; those of the driver come last.
+
+    Raises:
+        RegistrationError: The counter table is full; none of them is left allocated.
+    """
+    allocated: list[Counter] = []
+    try:
+        for counter_type in counter_types + driver_types:
+            counter = allocate_stream_counter(
+                manager,
+                counter_type,
+                registration_id=registration_id,
+                session_id=session_id,
+                stream_id=stream_id,
+                channel=channel,
+                owner_id=owner_id if len(allocated) < len(counter_types) else NO_OWNER_ID,
+            )
+            allocated.append(counter)
+    except BaseException:
+        for counter in allocated:
+            counter.close()
+        raise
+    return allocated
+
+
+@attrs.frozen(kw_only=True)
+class PublicationCounters:
+    """What a network publication shows of itself; positions in bytes.
+
+    Attributes:
+        flow_control_receivers: Only where flow control tracks receivers.
+    """
+
+    publisher_limit: Counter
+    publisher_position: Counter
+    sender_position: Counter
+    sender_limit: Counter
+    back_pressure_events: Counter
+    naks_received: Counter
+    flow_control_receivers: Counter | None = None
+
+    @classmethod
+    def allocate(
+        cls,
+        manager: CountersManager,
+        *,
+        registration_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+        client_id: int,
+        is_exclusive: bool,
+        is_tracking_receivers: bool = False,
+    ) -> PublicationCounters:
+        """Allocate every counter of a publication.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+        counters = allocate_counter_group(
+            manager,
+            (
+                position_type(is_exclusive=is_exclusive),
+                StreamCounterType.PUBLISHER_LIMIT,
+                StreamCounterType.SENDER_POSITION,
+                StreamCounterType.SENDER_LIMIT,
+                StreamCounterType.SENDER_BPE,
+                StreamCounterType.SENDER_NAKS_RECEIVED,
+            ),
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+            owner_id=client_id,
+            driver_types=(
+                (StreamCounterType.FLOW_CONTROL_RECEIVERS,) if is_tracking_receivers else ()
+            ),
+        )
+        return cls(
+            publisher_position=counters[0],
+            publisher_limit=counters[1],
+            sender_position=counters[2],
+            sender_limit=counters[3],
+            back_pressure_events=counters[4],
+            naks_received=counters[5],
+            flow_control_receivers=counters[6] if is_tracking_receivers else None,
+        )
+
+    def close(self) -> None:
+        """Free every counter."""
+        for counter in (
+            self.publisher_limit,
+            self.publisher_position,
+            self.sender_position,
+            self.sender_limit,
+            self.back_pressure_events,
+            self.naks_received,
+            self.flow_control_receivers,
+        ):
+            if counter is not None:
+                counter.close()
+
+
+@attrs.frozen(kw_only=True)
+class IpcPublicationCounters:
+    """What an IPC publication shows of itself; positions in bytes."""
+
+    publisher_limit: Counter
+    publisher_position: Counter
+
+    @classmethod
+    def allocate(
+        cls,
+        manager: CountersManager,
+        *,
+        registration_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+        client_id: int,
+        is_exclusive: bool,
+    ) -> IpcPublicationCounters:
+        """Allocate every counter of a publication.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+        counters = allocate_counter_group(
+            manager,
+            (position_type(is_exclusive=is_exclusive), StreamCounterType.PUBLISHER_LIMIT),
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+            owner_id=client_id,
+        )
+        return cls(publisher_position=counters[0], publisher_limit=counters[1])
+
+    def close(self) -> None:
+        """Free every counter."""
+        self.publisher_limit.close()
+        self.publisher_position.close()
+
+
+def position_type(*, is_exclusive: bool) -> StreamCounterType:
+    """Return the counter that says how far the publishers have come."""
+    if is_exclusive:
+        return StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
+    return StreamCounterType.PUBLISHER_POSITION_CONCURRENT
+
+
+@attrs.frozen(kw_only=True)
+class ImageCounters:
+    """What an image shows of itself; positions in bytes.
+
+    Attributes:
+        congestion_control: Those that its congestion control asked for.
+    """
+
+    receiver_hwm: Counter
+    receiver_position: Counter
+    naks_sent: Counter
+    congestion_control: tuple[Counter, ...] = ()
+
+    @classmethod
+    def allocate(
+        cls,
+        manager: CountersManager,
+        *,
+        registration_id: int,
+        session_id: int,
+        stream_id: int,
+        channel: str,
+        client_id: int,
+        congestion_control_types: tuple[StreamCounterType, ...] = (),
+    ) -> ImageCounters:
+        """Allocate every counter of an image, owned by the client of its oldest subscription.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+        counters = allocate_counter_group(
+            manager,
+            (
+                StreamCounterType.RECEIVER_HWM,
+                StreamCounterType.RECEIVER_POSITION,
+                StreamCounterType.RECEIVER_NAKS_SENT,
+            ),
+            registration_id=registration_id,
+            session_id=session_id,
+            stream_id=stream_id,
+            channel=channel,
+            owner_id=client_id,
+            driver_types=congestion_control_types,
+        )
+        return cls(
+            receiver_hwm=counters[0],
+            receiver_position=counters[1],
+            naks_sent=counters[2],
+            congestion_control=tuple(counters[3:]),
+        )
+
+    def close(self) -> None:
+        """Free every counter."""
+        for counter in (
+            self.receiver_hwm,
+            self.receiver_position,
+            self.naks_sent,
+            *self.congestion_control,
+        ):
+            counter.close()

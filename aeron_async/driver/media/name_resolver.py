@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.clock import Clock
-    from aeron_async.driver.core.name_resolution import NameResolver
+    from aeron_async.driver.core.suppliers import NameResolver
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.interfaces import InterfaceAddress
     from aeron_async.driver.media.network import Network

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.core.receive_timestamps import ReceiveTimestamps
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.core.timestamps import ReceiveTimestamps
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.kernel.placing import Cuts
 

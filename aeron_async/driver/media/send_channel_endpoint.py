@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.held_failure import raise_failures
+from aeron_async.driver.core.strategies import raise_failures
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.media.channel_socket import ChannelSocket
 from aeron_async.driver.media.endpoint import ChannelEndpoint

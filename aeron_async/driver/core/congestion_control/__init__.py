@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.core.congestion_control.base import (
-    CongestionControl,
-    CongestionControlParams,
-    CongestionControlSupplier,
-    TrackRebuild,
+from aeron_async.driver.core.congestion_control.base import CongestionControl, TrackRebuild
+from aeron_async.driver.core.congestion_control.windows import (
+    CubicCongestionControl,
+    StaticWindowCongestionControl,
 )
-from aeron_async.driver.core.congestion_control.cubic import CubicCongestionControl
-from aeron_async.driver.core.congestion_control.static import StaticWindowCongestionControl
-from aeron_async.driver.core.registered import (
+from aeron_async.driver.core.strategies import (
     CONGESTION_CONTROL_GROUP,
+    check_strategy,
     find_registered,
     known_names,
+    name_of_supplier,
 )
-from aeron_async.driver.core.strategies import check_strategy, name_of_supplier
+from aeron_async.driver.core.suppliers import CongestionControlParams, CongestionControlSupplier
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:

@@ -9,10 +9,7 @@ Source: Aeron `CongestionControl`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
-
-import attrs
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
 
@@ -20,19 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aeron_async.counters import Counter
-    from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.stream_counters import StreamCounterType
 
 __all__ = [
     "CongestionControl",
-    "CongestionControlParams",
-    "CongestionControlSupplier",
     "TrackRebuild",
-    "receiver_window_length",
 ]
-
-CongestionControlSupplier = Callable[["CongestionControlParams"], "CongestionControl"]
-"""Makes the strategy of one image."""
 
 
 class TrackRebuild(NamedTuple):
@@ -44,32 +34,6 @@ class TrackRebuild(NamedTuple):
     rebuild_position_before: int
     rebuild_position: int
     loss_found: bool
-
-
-@attrs.frozen(kw_only=True)
-class CongestionControlParams:
-    """What is known of an image when its congestion control is chosen; lengths in bytes.
-
-    Attributes:
-        context: The driver's settings.
-        configured_window_length: What the channel or the context allows.
-        term_length: Of the stream.
-        mtu_length: Of its sender: the longest datagram.
-        now_ns: The time now.
-    """
-
-    context: DriverContext
-    configured_window_length: int
-    term_length: int
-    mtu_length: int
-    now_ns: int
-
-    @property
-    def window_length(self) -> int:
-        """Return the largest window that may be advertised."""
-        return receiver_window_length(
-            configured_length=self.configured_window_length, term_length=self.term_length
-        )
 
 
 class CongestionControl(Protocol):
@@ -122,8 +86,3 @@ class CongestionControl(Protocol):
     def rtt_deadline_ns(self) -> int:
         """Return when `should_measure_rtt` wants to be asked again."""
         return NEVER_NS
-
-
-def receiver_window_length(*, configured_length: int, term_length: int) -> int:
-    """Return the window a receiver may use: what was configured, at most half a term."""
-    return min(configured_length, term_length // 2)

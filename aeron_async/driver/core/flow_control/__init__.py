@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.driver.core.flow_control.base import FlowControl
-from aeron_async.driver.core.flow_control.group import GroupFlowControl
-from aeron_async.driver.core.flow_control.max_multicast import MaxMulticastFlowControl
-from aeron_async.driver.core.flow_control.min_multicast import MinMulticastFlowControl
-from aeron_async.driver.core.flow_control.supplier import (
-    FlowControlParams,
-    FlowControlSupplier,
-    flow_control,
-    flow_control_supplier,
+from aeron_async.driver.core.flow_control.base import (
+    FlowControl,
+    MaxMulticastFlowControl,
+    UnicastFlowControl,
 )
-from aeron_async.driver.core.flow_control.tagged_multicast import (
+from aeron_async.driver.core.flow_control.group import (
+    GroupFlowControl,
+    MinMulticastFlowControl,
     PreferredMulticastFlowControl,
     TaggedMulticastFlowControl,
 )
-from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
+from aeron_async.driver.core.flow_control.supplier import flow_control, flow_control_supplier
+from aeron_async.driver.core.suppliers import FlowControlParams, FlowControlSupplier
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext

@@ -1,10 +1,10 @@
-"""What a sender asks of its flow control.
+"""Flow control: its interface, and the strategies that track no group.
 
 Flow control turns the status messages of receivers into the sender limit: the position up to
 which data may be sent. It knows no streams and no sockets; it is told values and returns a
 position.
 
-Source: Aeron `FlowControl`.
+Source: Aeron `FlowControl`, `UnicastFlowControl`, `MaxMulticastFlowControl`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ __all__ = [
     "DEFAULT_GROUP_MULTIPLE",
     "DEFAULT_RECEIVER_WINDOW_LENGTH",
     "FlowControl",
+    "MaxMulticastFlowControl",
+    "UnicastFlowControl",
     "format_receiver_id",
     "max_retransmission_length",
 ]
@@ -121,3 +123,82 @@ def max_retransmission_length(
     """
     window = min(DEFAULT_RECEIVER_WINDOW_LENGTH, term_length // 2)
     return min(length, term_length - term_offset, window * multiple)
+
+
+class UnicastFlowControl(FlowControl):
+    """The limit is the furthest edge any status message gave: consumption plus window.
+
+    It never goes back; what a receiver can no longer hold, its over-run rule refuses. A lone
+    receiver needs neither a guard when it joins nor a timeout: the publication counts it.
+
+    Args:
+        retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
+
+    Attributes:
+        receiver_id: Of the receiver heard last, if one was.
+    """
+
+    def __init__(self, *, retransmit_receiver_window_multiple: int) -> None:
+        self._multiple = retransmit_receiver_window_multiple
+        self.receiver_id: int | None = None
+
+    def on_status_message(
+        self, sm: StatusMessage, *, position: int, sender_limit: int, now_ns: int
+    ) -> int:
+        """Return the sender limit after a status message whose consumption is at `position`."""
+        del now_ns
+        self.receiver_id = sm.receiver_id
+        return max(sender_limit, position + sm.receiver_window)
+
+    def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
+        """Return how much of a requested resend is granted, in bytes."""
+        return max_retransmission_length(
+            term_offset=term_offset,
+            length=length,
+            term_length=term_length,
+            multiple=self._multiple,
+        )
+
+    def slowest_receiver(self) -> str | None:
+        """Return the id of the receiver heard last."""
+        return None if self.receiver_id is None else format_receiver_id(self.receiver_id)
+
+
+class MaxMulticastFlowControl(FlowControl):
+    """The limit is the furthest edge any receiver gave: consumption plus window.
+
+    Slow receivers are run over: they lose data, ask for it again, and lose the image in the end
+    if they never catch up.
+
+    Args:
+        retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
+    """
+
+    def __init__(
+        self, *, retransmit_receiver_window_multiple: int = DEFAULT_GROUP_MULTIPLE
+    ) -> None:
+        self._multiple = retransmit_receiver_window_multiple
+        self._pace_setter: int | None = None
+
+    def on_status_message(
+        self, sm: StatusMessage, *, position: int, sender_limit: int, now_ns: int
+    ) -> int:
+        """Return the sender limit after a status message whose consumption is at `position`."""
+        del now_ns
+        edge = position + sm.receiver_window
+        if edge > sender_limit:
+            self._pace_setter = sm.receiver_id
+        return max(sender_limit, edge)
+
+    def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
+        """Return how much of a requested resend is granted, in bytes."""
+        return max_retransmission_length(
+            term_offset=term_offset,
+            length=length,
+            term_length=term_length,
+            multiple=self._multiple,
+        )
+
+    def slowest_receiver(self) -> str | None:
+        """Return the id of the receiver that last moved the limit; the slower ones do not count."""
+        return None if self._pace_setter is None else format_receiver_id(self._pace_setter)

@@ -1,4 +1,4 @@
-"""Flow control by the members of a group, each of which is remembered until it falls silent.
+"""Flow control by the members of a group: the slowest one sets the pace.
 
 A member is tracked from the status message by which it is accepted until it says goodbye, rejects
 the stream, or has been silent for the receiver timeout; it leaves in an idle cycle. Somebody who
@@ -8,12 +8,14 @@ status message the limit is pinned.
 Invariant: a status message never moves the limit back, only an idle cycle can; the entries are in
 the order in which they were heard.
 
-Source: Aeron `AbstractMinMulticastFlowControl`, `aeron_min_flow_control.c`.
+Source: Aeron `AbstractMinMulticastFlowControl`, `aeron_min_flow_control.c`,
+`MinMulticastFlowControl`, `TaggedMulticastFlowControl`, `PreferredMulticastFlowControl`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import warnings
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -30,7 +32,15 @@ if TYPE_CHECKING:
 
     from aeron_async.protocol.status_message import StatusMessage
 
-__all__ = ["DEFAULT_MAX_RECEIVERS", "DEFAULT_RECEIVER_TIMEOUT_NS", "GroupFlowControl"]
+__all__ = [
+    "DEFAULT_GROUP_TAG",
+    "DEFAULT_MAX_RECEIVERS",
+    "DEFAULT_RECEIVER_TIMEOUT_NS",
+    "GroupFlowControl",
+    "MinMulticastFlowControl",
+    "PreferredMulticastFlowControl",
+    "TaggedMulticastFlowControl",
+]
 
 DEFAULT_RECEIVER_TIMEOUT_NS: Final = 5_000_000_000
 DEFAULT_MAX_RECEIVERS: Final = 1_024
@@ -268,3 +278,46 @@ class GroupFlowControl(FlowControl):
     def _set_leaving(self, receiver: GroupReceiver, *, is_leaving: bool) -> None:
         self._leaving_count += is_leaving - receiver.is_leaving
         receiver.is_leaving = is_leaving
+
+
+class MinMulticastFlowControl(GroupFlowControl):
+    """Every receiver is a member of the group, and the slowest one sets the pace."""
+
+
+DEFAULT_GROUP_TAG: Final = -1
+
+
+class TaggedMulticastFlowControl(GroupFlowControl):
+    """Members are those whose status messages are 44 bytes and carry the tag; others may lose data.
+
+    Args:
+        group_tag: Signed, 64 bits.
+        options: As for `GroupFlowControl`.
+    """
+
+    def __init__(self, *, group_tag: int = DEFAULT_GROUP_TAG, **options: Any) -> None:
+        super().__init__(**options)
+        self._group_tag = group_tag
+
+    def matches(self, sm: StatusMessage) -> bool:
+        """Return whether a status message carries the tag.
+
+        Differs: feedback of another length is no tag. The Java driver compares the first four bytes
+        with its old marker; the C driver records an error each time.
+        """
+        return sm.group_tag == self._group_tag
+
+
+class PreferredMulticastFlowControl(TaggedMulticastFlowControl):
+    """The old name of `TaggedMulticastFlowControl`, which does the same. Deprecated: use that one.
+
+    Source: Aeron `PreferredMulticastFlowControl`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        warnings.warn(
+            "PreferredMulticastFlowControl is deprecated: use TaggedMulticastFlowControl",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(**options)

@@ -5,87 +5,37 @@ Source: Aeron `FlowControlSupplier`, `DefaultMulticastFlowControlSupplier`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import attrs
-
-from aeron_async.driver.core.flow_control.base import FlowControl
-from aeron_async.driver.core.flow_control.max_multicast import MaxMulticastFlowControl
-from aeron_async.driver.core.flow_control.min_multicast import MinMulticastFlowControl
-from aeron_async.driver.core.flow_control.tagged_multicast import TaggedMulticastFlowControl
-from aeron_async.driver.core.flow_control.unicast import UnicastFlowControl
-from aeron_async.driver.core.registered import FLOW_CONTROL_GROUP, find_registered, known_names
-from aeron_async.driver.core.strategies import check_strategy, name_of_supplier
+from aeron_async.driver.core.flow_control.base import (
+    FlowControl,
+    MaxMulticastFlowControl,
+    UnicastFlowControl,
+)
+from aeron_async.driver.core.flow_control.group import (
+    MinMulticastFlowControl,
+    TaggedMulticastFlowControl,
+)
+from aeron_async.driver.core.strategies import (
+    FLOW_CONTROL_GROUP,
+    check_strategy,
+    find_registered,
+    known_names,
+    name_of_supplier,
+)
+from aeron_async.driver.core.suppliers import FlowControlParams, FlowControlSupplier
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.protocol.channel_uri import ChannelUri, FlowControlOptions
+    from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["FlowControlParams", "FlowControlSupplier", "flow_control", "flow_control_supplier"]
-
-FlowControlSupplier = Callable[["FlowControlParams"], "FlowControl"]
-"""Makes the strategy of one publication."""
-
-
-@attrs.frozen(kw_only=True)
-class FlowControlParams:
-    """What is known of a publication when its flow control is chosen.
-
-    What the channel says goes before what the context says.
-
-    Attributes:
-        uri: The channel.
-        context: The driver's settings.
-        is_group: Whether there may be several receivers.
-    """
-
-    uri: ChannelUri
-    context: DriverContext
-    is_group: bool
-
-    @property
-    def options(self) -> FlowControlOptions | None:
-        """Return what follows `fc=` in the channel."""
-        return self.uri.flow_control
-
-    @property
-    def raw_options(self) -> tuple[str, ...]:
-        """Return the options of a strategy that is not ours, as they were written."""
-        return () if self.options is None else self.options.raw_options
-
-    @property
-    def group_tag(self) -> int:
-        """Return the tag by which members of the group are known."""
-        given = None if self.options is None else self.options.group_tag
-        return self.context.flow_control_group_tag if given is None else given
-
-    @property
-    def retransmit_receiver_window_multiple(self) -> int:
-        """Return how many default receiver windows one NAK may bring."""
-        context, options = self.context, self.options
-        if options is not None and options.retransmit_receiver_window_multiple is not None:
-            return options.retransmit_receiver_window_multiple
-        if self.is_group:
-            return context.multicast_flow_control_rrwm
-        return context.unicast_flow_control_rrwm
-
-    def group_settings(self) -> dict[str, Any]:
-        """Return the arguments of a `GroupFlowControl`."""
-        context, options = self.context, self.options
-        timeout_ns = None if options is None else options.receiver_timeout_ns
-        min_size = None if options is None else options.group_min_size
-        return {
-            "receiver_timeout_ns": (
-                context.flow_control_receiver_timeout_ns if timeout_ns is None else timeout_ns
-            ),
-            "group_min_size": context.flow_control_group_min_size if min_size is None else min_size,
-            "retransmit_receiver_window_multiple": self.retransmit_receiver_window_multiple,
-            "max_receivers": context.max_flow_control_receivers,
-        }
+__all__ = [
+    "flow_control",
+    "flow_control_supplier",
+]
 
 
 def _unicast(params: FlowControlParams) -> FlowControl:

@@ -1,4 +1,4 @@
-"""How long a receiver waits before it asks for lost data, and before it asks again.
+"""The delay before a receiver asks for lost data, and before it asks again.
 
 Unicast asks at once: the only reason to wait is reordering. A group backs off at random, so that
 the first to ask is heard (through its retransmission) by the others before they ask too.
@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.context import DriverContext
 
-__all__ = ["NO_DELAY", "FeedbackDelay", "GroupDelay", "StaticDelay", "choose_delay"]
+__all__ = [
+    "NO_DELAY",
+    "FeedbackDelay",
+    "GroupDelay",
+    "StaticDelay",
+    "choose_delay",
+]
 
 SHORTEST_NS: Final = 1_000
 """The first wait where nothing else is said, and what a repeat counts from at least."""

@@ -1,4 +1,4 @@
-"""CUBIC congestion control: a window that shrinks by a fifth on loss, and finds its way back.
+"""Aeron's two congestion control strategies: a static window, and CUBIC.
 
 Between losses the window follows a cubic curve of the time since the last one: fast at first, flat
 where the loss was, then searching beyond.
@@ -8,7 +8,8 @@ where the loss was, then searching beyond.
 Windows are counted in MTUs of the sender. The curve starts when the image is made as if the largest
 window had just met a loss; the first window is ten MTUs at most.
 
-Source: Aeron `CubicCongestionControl`, `aeron_congestion_control.c`; RFC 8312.
+Source: Aeron `StaticWindowCongestionControl`, `CubicCongestionControl`,
+`aeron_congestion_control.c`; RFC 8312.
 """
 
 from __future__ import annotations
@@ -24,12 +25,46 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aeron_async.counters import Counter
-    from aeron_async.driver.core.congestion_control.base import (
-        CongestionControlParams,
-        TrackRebuild,
-    )
+    from aeron_async.driver.core.congestion_control.base import TrackRebuild
+    from aeron_async.driver.core.suppliers import CongestionControlParams
 
-__all__ = ["MIN_RTT_WAKE_UP_NS", "CubicCongestionControl"]
+__all__ = [
+    "MIN_RTT_WAKE_UP_NS",
+    "CubicCongestionControl",
+    "StaticWindowCongestionControl",
+]
+
+
+class StaticWindowCongestionControl(CongestionControl):
+    """A window that neither loss nor delay can change.
+
+    Args:
+        window_length: In bytes; already bounded by half a term.
+    """
+
+    follows_rebuild: ClassVar = False
+
+    def __init__(self, *, window_length: int) -> None:
+        self._window_length = window_length
+
+    @classmethod
+    def of(cls, params: CongestionControlParams) -> Self:
+        """Return the strategy of a new image."""
+        return cls(window_length=params.window_length)
+
+    def initial_window_length(self) -> int:
+        """Return the window."""
+        return self._window_length
+
+    def max_window_length(self) -> int:
+        """Return the window."""
+        return self._window_length
+
+    def on_track_rebuild(self, track: TrackRebuild, *, now_ns: int) -> tuple[int, bool]:
+        """Return the window; a status message is never forced."""
+        del track, now_ns
+        return self._window_length, False
+
 
 SCALE: Final = 0.4
 DECREASE: Final = 0.2

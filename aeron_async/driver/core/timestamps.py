@@ -1,4 +1,8 @@
-"""When a message arrived, written into its first fragment, at the offsets that the channel gives.
+"""Times of sending and of arrival, written into messages where the channel asks for them.
+
+The time is 8 bytes, little-endian, in nanoseconds since 1970. It goes into the payload at an
+offset, where that has room for it, or into the reserved value of the frame. It is written into the
+log, so that spies see the time of the latest sending too.
 
 `channel-rcv-ts-offset` is where the driver's time goes, `media-rcv-ts-offset` that of the system.
 The one is the time at which this driver had the datagram in hand, the other that at which the
@@ -6,7 +10,8 @@ system's network stack did. Both are 8 bytes, little-endian, in nanoseconds sinc
 the payload at an offset, where that has room for them, or into the reserved value of the frame;
 over whatever the publisher put there.
 
-Source: Aeron `aeron_publication_image_validate_packet`, `aeron_timestamps_set_timestamp`.
+Source: Aeron `aeron_send_channel_apply_timestamps`, `aeron_publication_image_validate_packet`,
+`aeron_timestamps_set_timestamp`.
 """
 
 from __future__ import annotations
@@ -22,11 +27,41 @@ if TYPE_CHECKING:
 
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["ReceiveTimestamps"]
+__all__ = [
+    "ReceiveTimestamps",
+    "SendTimestamps",
+]
 
-FRAME: Final = Struct("<ixBH")
+SENT_FRAME: Final = Struct("<iBBH")
 TIME: Final = Struct("<q")
 RESERVED_VALUE_OFFSET: Final = 24
+
+
+class SendTimestamps:
+    """Writes the time of sending into datagrams.
+
+    Args:
+        offset: In the payload, in bytes; -8 means the reserved value.
+        epoch_ns: Reads wall-clock time in nanoseconds since 1970.
+    """
+
+    __slots__ = ("_epoch_ns", "_is_reserved", "_start")
+
+    def __init__(self, offset: int, epoch_ns: Callable[[], int]) -> None:
+        self._is_reserved = offset == RESERVED_TIMESTAMP_OFFSET
+        self._start = RESERVED_VALUE_OFFSET if self._is_reserved else DATA_HEADER_LENGTH + offset
+        self._epoch_ns = epoch_ns
+
+    def stamp(self, datagram: memoryview) -> None:
+        """Write the time into the first frame of a datagram, if that is a message with room."""
+        frame_length, _, _, frame_type = SENT_FRAME.unpack_from(datagram)
+        if frame_type != FrameType.DATA or not 0 < frame_length <= len(datagram):
+            return
+        if self._is_reserved or self._start + TIME.size <= frame_length:
+            TIME.pack_into(datagram, self._start, self._epoch_ns())
+
+
+FRAME: Final = Struct("<ixBH")
 
 
 class ReceiveTimestamps:

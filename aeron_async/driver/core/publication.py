@@ -1,40 +1,199 @@
-"""What network and IPC publications share: publishers, a log, and whoever reads it where it lies.
+"""What network and IPC publications share: the life of a stream written in this driver.
+
+A publication is ACTIVE while a client holds it. Then it is DRAINING until all it was given has been
+sent, and LINGERs to resend and to say that the stream has ended, until its receiver has said
+goodbye or the linger timeout has passed. When DONE, nothing of it is used any more.
+
+The table of states says what may follow what; here is when it does.
 
 Readers of this kind, spies and subscribers of IPC, go as far as anything was claimed; what is not
 committed yet stops them by itself. They are told whenever there may be more.
 
-Source: Aeron `NetworkPublication`, `IpcPublication`, `Subscribable`.
+Source: Aeron `NetworkPublication.State`, `NetworkPublication.onTimeEvent`,
+`IpcPublication.onTimeEvent`, `NetworkPublication`, `IpcPublication`, `Subscribable`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.driver.core.publication_life import PublicationLife
-from aeron_async.driver.core.publication_params import StartPosition
-from aeron_async.driver.core.publication_state import PublicationEvent
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
 from aeron_async.driver.core.strategies import cause_of_failure
-from aeron_async.driver.core.subscriber_positions import SubscriberPositions, release_subscribers
+from aeron_async.driver.core.stream_params import StartPosition
+from aeron_async.driver.core.subscriber_position import (
+    SubscriberPositions,
+    UntetheredCheck,
+    release_subscribers,
+)
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.core.untethered import UntetheredCheck
 from aeron_async.kernel import Doorbell
 from aeron_async.logbuffer.producer import producer_position
+from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.publication_params import PublicationParams
-    from aeron_async.driver.core.publication_state import PublicationState
-    from aeron_async.driver.core.quiet_sender import QuietSender
-    from aeron_async.driver.core.subscriber_positions import (
-        SubscribableListener,
-        SubscriberPosition,
-    )
+    from aeron_async.driver.core.network_publication import QuietSender
+    from aeron_async.driver.core.stream_params import PublicationParams
+    from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
 
-__all__ = ["SubscribablePublication"]
+__all__ = [
+    "TRANSITIONS",
+    "PublicationEvent",
+    "PublicationLife",
+    "PublicationState",
+    "SubscribablePublication",
+    "next_state",
+]
+
+
+@final
+class PublicationState(Enum):
+    """Where a network publication is in its life."""
+
+    ACTIVE = auto()
+    DRAINING = auto()
+    LINGER = auto()
+    DONE = auto()
+
+
+@final
+class PublicationEvent(Enum):
+    """What can happen to a network publication."""
+
+    RELEASED = auto()
+    """The last client let go of it."""
+    REVOKED = auto()
+    """A client took the stream back, undelivered data and all."""
+    DRAINED = auto()
+    """All was sent, or nobody is left to send it to."""
+    LINGERED = auto()
+    """The receiver said goodbye, or the linger timeout passed."""
+    FAILED = auto()
+    """Something broke that is this publication's own, such as its flow control."""
+
+
+TRANSITIONS: Final[Mapping[tuple[PublicationState, PublicationEvent], PublicationState]] = {
+    (PublicationState.ACTIVE, PublicationEvent.RELEASED): PublicationState.DRAINING,
+    (PublicationState.ACTIVE, PublicationEvent.REVOKED): PublicationState.LINGER,
+    (PublicationState.DRAINING, PublicationEvent.DRAINED): PublicationState.LINGER,
+    (PublicationState.LINGER, PublicationEvent.LINGERED): PublicationState.DONE,
+    (PublicationState.ACTIVE, PublicationEvent.FAILED): PublicationState.DONE,
+    (PublicationState.DRAINING, PublicationEvent.FAILED): PublicationState.DONE,
+    (PublicationState.LINGER, PublicationEvent.FAILED): PublicationState.DONE,
+}
+
+
+def next_state(state: PublicationState, event: PublicationEvent) -> PublicationState:
+    """Return the state after `event`.
+
+    Raises:
+        KeyError: The table has no such transition; a mistake of ours, never of a peer.
+    """
+    return TRANSITIONS[state, event]
+
+
+log = get_logger(__name__)
+
+
+class PublicationLife:
+    """The states of one publication.
+
+    Args:
+        log_buffers: Name the publication in the log, as does its channel.
+        channel: The channel as its first client wrote it.
+        linger_timeout_ns: How long it lingers for whoever has not said goodbye.
+        log_budget: For its log lines, where a peer has asked for it; None is without limit.
+
+    Attributes:
+        state: Where it is.
+    """
+
+    __slots__ = (
+        "_channel",
+        "_linger_deadline_ns",
+        "_linger_timeout_ns",
+        "_peer_log",
+        "_session_id",
+        "_stream_id",
+        "state",
+    )
+
+    def __init__(
+        self,
+        log_buffers: LogBuffers,
+        channel: str,
+        *,
+        linger_timeout_ns: int,
+        log_budget: LogBudget | None = None,
+    ) -> None:
+        self._peer_log = within(log_budget, log)
+        self.state = PublicationState.ACTIVE
+        self._channel = channel
+        self._session_id = log_buffers.session_id
+        self._stream_id = log_buffers.stream_id
+        self._linger_timeout_ns = linger_timeout_ns
+        self._linger_deadline_ns = NEVER_NS
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether clients may offer."""
+        return self.state is PublicationState.ACTIVE
+
+    def release(self, position: int) -> None:
+        """Let an active publication drain."""
+        self._set_state(PublicationEvent.RELEASED, position)
+
+    def linger(self, event: PublicationEvent, position: int, now_ns: int) -> None:
+        """Let a publication linger that is drained or revoked.
+
+        Args:
+            event: `DRAINED` or `REVOKED`.
+            position: Up to where it was sent, in bytes; for the log.
+            now_ns: The time now.
+        """
+        self._set_state(event, position)
+        self._linger_deadline_ns = now_ns + self._linger_timeout_ns
+
+    def leave(self, position: int, now_ns: int, *, is_over: bool) -> int:
+        """End a linger that is over, or has lasted long enough; return the next deadline."""
+        if not is_over and now_ns < self._linger_deadline_ns:
+            return self._linger_deadline_ns
+        self._set_state(PublicationEvent.LINGERED, position)
+        return NEVER_NS
+
+    def has_lingered(self, now_ns: int, *, for_ns: int) -> bool:
+        """Return whether it has lingered for so long, while this driver was running."""
+        return now_ns >= self._linger_deadline_ns - self._linger_timeout_ns + for_ns
+
+    def fail(self, position: int) -> None:
+        """Be done at once, whatever was to come."""
+        self._set_state(PublicationEvent.FAILED, position)
+
+    def forgive(self, late_ns: int, now_ns: int) -> None:
+        """Let the linger last as much longer as this driver was not running."""
+        if self._linger_deadline_ns != NEVER_NS:
+            latest_ns = now_ns + self._linger_timeout_ns
+            self._linger_deadline_ns = min(self._linger_deadline_ns + late_ns, latest_ns)
+
+    def _set_state(self, event: PublicationEvent, position: int) -> None:
+        before, self.state = self.state, next_state(self.state, event)
+        self._peer_log.info(
+            "publication_state_changed",
+            before=before.name,
+            after=self.state.name,
+            channel=self._channel,
+            session_id=self._session_id,
+            stream_id=self._stream_id,
+            position=position,
+        )
 
 
 class SubscribablePublication(ABC):

@@ -1,41 +1,254 @@
-"""What leaves for the receivers of one publication: SETUP, data, heartbeats and resends.
+"""The sending half of a network publication: SETUPs, data, heartbeats and resends.
+
+The log cannot tell by itself, because payload may look like a header: a peer that has a say in what
+is published could have bytes of its own sent to the receivers as frames. So the sender remembers,
+for every 4 KiB of the stream, where the first datagram in it began, and a frame is found by walking
+from header to header from there. Only these two kinds of places are ever believed.
+
+An honest NAK begins where a gap does: where some datagram ended that was sent or sent again. What
+is sent again may be cut elsewhere than before, so that is the start of a frame, but not always that
+of a datagram as it was first sent.
+
+The cost: a comparison for each datagram, and 8 bytes for each 4 KiB of a term, touched as the
+stream goes by. A question walks over 4 KiB and a datagram at most, and that only if the place
+claims to be the one that is asked for, which hardly any payload does. Rejected: a bit for each
+place in a term, which costs a store for each datagram and knows nothing of other cuts; and walking
+from the start of the term, which takes milliseconds for every NAK.
+
+An honest receiver asks from where one of the publication's frames begins. One that goes on asking
+from elsewhere was sent something that is not of the publication, and its stream stands still.
 
 Invariant: data leaves only up to the sender limit, except that a padding frame, of which only the
 header travels, may carry the sender position past it.
 
-Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`.
+Source: Aeron has none; it resends from wherever a NAK says, `aeron_network_publication_resend`, has
+none; it answers such NAKs with whatever lies there, `NetworkPublication.send`,
+`aeron_network_publication.c`.
 """
 
 from __future__ import annotations
 
+import mmap
 from array import array
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVAL_NS
-from aeron_async.driver.core.frame_starts import FrameStarts
-from aeron_async.driver.core.handshake_budget import HandshakeBudget
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.core.refused_naks import RefusedNaks
-from aeron_async.driver.core.resender import resend_range
+from aeron_async.driver.core.outbox import HandshakeBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import scan_for_send, scan_runs
-from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
+from aeron_async.kernel import mark_starts, scan_for_send, scan_runs
+from aeron_async.kernel.scanning import BLOCK_BITS
+from aeron_async.logbuffer.position import (
+    compute_position,
+    max_message_length,
+    partition_index,
+    term_id_at,
+)
 from aeron_async.logbuffer.producer import producer_position
+from aeron_async.logs import get_logger, within
 from aeron_async.protocol.data import encode_heartbeat
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
 from aeron_async.protocol.setup import SETUP_LENGTH, Setup
 
 if TYPE_CHECKING:
-    from aeron_async.driver.core.outbox import DataOutbox
-    from aeron_async.driver.core.publication_counters import PublicationCounters
-    from aeron_async.driver.core.publication_params import PublicationParams
-    from aeron_async.driver.core.send_timestamps import SendTimestamps
+    from collections.abc import Callable
+
+    from aeron_async.driver.core.outbox import Address, DataOutbox
+    from aeron_async.driver.core.stream_counters import PublicationCounters
+    from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.core.timestamps import SendTimestamps
     from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logs import LogBudget
     from aeron_async.protocol.header import Buffer
 
-__all__ = ["StreamSender"]
+__all__ = [
+    "FrameStarts",
+    "RefusedNaks",
+    "StreamSender",
+    "resend_range",
+]
+
+POSITION_LENGTH: Final = 8
+
+
+class FrameStarts:
+    """The datagrams that began a block of the stream, for the last term's length of it.
+
+    Args:
+        log: Where the frames are.
+        position: Where the stream starts, in bytes.
+
+    Attributes:
+        next_position: From here on the start of a datagram is worth a `mark`, in bytes.
+    """
+
+    def __init__(self, log: LogBuffers, position: int) -> None:
+        self._log = log
+        self._block_count = log.term_length >> BLOCK_BITS
+        # A datagram that covers a place began so many blocks before it at most.
+        self._reach = (log.mtu_length >> BLOCK_BITS) + 1
+        # Anonymous memory: the pages of what is never sent are never taken.
+        memory = mmap.mmap(-1, self._block_count * POSITION_LENGTH)
+        self._positions = memoryview(memory).cast("q")
+        self.mark(position)
+
+    def mark(self, position: int) -> None:
+        """Take note that the first datagram of a block begins at `position`."""
+        block = position >> BLOCK_BITS
+        self._positions[block % self._block_count] = position
+        self.next_position = (block + 1) << BLOCK_BITS
+
+    def mark_runs(self, position: int, length: int, cuts: Cuts) -> None:
+        """Take note of runs of datagrams: for each block that they reach, of its first one there.
+
+        Args:
+            position: Of the first.
+            length: Of all together, as far as they have left.
+            cuts: Where they are cut; see `scan_runs`.
+        """
+        self.next_position = mark_starts(
+            self._positions, self.next_position, position, cuts, length
+        )
+
+    def is_start(self, position: int) -> bool:
+        """Return whether a frame is known to begin at `position`, a multiple of 32."""
+        log = self._log
+        words = log.term_words[partition_index(position, bits=log.position_bits)]
+        offset = position & (log.term_length - 1)
+        # What most lies do not survive, at the price of two loads. It proves nothing.
+        term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=log.position_bits)
+        if words[(offset >> 2) + 2] != offset or words[(offset >> 2) + 5] != term_id:
+            return False
+        known_position = self._known_start_before(position)
+        if known_position is None:
+            return False
+        walked = offset - (position - known_position)
+        while walked < offset:
+            frame_length = words[walked >> 2]
+            if frame_length <= 0:
+                return False
+            walked += (frame_length + 31) & -32
+        return walked == offset
+
+    def _known_start_before(self, position: int) -> int | None:
+        """Return the start of a datagram at or before `position`, if one is near enough.
+
+        Terms begin with a datagram and with a block, so that it never lies in another term.
+        """
+        block = position >> BLOCK_BITS
+        for each in range(block, block - self._reach - 1, -1):
+            known_position = self._positions[each % self._block_count]
+            if known_position >> BLOCK_BITS == each and known_position <= position:
+                return known_position
+        return None
+
+
+def resend_range(
+    log: LogBuffers,
+    send: Callable[[memoryview], bool],
+    *,
+    sender_position: int,
+    term_id: int,
+    term_offset: int,
+    length: int,
+) -> int:
+    """Send whole frames of a range again, and return how many bytes of the stream that covered.
+
+    A range that begins before the resend window (half a term and the longest message behind the
+    sender) or beyond what was sent brings nothing; nor does one shorter than its first frame.
+
+    Args:
+        log: Where the frames are.
+        send: Takes a datagram, and says whether it could leave.
+        sender_position: Up to where data has been sent, in bytes.
+        term_id: Term of the range.
+        term_offset: Where it begins, in bytes.
+        length: How long it is, in bytes.
+    """
+    position = compute_position(
+        term_id, term_offset, initial_term_id=log.initial_term_id, bits=log.position_bits
+    )
+    bottom = sender_position - log.term_length // 2 - max_message_length(log.term_length)
+    if not bottom <= position < sender_position:
+        return 0
+    index = partition_index(position, bits=log.position_bits)
+    term, words = log.terms[index], log.term_words[index]
+    # Differs: C goes on into what has not been sent yet, past the sender limit.
+    sent_length = sender_position - position
+    offset, end = term_offset, min(term_offset + min(length, sent_length), log.term_length)
+    while offset < end:
+        limit = min(end - offset, log.mtu_length)
+        available, padding = scan_for_send(term, words, offset, limit=limit)
+        if available == 0 or not send(term[offset : offset + available]):
+            break
+        offset += available + padding
+    return offset - term_offset
+
+
+REPEATS_MIN: Final = 8
+"""So many NAKs for one place are no accident."""
+LOG_INTERVAL_NS: Final = 1_000_000_000
+REMEDY: Final = (
+    "the receiver was sent frames that are not of this publication, and cannot go on where they "
+    "lie: look for forged frames, or for another publisher of this session; a receiver of this "
+    "software ends its image after image_gap_timeout_ns, and joins again"
+)
+
+log = get_logger(__name__)
+
+
+class RefusedNaks:
+    """Remembers the place that was refused last, and how often.
+
+    Args:
+        log_buffers: Name the stream.
+        log_budget: For its log lines, which peers can cause; None is without limit.
+    """
+
+    __slots__ = ("_count", "_is_news", "_log", "_logged_ns", "_peer_log", "_position")
+
+    def __init__(self, log_buffers: LogBuffers, log_budget: LogBudget | None = None) -> None:
+        self._peer_log = within(log_budget, log)
+        self._log = log_buffers
+        self._position = -1
+        self._count = 0
+        self._is_news = False
+        self._logged_ns = -LOG_INTERVAL_NS
+
+    def on_refused(self, position: int) -> None:
+        """Take note of a NAK from where no frame begins, in bytes of the stream."""
+        if position != self._position:
+            self._position = position
+            self._count = 0
+        self._count += 1
+        self._is_news = self._count >= REPEATS_MIN
+
+    def tell(self, source: Address | None, now_ns: int) -> None:
+        """Log what was just refused once too often, at most once a second.
+
+        Args:
+            source: Where the NAK came from.
+            now_ns: The time now.
+        """
+        if not self._is_news:
+            return
+        self._is_news = False
+        if now_ns < self._logged_ns + LOG_INTERVAL_NS:
+            return
+        self._logged_ns = now_ns
+        self._peer_log.warning(
+            "naks_refused",
+            source=source,
+            session_id=self._log.session_id,
+            stream_id=self._log.stream_id,
+            position=self._position,
+            count=self._count,
+            reason="no frame begins there",
+            remedy=REMEDY,
+        )
+
 
 UNANSWERED_INTERVAL_MAX_NS: Final = 1_000_000_000
 """The longest pause between SETUPs that a budget allows; each is twice as long as the one before.

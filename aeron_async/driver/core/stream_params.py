@@ -1,6 +1,9 @@
-"""What a channel and the context together say of a publication.
+"""What a channel and the context together say of a publication or a subscription.
 
-Source: Aeron `PublicationParams`.
+The conductor asks here before it looks up a name. A kind of channel that begins to work leaves this
+module, and its row of the page of compatibility changes.
+
+Source: Aeron `PublicationParams`, `SubscriptionParams`, `DriverConductor.nextAvailableSessionId`.
 """
 
 from __future__ import annotations
@@ -9,18 +12,44 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.errors import ConfigurationError
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.position import term_id_at
-from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Media
-from aeron_async.protocol.header import TERM_MIN_LENGTH
+from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Group, Media
+from aeron_async.protocol.header import TERM_MIN_LENGTH, wrap_int32
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.driver.core.context import DriverContext
-    from aeron_async.driver.core.flow_control.supplier import FlowControlSupplier
+    from aeron_async.driver.core.suppliers import CongestionControlSupplier, FlowControlSupplier
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["PublicationParams", "StartPosition", "check_can_share"]
+__all__ = [
+    "PublicationParams",
+    "SessionIds",
+    "StartPosition",
+    "SubscriptionParams",
+    "check_can_share",
+    "check_is_supported",
+    "chosen_session_id",
+]
+
+
+def check_is_supported(uri: ChannelUri) -> None:
+    """Refuse a channel of a kind that this driver has nothing for, or that asks for such a thing.
+
+    Raises:
+        RegistrationError: NOT_SUPPORTED; the message names it.
+    """
+    asked = (("ats=true", uri.ats is True),)
+    what = next((text for text, is_asked in asked if is_asked), None)
+    if what is not None:
+        message = (
+            f"{what} is not supported by this driver: {uri}; docs/compatibility.md lists what is"
+        )
+        raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
+
 
 NULL_VALUE: Final = -1
 """What a channel may say of a correlation id that there is none of."""
@@ -223,3 +252,152 @@ def check_can_share(
                 f"stream already has: leave {key} out, or add an exclusive publication"
             )
             raise ConfigurationError(message)
+
+
+@attrs.frozen(kw_only=True)
+class SubscriptionParams:
+    """Settings of one subscription; lengths in bytes.
+
+    Attributes:
+        session_id: The one session wanted, or None for all.
+        receiver_window_length: What the first image may use, before half a term caps it.
+        is_group: Whether to back off before asking for lost data; None lets the sender say.
+        congestion_control: Name of the strategy, or whatever makes one; "default" is the static
+            window.
+    """
+
+    session_id: int | None
+    is_reliable: bool
+    is_rejoin: bool
+    is_tether: bool
+    is_sparse: bool
+    receiver_window_length: int
+    nak_delay_ns: int | None
+    is_group: bool | None
+    group_tag: int | None
+    congestion_control: str | CongestionControlSupplier
+
+    @classmethod
+    def of(
+        cls,
+        uri: ChannelUri,
+        context: DriverContext,
+        *,
+        congestion_control: CongestionControlSupplier | None = None,
+    ) -> SubscriptionParams:
+        """Return what `uri` says, and the context where it is silent.
+
+        Args:
+            uri: The channel.
+            context: The driver's settings.
+            congestion_control: For this subscription, whatever the others say.
+        """
+
+        def given(value: bool | None, default: bool) -> bool:  # noqa: FBT001 - both are data
+            return default if value is None else value
+
+        is_group = context.receiver_group_consideration
+        if uri.group is not None:
+            is_group = {Group.TRUE: True, Group.FALSE: False, Group.INFER: None}[uri.group]
+        window_length = uri.receiver_window_length
+        tag = uri.group_tag
+        return cls(
+            session_id=uri.session_id if isinstance(uri.session_id, int) else None,
+            is_reliable=given(uri.is_reliable, context.reliable_stream),
+            is_rejoin=given(uri.is_rejoin, context.rejoin_stream),
+            is_tether=given(uri.is_tether, context.tether_subscriptions),
+            is_sparse=given(uri.is_sparse, context.term_buffer_sparse_file),
+            receiver_window_length=(
+                context.initial_window_length if window_length is None else window_length
+            ),
+            nak_delay_ns=uri.nak_delay_ns,
+            is_group=is_group,
+            group_tag=context.receiver_group_tag if tag is None else tag,
+            congestion_control=congestion_control or chosen_congestion_control(uri, context),
+        )
+
+    def check_same_stream(self, other: SubscriptionParams, *, stream_id: int) -> None:
+        """Refuse a second subscription of one stream that wants other guarantees.
+
+        Raises:
+            ConfigurationError: Reliability or rejoining differ.
+
+        Source: Aeron `DriverConductor.checkForClashingSubscription`.
+        """
+        pairs = (
+            ("reliable", self.is_reliable, other.is_reliable),
+            ("rejoin", self.is_rejoin, other.is_rejoin),
+        )
+        for key, ours, theirs in pairs:
+            if self.session_id == other.session_id and ours != theirs:
+                message = (
+                    f"{key}={str(ours).lower()} differs from {key}={str(theirs).lower()}, which a "
+                    f"subscription of stream {stream_id} on this endpoint already has"
+                )
+                raise ConfigurationError(message)
+
+
+def chosen_congestion_control(
+    uri: ChannelUri, context: DriverContext
+) -> str | CongestionControlSupplier:
+    """Return which strategy an image gets: the context's, unless that leaves it to the channel."""
+    supplier = context.congestion_control_supplier
+    if supplier == "default" and uri.congestion_control is not None:
+        return str(uri.congestion_control)
+    return supplier
+
+
+class SessionIds:
+    """A count through the signed 32-bit ids that leaves out a reserved range.
+
+    Args:
+        first: Where to start; random, so that a restarted driver does not meet its former self.
+        reserved_low: First id never given out.
+        reserved_high: Last id never given out.
+    """
+
+    def __init__(self, first: int, *, reserved_low: int, reserved_high: int) -> None:
+        self._next = wrap_int32(first)
+        self._reserved_low = reserved_low
+        self._reserved_high = reserved_high
+
+    def take(self, is_in_use: Callable[[int], bool]) -> int:
+        """Return the next id that is neither reserved nor in use."""
+        while True:
+            if self._reserved_low <= self._next <= self._reserved_high:
+                self._next = wrap_int32(self._reserved_high + 1)
+            session_id = self._next
+            self._next = wrap_int32(session_id + 1)
+            if not is_in_use(session_id):
+                return session_id
+
+
+def chosen_session_id(
+    session_ids: SessionIds,
+    params: PublicationParams,
+    is_in_use: Callable[[int], bool],
+    *,
+    where: str,
+) -> int:
+    """Return the session that the channel asks for, or the next free one.
+
+    Args:
+        session_ids: Where free ones come from.
+        params: What the channel asks for.
+        is_in_use: Says whether another publication has a session already.
+        where: Stream and channel, for the message.
+
+    Raises:
+        RegistrationError: INVALID_CHANNEL; the session asked for is taken.
+
+    Source: Aeron `DriverConductor.checkForSessionClash`.
+    """
+    if params.session_id is None:
+        return session_ids.take(is_in_use)
+    if is_in_use(params.session_id):
+        message = (
+            f"session-id={params.session_id} is in use by another publication of {where}: "
+            "choose another, or leave session-id out"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+    return params.session_id

@@ -1,0 +1,176 @@
+"""Suppliers of strategies and name resolvers, and what they are given.
+
+Source: Aeron `Configuration`, `aeron_driver_context.c`, `NameResolver`, `aeron_name_resolver.c`,
+`FlowControlSupplier`, `DefaultMulticastFlowControlSupplier`, `CongestionControl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import attrs
+
+from aeron_async.driver.core.strategies import NAME_RESOLVER_GROUP, find_registered
+from aeron_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.congestion_control.base import CongestionControl
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.flow_control.base import FlowControl
+    from aeron_async.driver.core.outbox import Address
+    from aeron_async.protocol.channel_uri import ChannelUri, FlowControlOptions
+
+__all__ = [
+    "CongestionControlParams",
+    "CongestionControlSupplier",
+    "FlowControlParams",
+    "FlowControlSupplier",
+    "NameResolver",
+    "NameResolverSupplier",
+    "name_resolver",
+    "receiver_window_length",
+]
+
+SYSTEM_NAME_RESOLVER: Final = "default"
+
+
+class NameResolver(Protocol):
+    """Knows the addresses of names."""
+
+    async def resolve(self, host: str, port: int, *, is_re_resolution: bool = False) -> Address:
+        """Return the numeric address of a host, and its port.
+
+        Called in the driver's event loop, which waits for nothing else meanwhile: it must not
+        block. Numeric hosts are never asked for.
+
+        Args:
+            host: A name, as the channel has it.
+            port: To be returned, unless the name stands for another.
+            is_re_resolution: Whether it was resolved before, and may have changed since.
+
+        Raises:
+            Exception: The name has no address now; whoever adds the stream is told
+                `UNKNOWN_HOST`, with what was raised as the cause.
+        """
+        ...
+
+
+NameResolverSupplier = Callable[[], NameResolver]
+"""Makes a resolver for one driver, when it starts."""
+
+
+def name_resolver(context: DriverContext) -> NameResolver | None:
+    """Return the resolver that a context asks for, or None for the one of the network.
+
+    Raises:
+        ConfigurationError: What a factory made cannot resolve anything.
+    """
+    wanted: object = context.name_resolver_supplier
+    if wanted == SYSTEM_NAME_RESOLVER:
+        return None
+    if isinstance(wanted, str):
+        wanted = find_registered(NAME_RESOLVER_GROUP, wanted)
+    # A class has the method too, and is a factory.
+    if isinstance(wanted, type) or not hasattr(wanted, "resolve"):
+        wanted = cast("NameResolverSupplier", wanted)()
+    if not callable(getattr(wanted, "resolve", None)):
+        message = f"name_resolver_supplier gave {wanted!r}, which has no method resolve"
+        raise ConfigurationError(message)
+    return cast("NameResolver", wanted)
+
+
+FlowControlSupplier = Callable[["FlowControlParams"], "FlowControl"]
+"""Makes the strategy of one publication."""
+
+
+@attrs.frozen(kw_only=True)
+class FlowControlParams:
+    """What is known of a publication when its flow control is chosen.
+
+    What the channel says goes before what the context says.
+
+    Attributes:
+        uri: The channel.
+        context: The driver's settings.
+        is_group: Whether there may be several receivers.
+    """
+
+    uri: ChannelUri
+    context: DriverContext
+    is_group: bool
+
+    @property
+    def options(self) -> FlowControlOptions | None:
+        """Return what follows `fc=` in the channel."""
+        return self.uri.flow_control
+
+    @property
+    def raw_options(self) -> tuple[str, ...]:
+        """Return the options of a strategy that is not ours, as they were written."""
+        return () if self.options is None else self.options.raw_options
+
+    @property
+    def group_tag(self) -> int:
+        """Return the tag by which members of the group are known."""
+        given = None if self.options is None else self.options.group_tag
+        return self.context.flow_control_group_tag if given is None else given
+
+    @property
+    def retransmit_receiver_window_multiple(self) -> int:
+        """Return how many default receiver windows one NAK may bring."""
+        context, options = self.context, self.options
+        if options is not None and options.retransmit_receiver_window_multiple is not None:
+            return options.retransmit_receiver_window_multiple
+        if self.is_group:
+            return context.multicast_flow_control_rrwm
+        return context.unicast_flow_control_rrwm
+
+    def group_settings(self) -> dict[str, Any]:
+        """Return the arguments of a `GroupFlowControl`."""
+        context, options = self.context, self.options
+        timeout_ns = None if options is None else options.receiver_timeout_ns
+        min_size = None if options is None else options.group_min_size
+        return {
+            "receiver_timeout_ns": (
+                context.flow_control_receiver_timeout_ns if timeout_ns is None else timeout_ns
+            ),
+            "group_min_size": context.flow_control_group_min_size if min_size is None else min_size,
+            "retransmit_receiver_window_multiple": self.retransmit_receiver_window_multiple,
+            "max_receivers": context.max_flow_control_receivers,
+        }
+
+
+CongestionControlSupplier = Callable[["CongestionControlParams"], "CongestionControl"]
+"""Makes the strategy of one image."""
+
+
+@attrs.frozen(kw_only=True)
+class CongestionControlParams:
+    """What is known of an image when its congestion control is chosen; lengths in bytes.
+
+    Attributes:
+        context: The driver's settings.
+        configured_window_length: What the channel or the context allows.
+        term_length: Of the stream.
+        mtu_length: Of its sender: the longest datagram.
+        now_ns: The time now.
+    """
+
+    context: DriverContext
+    configured_window_length: int
+    term_length: int
+    mtu_length: int
+    now_ns: int
+
+    @property
+    def window_length(self) -> int:
+        """Return the largest window that may be advertised."""
+        return receiver_window_length(
+            configured_length=self.configured_window_length, term_length=self.term_length
+        )
+
+
+def receiver_window_length(*, configured_length: int, term_length: int) -> int:
+    """Return the window a receiver may use: what was configured, at most half a term."""
+    return min(configured_length, term_length // 2)
