@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.subscription import Subscription
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.fates import Passage
     from aeron_async.testing.world import World
 

@@ -15,7 +15,7 @@ from aeron_async.driver.media.network import SystemNetwork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aeron_async.driver.media.socket_spec import SocketSpec
+    from aeron_async.driver.media.sockets import SocketSpec
 
 __all__ = ["Lossy", "LossyNetwork", "pieces"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 from structlog.testing import capture_logs
 
-from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
+from aeron_async.driver.endpoints import InvalidDatagramLog
 from aeron_async.logs import (
     LINES_OF_AN_EVENT,
     LINES_PER_SECOND,

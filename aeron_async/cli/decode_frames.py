@@ -11,9 +11,8 @@ from aeron_async.protocol.datagram import DataFrame, OpaqueFrame
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.nak import Nak
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.text import printable
 

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.cli.doctor_facts import GROUP, Buffer, Facts, NetworkCard
 from aeron_async.clock import NS_PER_MS
 from aeron_async.driver.core.udp_channel import Interface
-from aeron_async.driver.media.buffers import BufferLengths
-from aeron_async.driver.media.socket_spec import SocketSpec
-from aeron_async.driver.media.sockets import UDP_GRO, offers_segmentation, open_socket
+from aeron_async.driver.media.sockets import (
+    UDP_GRO,
+    BufferLengths,
+    SocketSpec,
+    offers_segmentation,
+    open_socket,
+)
 from aeron_async.errors import RegistrationError
 from aeron_async.kernel import WHY_PURE
 

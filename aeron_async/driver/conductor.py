@@ -1,36 +1,49 @@
-"""The conductor: the one task that changes what a driver consists of.
+"""The conductor: the agent that carries out client commands, one at a time.
+
+Nothing else moves while a socket is being opened. A request whose client no longer waits is undone
+at once.
 
 Requests of clients are carried out one after the other, so that nothing else moves while a socket
 is being opened. A request whose client no longer waits is undone at once.
 
-Source: Aeron `DriverConductor`, `ClientCommandAdapter`.
+Source: Aeron `ClientCommandAdapter`, `DriverConductor.onAddSendDestination`, `onAddRcvDestination`
+and their neighbours, `DriverConductor`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
+
 from aeron_async.driver.agent import Agent
-from aeron_async.driver.command_queue import CommandQueue
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import needs_unique_suffix
-from aeron_async.driver.destinations import Destinations
 from aeron_async.driver.ipc_publications import IpcPublications
-from aeron_async.driver.media.channel_resolver import resolve_publication, resolve_subscription
-from aeron_async.driver.name_watch import NameWatch
+from aeron_async.driver.media.channel_resolver import (
+    resolve_publication,
+    resolve_receive_destination,
+    resolve_send_destination,
+    resolve_subscription,
+)
+from aeron_async.driver.name_resolution import NameWatch
 from aeron_async.driver.publication_links import PublicationLinks
 from aeron_async.driver.publications import Publications
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.responses import Responses
 from aeron_async.driver.sender import Sender
 from aeron_async.driver.subscriptions import Subscriptions
+from aeron_async.errors import AeronError, ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import Media
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Container, Coroutine
+
     from aeron_async.driver.commands import (
         ClientListener,
         PublicationListener,
@@ -47,9 +60,286 @@ if TYPE_CHECKING:
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["Conductor"]
+__all__ = [
+    "CommandQueue",
+    "Conductor",
+    "Destinations",
+]
 
 T = TypeVar("T")
+
+
+@attrs.frozen(eq=False)
+class Command:
+    """One request: what to do, who waits for it, and how to undo it if nobody does."""
+
+    client_id: int
+    execute: Callable[[], Awaitable[Any]]
+    undo: Callable[[Any], None]
+    result: asyncio.Future[Any]
+
+
+class CommandQueue:
+    """The requests of one driver.
+
+    Args:
+        wake: Called when there is one to carry out.
+        clients: The ids of the clients there are.
+    """
+
+    def __init__(self, wake: Callable[[], None], clients: Container[int]) -> None:
+        self._wake = wake
+        self._clients = clients
+        self._commands: deque[Command] = deque()
+        # A dictionary for its order: closing must be the same every time.
+        self._lookups: dict[asyncio.Future[Any], None] = {}
+        self._is_closed = False
+        self._error: Exception | None = None
+
+    def check_open(self) -> None:
+        """Refuse what is asked of a driver that is closed.
+
+        Raises:
+            ClosedError: It is.
+        """
+        if self._is_closed:
+            message = "the media driver is closed"
+            raise ClosedError(message) from self._error
+
+    def stop(self, error: Exception | None) -> None:
+        """Take no more requests, because of an error or without one."""
+        self._is_closed = True
+        self._error = error
+
+    def close(self) -> None:
+        """Answer every request that was not carried out: it will not be."""
+        for lookup in self._lookups:
+            lookup.cancel()
+        while self._commands:
+            command = self._commands.popleft()
+            if not command.result.done():
+                closed = ClosedError("the media driver was closed")
+                closed.__cause__ = self._error
+                command.result.set_exception(closed)
+
+    async def carry_out(self) -> None:
+        """Carry out what was asked for, in order."""
+        while self._commands:
+            await self._carry_out(self._commands.popleft())
+
+    async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
+        """Resolve names, unless the driver closes first: it may take long."""
+        # A task of its own, awaited right here, so that closing can end it and not the caller.
+        lookup = asyncio.ensure_future(resolving)
+        self._lookups[lookup] = None
+        try:
+            return await lookup
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._is_closed and caller is not None and not caller.cancelling():
+                message = "the media driver was closed while a name was looked up"
+                raise ClosedError(message) from self._error
+            raise
+        finally:
+            self._lookups.pop(lookup, None)
+
+    async def submit(
+        self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]
+    ) -> T:
+        """Let something be carried out, and return what comes of it.
+
+        Args:
+            client_id: Who asks; once it has gone, nothing is done for it any more.
+            execute: Does it.
+            undo: Takes the result back, if nobody waits for it by then.
+
+        Raises:
+            ClosedError: The driver or the client was closed, before or meanwhile.
+        """
+        self.check_open()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._commands.append(Command(client_id, execute, undo, result))
+        self._wake()
+        try:
+            return await result
+        except asyncio.CancelledError:
+            # Carried out, but the caller was cancelled before it could take the result.
+            if result.done() and not result.cancelled() and result.exception() is None:
+                undo(result.result())
+            raise
+
+    async def _carry_out(self, command: Command) -> None:
+        if command.result.done():
+            return
+        try:
+            self._check_client(command.client_id)
+            value = await command.execute()
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it; others share this driver
+            if isinstance(error, AeronError):
+                # A refusal says itself what to do: ten frames of the driver would bury that.
+                error.with_traceback(None)
+            if not command.result.done():
+                command.result.set_exception(error)
+            return
+        except asyncio.CancelledError:
+            # The end of the driver: nobody may wait for an answer for ever.
+            if not command.result.done():
+                command.result.set_exception(ClosedError("the media driver was closed meanwhile"))
+            raise
+        if command.client_id not in self._clients:
+            # Closed while the socket was being opened: what it asked for came after its end.
+            command.undo(value)
+            if not command.result.done():
+                command.result.set_exception(ClosedError("the client was closed meanwhile"))
+        elif command.result.done():
+            command.undo(value)
+        else:
+            command.result.set_result(value)
+
+    def _check_client(self, client_id: int) -> None:
+        if client_id not in self._clients:
+            message = "the client was closed while the request was under way"
+            raise ClosedError(message)
+
+
+class Destinations:
+    """The requests of one driver's clients that are about destinations.
+
+    Args:
+        resources: What the driver's parts share.
+        queue: Carries them out.
+        publications: Those that send to destinations.
+        subscriptions: Those that receive at destinations.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        queue: CommandQueue,
+        publications: Publications,
+        subscriptions: Subscriptions,
+    ) -> None:
+        self._network = resources.network
+        self._queue = queue
+        self._publications = publications
+        self._subscriptions = subscriptions
+
+    async def add_to_publication(
+        self, client_id: int, registration_id: int, uri: ChannelUri
+    ) -> int:
+        """Let a publication send to one more receiver; return the id of that destination.
+
+        Raises:
+            RegistrationError: It cannot be had.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        address = await self._address(uri)
+
+        async def execute() -> int:
+            return self._publications.add_destination(registration_id, uri, address)
+
+        return await self._queue.submit(
+            client_id,
+            execute,
+            lambda added_id: self._publications.undo_destination(registration_id, added_id),
+        )
+
+    async def remove_from_publication(
+        self, client_id: int, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Let a publication send to a receiver no more.
+
+        Args:
+            client_id: Who asks.
+            registration_id: Of the publication.
+            destination: Its channel, or the id it was given.
+
+        Raises:
+            RegistrationError: There is no such publication or destination.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        address = None if isinstance(destination, int) else await self._address(destination)
+
+        async def execute() -> None:
+            self._publications.remove_destination(registration_id, destination, address=address)
+
+        await self._queue.submit(client_id, execute, _undo_nothing)
+
+    async def add_to_subscription(
+        self, client_id: int, registration_id: int, uri: ChannelUri
+    ) -> int:
+        """Let a subscription receive at one more place; return the id of that destination.
+
+        Raises:
+            RegistrationError: It cannot be had.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        channel = await self._channel(uri)
+
+        async def execute() -> int:
+            return await self._subscriptions.add_destination(registration_id, uri, channel)
+
+        return await self._queue.submit(
+            client_id,
+            execute,
+            lambda added_id: self._subscriptions.undo_destination(registration_id, added_id),
+        )
+
+    async def remove_from_subscription(
+        self, client_id: int, registration_id: int, destination: ChannelUri | int
+    ) -> None:
+        """Let a subscription receive at a place no more.
+
+        Args:
+            client_id: Who asks.
+            registration_id: Of the subscription.
+            destination: Its channel, or the id it was given.
+
+        Raises:
+            RegistrationError: There is no such subscription or destination.
+            ClosedError: The driver or the client is closed.
+        """
+        self._queue.check_open()
+        form = None
+        if not isinstance(destination, int):
+            try:
+                channel = await self._channel(destination)
+            except RegistrationError as error:
+                # As it is written, it is told by its text; names may have gone since.
+                if error.code is not ErrorCode.UNKNOWN_HOST:
+                    raise
+                channel = None
+            form = None if channel is None or channel.uri.is_spy else channel.canonical_form
+
+        async def execute() -> None:
+            self._subscriptions.remove_destination(
+                registration_id, destination, canonical_form=form
+            )
+
+        await self._queue.submit(client_id, execute, _undo_nothing)
+
+    async def _channel(self, uri: ChannelUri) -> UdpChannel | None:
+        """Return where to receive, or what to spy upon; None for IPC."""
+        if uri.media is Media.IPC:
+            return None
+        return await self._queue.look_up(resolve_receive_destination(self._network, uri))
+
+    async def _address(self, uri: ChannelUri) -> Address | None:
+        """Return where a receiver is; None where its name leads nowhere yet, but may."""
+        try:
+            channel = await self._queue.look_up(resolve_send_destination(self._network, uri))
+        except RegistrationError as error:
+            if error.code is not ErrorCode.UNKNOWN_HOST:
+                raise
+            return None
+        return channel.remote_data
+
+
+def _undo_nothing(result: None) -> None:
+    """Leave a removal be whose caller no longer waits."""
 
 
 class Conductor(Agent):
@@ -371,7 +661,3 @@ class Conductor(Agent):
         drained = self._drained
         if drained is not None and not self._has_publications and not drained.done():
             drained.set_result(None)
-
-
-def _undo_nothing(result: None) -> None:
-    """Leave a removal be whose caller no longer waits."""

@@ -20,8 +20,12 @@ from aeron_async.driver.core.stream_params import (
     chosen_session_id,
 )
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.log_creation import create_log, publication_log_spec, with_channel_settings
-from aeron_async.driver.tagged_session import with_tagged_session
+from aeron_async.driver.log_creation import (
+    create_log,
+    publication_log_spec,
+    with_channel_settings,
+    with_tagged_session,
+)
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
 

@@ -1,6 +1,7 @@
-"""Logs of an embedded driver: anonymous memory, and a refusal where there is none.
+"""The logs of one driver: what a channel, its tags and the context say, and their memory.
 
-Source: Aeron `LogFactory`, `aeron_raw_log`.
+Source: Aeron `PublicationParams.getSessionId`, `aeron_uri_publication_session_id_param`,
+`LogFactory`, `aeron_raw_log`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,54 @@ from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.logbuffer.log_spec import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.term_log import LogBuffers, file_length
+from aeron_async.protocol.channel_uri import TagReference
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.media.endpoint import ChannelEndpoint
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["create_log", "publication_log_spec", "with_channel_settings"]
+__all__ = [
+    "create_log",
+    "publication_log_spec",
+    "with_channel_settings",
+    "with_tagged_session",
+]
+
+
+def with_tagged_session(
+    uri: ChannelUri, publications: Iterable[SubscribablePublication]
+) -> ChannelUri:
+    """Return the channel with what it takes from the publication its tag names, if it names one.
+
+    Args:
+        uri: The channel.
+        publications: Those that it may mean; the first one counts.
+
+    Raises:
+        RegistrationError: INVALID_CHANNEL; none of them has the tag.
+    """
+    reference = uri.session_id
+    if not isinstance(reference, TagReference):
+        return uri
+    for publication in publications:
+        log = publication.log
+        if log.metadata.entity_tag == reference.tag:
+            return uri.replace(
+                session_id=publication.session_id,
+                mtu_length=log.mtu_length,
+                term_length=log.term_length,
+            )
+    message = (
+        f"session-id={reference} names no publication of this driver: add the one with "
+        f"tags=,{reference.tag} first"
+    )
+    raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
 
 def publication_log_spec(

@@ -23,8 +23,8 @@ from aeron_async.driver.conductor import Conductor
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.suppliers import name_resolver
 from aeron_async.driver.core.system_counters import SystemCounters
-from aeron_async.driver.media.name_resolver import ResolvingNetwork
 from aeron_async.driver.media.network import SystemNetwork
+from aeron_async.driver.name_resolution import ResolvingNetwork
 from aeron_async.driver.resources import DriverResources
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.logs import LogBudget, get_logger

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.status_message_sender import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
     from aeron_async.driver.stall_log import StallLog
 
 __all__ = ["ImageLifecycle", "Receiver"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.driver.media.wildcard_ports import WildcardPorts
+from aeron_async.driver.media.sockets import WildcardPorts
 from aeron_async.logs import LogBudget
 from aeron_async.protocol.header import wrap_int32
 

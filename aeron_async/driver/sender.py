@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.media.endpoint import SendChannelEndpoint
     from aeron_async.driver.stall_log import StallLog
 
 __all__ = ["Sender"]

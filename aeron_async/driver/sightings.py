@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.receiver_liveness import ReceiverLiveness
     from aeron_async.driver.core.udp_channel import UdpChannel
-    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
-    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint, SendChannelEndpoint
     from aeron_async.driver.resources import DriverResources
-    from aeron_async.driver.subscription_link import SubscriptionLink
+    from aeron_async.driver.subscribers import SubscriptionLink
     from aeron_async.driver.subscriptions import Subscriptions
     from aeron_async.protocol.address import Address as WrittenAddress
 

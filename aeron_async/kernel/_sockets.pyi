@@ -1,8 +1,8 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from aeron_async.driver.media.run_reader import Group, RunSource
-from aeron_async.driver.media.socket_spec import SocketAddress
+from aeron_async.driver.media.socket_transport import Group, RunSource
+from aeron_async.driver.media.sockets import SocketAddress
 from aeron_async.kernel.placing import Cuts
 
 class RunReader:

@@ -13,12 +13,13 @@ Source: Aeron `ChannelUri`, `ChannelUriStringBuilder`, `aeron_uri.c`.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import attrs
 
-from aeron_async.errors import ChannelUriError
-from aeron_async.protocol import channel_uri_checks
+from aeron_async.errors import ChannelUriError, ConfigurationError
+from aeron_async.protocol.address import multicast_control_address
 from aeron_async.protocol.channel_uri_values import (
     PROTOTYPE_CORRELATION_ID,
     RESERVED_TIMESTAMP_OFFSET,
@@ -32,6 +33,7 @@ from aeron_async.protocol.channel_uri_values import (
     Tags,
 )
 from aeron_async.protocol.parameters import PARAMETERS, find_parameter, parameter_for_key
+from aeron_async.protocol.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +54,11 @@ __all__ = [
     "Media",
     "TagReference",
     "Tags",
+    "check_consistency",
+    "check_publication",
+    "check_receive_destination",
+    "check_send_destination",
+    "check_subscription",
 ]
 
 MAX_LENGTH: Final = 4095
@@ -123,7 +130,7 @@ class ChannelUri:
     def __attrs_post_init__(self) -> None:
         # Printing reads every value back, so this checks all of them.
         _check_length(str(self))
-        channel_uri_checks.check_consistency(self)
+        check_consistency(self)
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
@@ -207,7 +214,7 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        channel_uri_checks.check_publication(self, stream_id)
+        check_publication(self, stream_id)
 
     def check_subscription(self, stream_id: int | None = None) -> None:
         """Refuse a channel that no subscription, spies included, can use.
@@ -218,7 +225,7 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        channel_uri_checks.check_subscription(self, stream_id)
+        check_subscription(self, stream_id)
 
     def check_send_destination(self) -> None:
         """Refuse a channel that cannot be added to a publication as a destination.
@@ -226,7 +233,7 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        channel_uri_checks.check_send_destination(self)
+        check_send_destination(self)
 
     def check_receive_destination(self) -> None:
         """Refuse a channel that cannot be added to a subscription as a destination.
@@ -234,7 +241,7 @@ class ChannelUri:
         Raises:
             ChannelUriError: says what does not fit, and what would.
         """
-        channel_uri_checks.check_receive_destination(self)
+        check_receive_destination(self)
 
     def __str__(self) -> str:
         spy = SPY_PREFIX if self.is_spy else ""
@@ -293,3 +300,297 @@ def _check_length(text: str) -> None:
     if len(text) > MAX_LENGTH:
         message = f"a channel has at most {MAX_LENGTH} characters, this one has {len(text)}"
         raise ChannelUriError(message)
+
+
+FRAME_ALIGNMENT: Final = 32
+TIMESTAMP_LENGTH: Final = 8
+# A message may fill an eighth of a term.
+MAX_MESSAGE_SHARE: Final = 8
+GROUP_MODES: Final = frozenset({ControlMode.MANUAL, ControlMode.DYNAMIC})
+
+
+def check_consistency(uri: ChannelUri) -> None:
+    """Refuse parameters that contradict each other in whatever role.
+
+    Raises:
+        ChannelUriError: says which, with their values.
+
+    Source: Aeron `UdpChannel.parse`, `PublicationParams`.
+    """
+    _check_media(uri)
+    _check_control(uri)
+    _check_families(uri)
+    _check_position(uri)
+    _check_publication_lengths(uri)
+    _check_socket_lengths(uri)
+    _check_timestamps(uri)
+
+
+def check_publication(uri: ChannelUri, stream_id: int | None) -> None:
+    """Refuse what no publication can be.
+
+    Differs: `fc` without a group is refused, like in the Java driver; the C driver ignores it.
+
+    Raises:
+        ChannelUriError: says what does not fit, and what would.
+
+    Source: Aeron `DriverConductor.validateEndpointForPublication` and its neighbours.
+    """
+    if uri.is_spy:
+        _refuse("aeron-spy: is for subscriptions; a publication needs the channel without it")
+    _check_stream_id(uri, stream_id)
+    if uri.media is Media.IPC:
+        _check_response(uri)
+        return
+    endpoint, mode = uri.endpoint, uri.control_mode
+    if endpoint is not None and endpoint.port == 0 and mode not in GROUP_MODES:
+        _refuse(f"endpoint={endpoint} has port 0; a publication needs the port to send to")
+    if endpoint is not None and endpoint.is_multicast and mode is ControlMode.DYNAMIC:
+        _refuse(
+            f"control-mode=dynamic sends to each subscriber, endpoint={endpoint} to a multicast "
+            "group; leave out one of them"
+        )
+    if uri.control is not None and endpoint is None and mode is None:
+        _refuse(
+            f"control={uri.control} alone says where to send from, not where to; "
+            "add endpoint=host:port or control-mode=dynamic"
+        )
+    if uri.flow_control is not None and not _is_group_possible(uri):
+        _refuse(
+            f"fc={uri.flow_control} needs a group of receivers: a multicast endpoint, or "
+            "control-mode=dynamic or manual; a unicast publication has one receiver"
+        )
+    _check_response(uri)
+
+
+def check_subscription(uri: ChannelUri, stream_id: int | None) -> None:
+    """Refuse what no subscription, spies included, can be.
+
+    Raises:
+        ChannelUriError: says what does not fit, and what would.
+
+    Source: Aeron `DriverConductor.validateControlForSubscription`.
+    """
+    _check_stream_id(uri, stream_id)
+    if isinstance(uri.session_id, TagReference):
+        _refuse(f"session-id={uri.session_id} is for publications; a subscription needs the number")
+    if not uri.is_spy:
+        _check_control_port(uri)
+
+
+def check_send_destination(uri: ChannelUri) -> None:
+    """Refuse what a publication with control-mode=manual cannot send to.
+
+    Raises:
+        ChannelUriError: says what does not fit, and what would.
+
+    Source: Aeron `DriverConductor.validateSendDestinationUri`.
+    """
+    if uri.is_spy or uri.media is Media.IPC:
+        _refuse("a publication sends to UDP destinations only: aeron:udp?endpoint=host:port")
+    if uri.endpoint is None:
+        _refuse("a destination of a publication needs endpoint=host:port")
+    elif uri.endpoint.port == 0:
+        _refuse(f"endpoint={uri.endpoint} has port 0; a destination needs the port to send to")
+    _check_destination(uri)
+
+
+def check_receive_destination(uri: ChannelUri) -> None:
+    """Refuse what a subscription with control-mode=manual cannot receive from.
+
+    Raises:
+        ChannelUriError: says what does not fit, and what would.
+
+    Source: Aeron `DriverConductor.validateDestinationUri`.
+    """
+    _check_destination(uri)
+    if uri.is_spy or uri.media is Media.IPC:
+        return
+    if uri.endpoint is None and uri.control is None:
+        _refuse(
+            "a destination of a subscription needs endpoint=host:port, control=host:port or both"
+        )
+    _check_control_port(uri)
+
+
+def _check_media(uri: ChannelUri) -> None:
+    if uri.media is Media.IPC:
+        if uri.is_spy:
+            _refuse("aeron-spy: watches network publications; subscribe to aeron:ipc directly")
+        # Differs: the official drivers ignore them, so that the stream stays inside the machine.
+        for key, value in (
+            ("endpoint", uri.endpoint),
+            ("interface", uri.interface),
+            ("control", uri.control),
+            ("control-mode", uri.control_mode if uri.control_mode in GROUP_MODES else None),
+        ):
+            if value is not None:
+                _refuse(f"{key}={value} needs the network: use aeron:udp, not aeron:ipc")
+    elif (
+        uri.endpoint is None
+        and uri.control is None
+        and uri.channel_tag is None
+        and uri.control_mode in {None, ControlMode.DYNAMIC}
+    ):
+        _refuse(
+            "aeron:udp needs an address: endpoint=host:port, control=host:port, tags, "
+            "control-mode=manual or control-mode=response"
+        )
+
+
+def _check_control(uri: ChannelUri) -> None:
+    endpoint, control = uri.endpoint, uri.control
+    if uri.control_mode is ControlMode.DYNAMIC and control is None:
+        _refuse("control-mode=dynamic needs control=host:port, where subscribers report to")
+    group_control = None
+    if endpoint is not None and endpoint.is_multicast:
+        try:
+            group_control = multicast_control_address(endpoint)
+        except ConfigurationError as error:
+            _refuse(f"endpoint={endpoint}: {error}")
+    # Differs: the official drivers ignore control beside a multicast endpoint. Whoever writes one
+    # that is not derived from the group expects something that does not happen.
+    if control is None or not (group_control or control.is_multicast):
+        return
+    if group_control is None:
+        _refuse(
+            f"control={control} is a multicast group; give the group's data address as endpoint, "
+            "its control address follows from that"
+        )
+    elif (control.ip, control.port) != (group_control.ip, group_control.port):
+        _refuse(
+            f"control={control} has no effect on the multicast endpoint={endpoint}, whose control "
+            f"address is {group_control}; leave control out"
+        )
+
+
+def _check_families(uri: ChannelUri) -> None:
+    # Differs: the official drivers read such a channel and fail when they open its socket.
+    literals = [
+        (f"{key}={value}", value.ip.version)
+        for key, value in (
+            ("endpoint", uri.endpoint),
+            ("interface", uri.interface),
+            ("control", uri.control),
+        )
+        if value is not None and value.ip is not None
+    ]
+    for (one, one_version), (other, other_version) in combinations(literals, 2):
+        if one_version != other_version:
+            _refuse(
+                f"{one} is IPv{one_version} but {other} is IPv{other_version}; one socket "
+                "serves one family"
+            )
+
+
+def _check_position(uri: ChannelUri) -> None:
+    initial, term_id, offset = uri.initial_term_id, uri.term_id, uri.term_offset
+    if initial is None and term_id is None and offset is None:
+        return
+    if initial is None or term_id is None or offset is None:
+        _refuse("init-term-id, term-id and term-offset are given together or not at all")
+    elif ((term_id - initial) & 0xFFFF_FFFF) >> 31:
+        _refuse(f"term-id={term_id} lies before init-term-id={initial}, counting at 32 bits")
+    elif offset % FRAME_ALIGNMENT:
+        _refuse(f"term-offset={offset} must be a multiple of {FRAME_ALIGNMENT}")
+    elif uri.term_length is not None and offset > uri.term_length:
+        _refuse(
+            f"term-offset={offset} must be at most term-length={format_size(uri.term_length)}, "
+            f"{uri.term_length} bytes"
+        )
+
+
+def _check_publication_lengths(uri: ChannelUri) -> None:
+    mtu, term, window = uri.mtu_length, uri.term_length, uri.publication_window_length
+    # Differs: only the Java driver holds the MTU against the longest message.
+    if mtu is not None and term is not None and mtu > term // MAX_MESSAGE_SHARE:
+        _refuse(
+            f"mtu={format_size(mtu)} must be at most an eighth of term-length={format_size(term)}, "
+            f"{term // MAX_MESSAGE_SHARE} bytes, the longest message such a term can hold"
+        )
+    if window is not None and mtu is not None and window < mtu:
+        _refuse(f"pub-wnd={format_size(window)} must be at least mtu={format_size(mtu)}")
+    if window is not None and term is not None and window > term // 2:
+        _refuse(
+            f"pub-wnd={format_size(window)} must be at most half of term-length="
+            f"{format_size(term)}, {format_size(term // 2)}"
+        )
+
+
+def _check_socket_lengths(uri: ChannelUri) -> None:
+    mtu, window = uri.mtu_length, uri.receiver_window_length
+    send, receive = uri.socket_sndbuf_length, uri.socket_rcvbuf_length
+    if window is not None and mtu is not None and window < mtu:
+        _refuse(f"rcv-wnd={format_size(window)} must be at least mtu={format_size(mtu)}")
+    # A buffer of 0 stands for the system's default, which nobody knows here.
+    if send and mtu is not None and send < mtu:
+        _refuse(f"so-sndbuf={format_size(send)} must be at least mtu={format_size(mtu)}")
+    if receive and window is not None and receive < window:
+        _refuse(f"so-rcvbuf={format_size(receive)} must be at least rcv-wnd={format_size(window)}")
+
+
+def _check_timestamps(uri: ChannelUri) -> None:
+    offsets = [
+        (key, offset)
+        for key, offset in (
+            ("media-rcv-ts-offset", uri.media_receive_timestamp_offset),
+            ("channel-rcv-ts-offset", uri.channel_receive_timestamp_offset),
+            ("channel-snd-ts-offset", uri.channel_send_timestamp_offset),
+        )
+        if offset is not None
+    ]
+    for (one, one_offset), (other, other_offset) in combinations(offsets, 2):
+        if abs(one_offset - other_offset) < TIMESTAMP_LENGTH:
+            _refuse(
+                f"{one} and {other} overlap; a timestamp takes {TIMESTAMP_LENGTH} bytes, so they "
+                "must lie as far apart"
+            )
+
+
+def _check_stream_id(uri: ChannelUri, stream_id: int | None) -> None:
+    # Differs: the Java driver checks this for publications only, the C driver not at all.
+    if None not in {stream_id, uri.stream_id} and stream_id != uri.stream_id:
+        _refuse(
+            f"stream-id={uri.stream_id} in the channel is not the stream asked for, {stream_id}"
+        )
+
+
+def _check_control_port(uri: ChannelUri) -> None:
+    if uri.control is not None and uri.control.port == 0:
+        _refuse(f"control={uri.control} has port 0; a subscription needs the port to report to")
+
+
+def _check_response(uri: ChannelUri) -> None:
+    answered = uri.response_correlation_id
+    if uri.control_mode is ControlMode.RESPONSE:
+        if answered in {None, -1}:
+            _refuse("control-mode=response needs response-correlation-id of the image to answer")
+    elif answered == PROTOTYPE_CORRELATION_ID:
+        _refuse("response-correlation-id=prototype needs control-mode=response")
+
+
+def _check_destination(uri: ChannelUri) -> None:
+    for key, value in (
+        ("mtu", uri.mtu_length),
+        ("rcv-wnd", uri.receiver_window_length),
+        ("so-sndbuf", uri.socket_sndbuf_length),
+        ("so-rcvbuf", uri.socket_rcvbuf_length),
+        ("response-correlation-id", uri.response_correlation_id),
+    ):
+        if value is not None:
+            _refuse(f"{key} belongs to the publication or subscription, not to its destination")
+    if uri.control_mode is ControlMode.RESPONSE:
+        _refuse("control-mode=response belongs to the subscription, not to its destination")
+
+
+def _is_group_possible(uri: ChannelUri) -> bool:
+    if uri.control_mode in GROUP_MODES:
+        return True
+    if uri.endpoint is None:
+        # A tag may lead to the endpoint of a group.
+        return uri.control_mode is not ControlMode.RESPONSE
+    return uri.endpoint.ip is None or uri.endpoint.is_multicast
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ChannelUriError(message)

@@ -10,10 +10,10 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.logbuffer.position import compute_position, position_bits
+from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
-from aeron_async.protocol.validation import frame_type
 from aeron_async.testing import hostile
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.victim import Target, Victim
@@ -21,7 +21,7 @@ from aeron_async.testing.victim import Target, Victim
 if TYPE_CHECKING:
     from random import Random
 
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.world import World
 
 __all__ = ["Attacker"]

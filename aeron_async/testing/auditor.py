@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from aeron_async.errors import ClosedError
 from aeron_async.logbuffer.position import compute_position, framed_length, max_message_length
+from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import DATA_HEADER_LENGTH, FrameType, align_frame
-from aeron_async.protocol.validation import frame_type
 from aeron_async.testing.recorder import ViolationError
 from aeron_async.testing.trace import Verdict
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.network_publication import NetworkPublication
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.publication_image import PublicationImage
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.logbuffer.term_log import LogBuffers
     from aeron_async.testing.world import World
 

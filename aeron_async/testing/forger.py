@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.protocol.data import DATA_HEADER
+from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import DATA_HEADER_LENGTH, FrameType
 from aeron_async.protocol.setup import Setup
-from aeron_async.protocol.validation import frame_type
 from aeron_async.testing.forgeries import FORGERIES, Genuine, mutate
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.victim import Victim
@@ -21,7 +21,7 @@ from aeron_async.testing.victim import Victim
 if TYPE_CHECKING:
     from random import Random
 
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.world import World
 
 __all__ = ["Forger"]

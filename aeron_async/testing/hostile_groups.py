@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, StatusMessageFlags
-from aeron_async.protocol.response_setup import ResponseSetup
+from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.testing.victim import Shot, Target, Victim, any_int32, any_int64
 

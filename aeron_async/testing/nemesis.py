@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
-from aeron_async.protocol.validation import frame_type
+from aeron_async.protocol.datagram import frame_type
 from aeron_async.testing.attacker import Attacker
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.forger import Forger

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from random import Random
 
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
 
 __all__ = ["RUN_COUNT_MAX", "RUN_LENGTH_MAX", "ReceiveBuffer"]
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 
 from aeron_async.driver.core.udp_channel import format_address, wildcard_like
-from aeron_async.driver.media.socket_spec import is_group, literal
-from aeron_async.driver.media.sockets import refuse_timestamps
+from aeron_async.driver.media.sockets import is_group, literal, refuse_timestamps
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.testing.sim_interfaces import FIRST_INDEX, interface_index, interface_table
 from aeron_async.testing.sim_socket import DATAGRAM_LENGTH_MAX, SimTransport
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from aeron_async.driver.media.interfaces import InterfaceAddress
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
-    from aeron_async.driver.media.wildcard_ports import WildcardPorts
+    from aeron_async.driver.media.network import InterfaceAddress
+    from aeron_async.driver.media.sockets import SocketAddress, SocketSpec, WildcardPorts
     from aeron_async.testing.sim_network import SimNetwork
 
 __all__ = ["SimHost"]

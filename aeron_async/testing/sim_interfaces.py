@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.media.interfaces import InterfaceAddress
+from aeron_async.driver.media.network import InterfaceAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

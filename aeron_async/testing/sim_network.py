@@ -16,7 +16,7 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.driver.media.socket_spec import is_group, literal
+from aeron_async.driver.media.sockets import is_group, literal
 from aeron_async.errors import ConfigurationError
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.link import Link
@@ -25,7 +25,7 @@ from aeron_async.testing.sim_interfaces import LOOPBACK_INDEX
 from aeron_async.testing.trace import Trace, Verdict
 
 if TYPE_CHECKING:
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.sim_socket import SimTransport
     from aeron_async.testing.virtual_clock import VirtualTime
 

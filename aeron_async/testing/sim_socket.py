@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from contextvars import Context
     from random import Random
 
-    from aeron_async.driver.media.socket_reading import SocketProtocol
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.socket_transport import SocketProtocol
+    from aeron_async.driver.media.sockets import SocketAddress, SocketSpec
     from aeron_async.testing.sim_host import SimHost
     from aeron_async.testing.virtual_clock import VirtualTime
 

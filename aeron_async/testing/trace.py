@@ -11,7 +11,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-from aeron_async.driver.media.socket_spec import SocketAddress
+from aeron_async.driver.media.sockets import SocketAddress
 
 __all__ = ["Trace", "Verdict", "Watcher"]
 

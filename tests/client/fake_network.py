@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from aeron_async.driver.media.interfaces import InterfaceAddress
+from aeron_async.driver.media.network import InterfaceAddress
 from aeron_async.driver.media.transport import BoundedTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.sockets import SocketAddress, SocketSpec
 
 
 class FakeTransport(BoundedTransport):

@@ -10,7 +10,7 @@ import aeron_async as aa
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.protocol.datagram import frames
 from aeron_async.protocol.header import StatusMessageFlags
-from aeron_async.protocol.response_setup import ResponseSetup
+from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.client.fake_network import FakeNetwork, FakeTransport
 from tests.client.test_agents import JumpingClock

@@ -15,7 +15,7 @@ from aeron_async.driver.core.destination_tracker import DestinationTracker
 from aeron_async.driver.core.stream_counters import ChannelStatus
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel
-from aeron_async.driver.media.send_channel_endpoint import SLICE_COUNT, SendChannelEndpoint
+from aeron_async.driver.media.endpoint import SLICE_COUNT, SendChannelEndpoint
 from aeron_async.driver.media.transport import BoundedTransport
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.channel_uri import ChannelUri

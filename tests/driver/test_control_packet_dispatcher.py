@@ -15,9 +15,8 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import Nak
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.driver.fakes import (
     HALF_TERM,

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.image_budget import ImageBudget, window_refusal
-from aeron_async.driver.refusal_frames import MAX_TEXT_LENGTH
+from aeron_async.driver.image_refusals import MAX_TEXT_LENGTH, ImageBudget, window_refusal
 from tests.driver.fakes import setup
 from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH
 

@@ -9,8 +9,8 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.schedule import Schedule
 from aeron_async.protocol.header import FrameType
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import ResponseSetup
 from tests.driver.fakes import (
     HALF_TERM,
     MS,

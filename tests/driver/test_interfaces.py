@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aeron_async.driver.core.udp_channel import Interface
-from aeron_async.driver.media.interfaces import (
-    InterfaceAddress,
-    find_interface,
-    find_named_interface,
-)
+from aeron_async.driver.media.channel_resolver import find_interface, find_named_interface
+from aeron_async.driver.media.network import InterfaceAddress
 from aeron_async.errors import ErrorCode, RegistrationError
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from aeron_async.driver.invalid_datagrams import InvalidDatagramLog
+from aeron_async.driver.endpoints import InvalidDatagramLog
 from aeron_async.logs import LogBudget
 from tests.driver.fakes import MS, OTHER_SOURCE, SECOND, SOURCE, data
 

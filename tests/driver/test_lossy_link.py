@@ -12,7 +12,7 @@ from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispa
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.image_budget import start_position
+from aeron_async.driver.image_refusals import start_position
 from tests.driver.fakes import MS, SECOND, SOURCE, US
 from tests.driver.rigs import DispatcherRig, ImageRig, PublicationRig
 from tests.logbuffer.logs import STREAM_ID

@@ -13,9 +13,9 @@ from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.position import framed_length, max_message_length
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.protocol.data import DataHeader
+from aeron_async.protocol.datagram import HEARTBEAT, check_data
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import FrameType, StatusMessageFlags
-from aeron_async.protocol.validation import HEARTBEAT, check_data
 from tests.driver.fakes import (
     HALF_TERM,
     MS,

@@ -8,10 +8,7 @@ from aeron_async.clock import SystemClock
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.driver.core.timestamps import ReceiveTimestamps
 from aeron_async.driver.core.udp_channel import UdpChannel
-from aeron_async.driver.media.receive_channel_endpoint import (
-    ReceiveChannelEndpoint,
-    ReceiveDestinationTransport,
-)
+from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint, ReceiveDestinationTransport
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.driver.fakes import SOURCE, data, heartbeat, setup
 from tests.driver.rigs import DispatcherRig

@@ -12,7 +12,7 @@ import pytest
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.image_state import ImageState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.driver.image_budget import start_position
+from aeron_async.driver.image_refusals import start_position
 from aeron_async.protocol.datagram import DataFrame, frames
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak

@@ -16,13 +16,13 @@ from aeron_async.driver.media.channel_resolver import (
     resolve_send_destination,
     resolve_subscription,
 )
-from aeron_async.driver.media.interfaces import InterfaceAddress
-from aeron_async.driver.media.socket_spec import (
+from aeron_async.driver.media.network import InterfaceAddress
+from aeron_async.driver.media.sockets import (
     SocketSpec,
+    WildcardPorts,
     receive_socket_spec,
     send_socket_specs,
 )
-from aeron_async.driver.media.wildcard_ports import WildcardPorts
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode
 from tests.driver.fakes import Counts

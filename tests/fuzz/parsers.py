@@ -9,13 +9,24 @@ from aeron_async.cli.pcap import RECORD_HEADER_LENGTH, CaptureError, CaptureRead
 from aeron_async.errors import ConfigurationError, ProtocolError
 from aeron_async.protocol.address import Address, InterfaceSpec, multicast_control_address
 from aeron_async.protocol.channel_uri import ChannelUri
-from aeron_async.protocol.datagram import DataFrame, encode_datagram, frames
+from aeron_async.protocol.datagram import (
+    INVALID,
+    OLD_TERM,
+    DataFrame,
+    check_data,
+    check_error,
+    check_nak,
+    check_setup,
+    check_status_message,
+    encode_datagram,
+    frame_type,
+    frames,
+)
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import HEADER, FrameType
 from aeron_async.protocol.nak import Nak
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.protocol.units import (
     INT64_MAX,
@@ -23,16 +34,6 @@ from aeron_async.protocol.units import (
     format_size,
     parse_duration_ns,
     parse_size,
-)
-from aeron_async.protocol.validation import (
-    INVALID,
-    OLD_TERM,
-    check_data,
-    check_error,
-    check_nak,
-    check_setup,
-    check_status_message,
-    frame_type,
 )
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import le
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.protocol.validation import INVALID, frame_type
+from aeron_async.protocol.datagram import INVALID, frame_type
 from tests.driver.fakes import Counts, Outbox
 
 if TYPE_CHECKING:

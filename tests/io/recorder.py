@@ -6,13 +6,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from aeron_async.driver.media.network import Network
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
 
 LOOPBACK: SocketAddress = ("127.0.0.1", 0)
 PATIENCE_S = 20

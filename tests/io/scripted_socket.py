@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator, Callable
 
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.sockets import SocketAddress, SocketSpec
 
 Received = tuple[int, list[tuple[int, int, bytes]], int, Any]
 

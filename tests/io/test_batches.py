@@ -12,8 +12,7 @@ import attrs
 import pytest
 
 from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.socket_spec import SocketSpec
-from aeron_async.driver.media.sockets import SO_TIMESTAMPNS, UDP_GRO
+from aeron_async.driver.media.sockets import SO_TIMESTAMPNS, UDP_GRO, SocketSpec
 from aeron_async.kernel import CompiledRunReader
 from tests.io.recorder import LOOPBACK, opened
 from tests.io.scripted_socket import Received, RunRecorder, datagrams, scripted

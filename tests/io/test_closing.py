@@ -11,7 +11,7 @@ from weakref import ref
 import pytest
 
 from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ClosedError
 from tests.io.recorder import LOOPBACK, Recorder, opened
 

@@ -11,10 +11,8 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async.driver.media.buffers import DropLog
 from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.socket_spec import SocketSpec
-from aeron_async.driver.media.sockets import SO_RXQ_OVFL
+from aeron_async.driver.media.sockets import SO_RXQ_OVFL, DropLog, SocketSpec
 from tests.io.recorder import LOOPBACK, opened
 from tests.io.scripted_socket import Received, RunRecorder, scripted
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async.driver.media import socket_reading
+from aeron_async.driver.media import socket_transport
 from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.run_reader import RunReader, make_reader
+from aeron_async.driver.media.socket_transport import RunReader, make_reader
 from aeron_async.kernel import CompiledRunReader
 from tests.by_hand import NOT_BUILT
 from tests.io.recorder import Recorder, opened
@@ -42,7 +42,7 @@ async def failures() -> list[Exception]:
     ]
 )
 def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_reading, "make_reader", request.param)
+    monkeypatch.setattr(socket_transport, "make_reader", request.param)
 
 
 def failing_at(start: bytes) -> Callable[[bytes], None]:
@@ -120,7 +120,7 @@ async def test_what_fails_beside_a_group_costs_none_and_the_error_behind_them_is
         ],
         error=error,
     )
-    monkeypatch.setattr(socket_reading, "make_reader", lambda _: reader)
+    monkeypatch.setattr(socket_transport, "make_reader", lambda _: reader)
     network = SystemNetwork("socket")
     async with opened(network, recorder=Fails()) as receiver, opened(network) as sender:
         receiver.on_datagram = failing_at(b"bad")

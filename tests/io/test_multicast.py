@@ -9,15 +9,20 @@ import pytest
 
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.udp_channel import Interface
-from aeron_async.driver.media.channel_resolver import resolve_publication, resolve_subscription
-from aeron_async.driver.media.interfaces import find_interface, system_interfaces
-from aeron_async.driver.media.socket_spec import (
+from aeron_async.driver.media.channel_resolver import (
+    find_interface,
+    resolve_publication,
+    resolve_subscription,
+)
+from aeron_async.driver.media.network import system_interfaces
+from aeron_async.driver.media.sockets import (
+    IP_MULTICAST_ALL,
     SocketSpec,
+    WildcardPorts,
+    open_socket,
     receive_socket_spec,
     send_socket_specs,
 )
-from aeron_async.driver.media.sockets import IP_MULTICAST_ALL, open_socket
-from aeron_async.driver.media.wildcard_ports import WildcardPorts
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.by_hand import joins_group, sends_to_group

@@ -9,8 +9,8 @@ import pytest
 from aeron_async.driver.media import network as network_module
 from aeron_async.driver.media.loop_transport import LoopTransport
 from aeron_async.driver.media.network import SystemNetwork, TransportKind
-from aeron_async.driver.media.socket_spec import SocketSpec
 from aeron_async.driver.media.socket_transport import SocketTransport
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from tests.io.recorder import LOOPBACK, Recorder, opened
 from tests.logs import captured_logs

@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 from aeron_async.driver.media.network import Network, SystemNetwork
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 from tests.io.recorder import LOOPBACK, Recorder, opened
 
 BURST_LIMIT = 8

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ClosedError, ErrorCode, RegistrationError
 from tests.io.recorder import LOOPBACK, Recorder, opened
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.resolver import resolve_host
+from aeron_async.driver.media.network import SystemNetwork, resolve_host
 from aeron_async.errors import ErrorCode, RegistrationError
 
 IPV6 = (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("2001:db8::1", 40456, 0, 0))

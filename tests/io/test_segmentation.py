@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.driver.media import sockets
 from aeron_async.driver.media.network import SystemNetwork
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ClosedError
 from tests.io.recorder import LOOPBACK, Recorder, opened
 from tests.io.scripted_socket import datagrams, scripted

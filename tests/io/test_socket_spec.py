@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec, literal
+from aeron_async.driver.media.sockets import SocketAddress, SocketSpec, literal
 from aeron_async.errors import ConfigurationError
 
 

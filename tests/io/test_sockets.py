@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async.driver.media.buffers import REPORTED_PER_GRANTED, BufferLengths, ShortageLog
-from aeron_async.driver.media.interfaces import system_interfaces
-from aeron_async.driver.media.socket_spec import SocketSpec
-from aeron_async.driver.media.sockets import open_socket, system_address, two_tuple
+from aeron_async.driver.media.network import system_interfaces
+from aeron_async.driver.media.sockets import (
+    REPORTED_PER_GRANTED,
+    BufferLengths,
+    ShortageLog,
+    SocketSpec,
+    open_socket,
+    system_address,
+    two_tuple,
+)
 from aeron_async.errors import ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
 
 LOOPBACK = ("127.0.0.1", 0)
 

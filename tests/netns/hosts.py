@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from aeron_async.driver.media.interfaces import system_interfaces
+from aeron_async.driver.media.network import system_interfaces
 from tests.slow.lossy_network import LossyNetwork
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from aeron_async.driver.media.interfaces import InterfaceAddress
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.network import InterfaceAddress
+    from aeron_async.driver.media.sockets import SocketAddress, SocketSpec
 
 NETWORKS: Final = ("10.199.1", "10.199.2")
 CLONE_NEWNET: Final = 0x40000000

@@ -19,9 +19,8 @@ from aeron_async.protocol.header import (
     align_frame,
 )
 from aeron_async.protocol.nak import Nak
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.protocol.status_message import StatusMessage
 
 Codec: TypeAlias = ControlFrame | DataHeader | DataFrame

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aeron_async.driver.core.udp_channel import Interface
-from aeron_async.driver.media.socket_spec import SocketSpec, is_group
+from aeron_async.driver.media.sockets import SocketSpec, is_group
 from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.protocol.datagram import DataFrame, frames
 from aeron_async.protocol.header import StatusMessageFlags

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+from aeron_async.driver.media.sockets import SocketAddress, SocketSpec
 from aeron_async.testing.sim_network import SimNetwork
 from aeron_async.testing.virtual_clock import VirtualTime
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import Image
     from aeron_async.client.publication import Publication
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.recorder import Received
 
 __all__ = ["DYNAMIC", "MULTICAST", "UNICAST", "Figures", "Kind", "run_attacked"]

@@ -15,7 +15,7 @@ from aeron_async.testing.trace import Verdict
 from aeron_async.testing.world import simulate
 
 if TYPE_CHECKING:
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.world import World
 
 CHANNEL = "aeron:udp?endpoint=bob:20121|term-length=64k"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from aeron_async.protocol.datagram import DataFrame, frames
 from aeron_async.protocol.header import DataFlags
-from aeron_async.protocol.response_setup import ResponseSetup
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.testing.world import simulate
 from tests.sim import conversation as talk
 from tests.sim.conversation import Conversation, Said

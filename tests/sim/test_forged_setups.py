@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import pytest
 
+from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
-from aeron_async.protocol.validation import frame_type
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.victim import Victim
 from aeron_async.testing.world import simulate

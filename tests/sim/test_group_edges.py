@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.driver.core.stream_counters import ChannelCounterType, StreamCounterType
-from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+from aeron_async.driver.media.endpoint import SendChannelEndpoint
 from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.header import DataFlags, FrameType, SetupFlags, StatusMessageFlags
@@ -20,7 +20,7 @@ from tests.sim.wire import Peer, Wire, until
 
 if TYPE_CHECKING:
     import aeron_async as aa
-    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
     from aeron_async.testing.world import World
 
 STREAM_ID = 7

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aeron_async.protocol.datagram import check_data, frame_type
 from aeron_async.protocol.header import FrameType
-from aeron_async.protocol.validation import check_data, frame_type
 from aeron_async.testing import hostile
 from aeron_async.testing.hostile import ATTACKS, Attack, shots
 from aeron_async.testing.victim import Target, Victim, could_be_genuine

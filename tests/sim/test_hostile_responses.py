@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from aeron_async.protocol.datagram import DataFrame
 from aeron_async.protocol.header import StatusMessageFlags
-from aeron_async.protocol.response_setup import ResponseSetup
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.protocol.status_message import StatusMessage
 from aeron_async.testing.world import simulate
 from tests.sim.wire import Peer, Wire, until

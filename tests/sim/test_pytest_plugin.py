@@ -277,7 +277,7 @@ def test_what_is_left_open_is_an_error_of_the_test(
 def test_an_open_socket_is_an_error_of_the_test(run: Run) -> None:
     result = run(
         """
-        from aeron_async.driver.media.socket_spec import SocketSpec
+        from aeron_async.driver.media.sockets import SocketSpec
 
         async def test_it(world):
             spec = SocketSpec(local=("0.0.0.0", 0))

@@ -17,9 +17,8 @@ import pytest
 from structlog.testing import capture_logs
 
 import aeron_async as aa
-from aeron_async.driver.response_subscriptions import ResponseSubscriptions
-from aeron_async.protocol.response_setup import ResponseSetup
-from aeron_async.protocol.setup import Setup
+from aeron_async.driver.subscriptions import ResponseSubscriptions
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.world import simulate
 from tests.sim.wire import Peer, Wire, until

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ClosedError, RegistrationError
 from aeron_async.testing import sim_host
 from aeron_async.testing.trace import Verdict

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from aeron_async.driver.core.udp_channel import Interface, wildcard_like
-from aeron_async.driver.media.interfaces import find_interface, find_named_interface
-from aeron_async.driver.media.wildcard_ports import WildcardPorts
+from aeron_async.driver.media.channel_resolver import find_interface, find_named_interface
+from aeron_async.driver.media.sockets import WildcardPorts
 from aeron_async.errors import RegistrationError
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.trace import Verdict

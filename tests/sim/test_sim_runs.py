@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.media.receive_channel_endpoint import ReceiveDestinationTransport
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.endpoint import ReceiveDestinationTransport
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.virtual_clock import run_virtual

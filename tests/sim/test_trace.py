@@ -9,7 +9,7 @@ import pytest
 from aeron_async.testing.trace import Trace, Verdict
 
 if TYPE_CHECKING:
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
 
     Event = tuple[int, Verdict, SocketAddress, SocketAddress, bytes]
 

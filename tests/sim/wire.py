@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from aeron_async.driver.media.socket_spec import SocketSpec
+from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.protocol.datagram import DataFrame, Frame, frames
 from aeron_async.testing.trace import Verdict
 
 if TYPE_CHECKING:
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.host import Host
     from aeron_async.testing.world import World
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from aeron_async.driver.media.socket_spec import SocketSpec
+    from aeron_async.driver.media.sockets import SocketSpec
 
 
 class LossyProtocol(asyncio.DatagramProtocol):

@@ -24,8 +24,8 @@ from aeron_async.protocol.datagram import (
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import TERM_MAX_LENGTH, FrameType
 from aeron_async.protocol.nak import Nak
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import STATUS_MESSAGE_LENGTH, StatusMessage
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, RttFlags, StatusMessageFlags
 from aeron_async.protocol.nak import encode_request
-from aeron_async.protocol.response_setup import ResponseSetup
 from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import StatusMessage, encode_report
 
 if TYPE_CHECKING:

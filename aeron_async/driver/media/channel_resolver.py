@@ -1,32 +1,104 @@
-"""From a channel URI to addresses: the only part of adding a stream that waits for the world.
+"""From a channel URI to numeric addresses and a local interface.
 
-Source: Aeron `UdpChannel.parse`, `NameResolver`.
+Source: Aeron `NetworkUtil`, `InterfaceSearchAddress`, `aeron_netutil.c`, `UdpChannel.parse`,
+`NameResolver`.
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from ipaddress import ip_address, ip_network
+from typing import TYPE_CHECKING, NoReturn
 
 from aeron_async.driver.core.udp_channel import Interface, UdpChannel, wildcard_like
-from aeron_async.driver.media.interfaces import find_interface, find_named_interface
-from aeron_async.driver.media.socket_spec import is_group
+from aeron_async.driver.media.sockets import is_group
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.address import usual_spelling
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.media.network import Network
+    from aeron_async.driver.media.network import InterfaceAddress, Network
     from aeron_async.protocol.address import Address as WrittenAddress
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
+    "find_interface",
+    "find_named_interface",
     "resolve_address",
     "resolve_publication",
     "resolve_receive_destination",
     "resolve_send_destination",
     "resolve_subscription",
 ]
+
+
+def find_interface(
+    table: Sequence[InterfaceAddress], host: str, *, prefix_length: int | None = None, port: int = 0
+) -> Interface:
+    """Return the best interface whose address shares a prefix with a numeric host.
+
+    Of those that can carry multicast the longest own netmask wins, the first where they tie;
+    loopback is taken only if nothing was found before it, and gives way to what is found later.
+
+    Args:
+        table: The addresses of this machine, in its own order.
+        host: Numeric; with a prefix length of 0 only its family counts.
+        prefix_length: Bits to be equal; None means all of them.
+        port: Passed on.
+
+    Raises:
+        RegistrationError: INVALID_CHANNEL; lists the interfaces there are.
+    """
+    wanted = ip_address(host)
+    length = wanted.max_prefixlen if prefix_length is None else prefix_length
+    network = ip_network(f"{wanted}/{length}", strict=False)
+    best: InterfaceAddress | None = None
+    best_length = 0
+    for each in table:
+        ip = ip_address(each.address)
+        if not each.is_up or ip.version != wanted.version or ip not in network:
+            continue
+        if each.is_loopback and best is None:
+            best = each
+        elif each.is_multicast and (best is None or each.prefix_length > best_length):
+            best, best_length = each, each.prefix_length
+    if best is None:
+        _refuse(f"no interface that is up matches {host}/{length}", table)
+    return _chosen(best, port)
+
+
+def find_named_interface(
+    table: Sequence[InterfaceAddress], name: str, *, is_ipv6: bool, port: int = 0
+) -> Interface:
+    """Return the first address of a family that an interface of this name has.
+
+    Args:
+        table: The addresses of this machine, in its own order.
+        name: Exactly as the system spells it.
+        is_ipv6: The family.
+        port: Passed on.
+
+    Raises:
+        RegistrationError: INVALID_CHANNEL; lists the interfaces there are.
+    """
+    for each in table:
+        if each.name == name and each.is_up and (":" in each.address) is is_ipv6:
+            return _chosen(each, port)
+    if any(each.name == name and each.is_up for each in table):
+        family = "IPv6" if is_ipv6 else "IPv4"
+        _refuse(f"interface {name} has no {family} address", table)
+    return _refuse(f"there is no interface {name} that is up", table)
+
+
+def _chosen(found: InterfaceAddress, port: int) -> Interface:
+    return Interface(address=found.address, index=found.index, name=found.name, port=port)
+
+
+def _refuse(reason: str, table: Iterable[InterfaceAddress]) -> NoReturn:
+    there = "; ".join(str(each) for each in table) or "none"
+    message = f"{reason}: check interface= of the channel; there are: {there}"
+    raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
 
 async def resolve_publication(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from aeron_async.driver.media.socket_reading import DATAGRAM_LENGTH_MAX
+from aeron_async.driver.media.socket_transport import DATAGRAM_LENGTH_MAX
 from aeron_async.driver.media.sockets import connect_socket, system_address, two_tuple
 from aeron_async.driver.media.transport import BoundedTransport, Datagram, Destination
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
 
 __all__ = ["LoopTransport", "open_loop_transport"]
 

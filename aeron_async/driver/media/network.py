@@ -1,32 +1,145 @@
-"""The datagram seam: what everything above programs against, and the machine's own network.
+"""The datagram seam: what a driver needs of a network, and the network of this machine.
 
 A simulated network implements the same `Network`; nothing above can tell the difference.
+
+Source: Aeron `NetworkUtil`, `InterfaceSearchAddress`, `aeron_netutil.c`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
 import attrs
 
-from aeron_async.driver.media.buffers import BufferLengths, DropLog, ShortageLog
-from aeron_async.driver.media.interfaces import system_interfaces
 from aeron_async.driver.media.loop_transport import open_loop_transport
-from aeron_async.driver.media.resolver import resolve_host
 from aeron_async.driver.media.socket_transport import SocketTransport
-from aeron_async.driver.media.sockets import open_socket, refuse_timestamps, two_tuple
-from aeron_async.errors import ConfigurationError
+from aeron_async.driver.media.sockets import (
+    BufferLengths,
+    DropLog,
+    ShortageLog,
+    SocketAddress,
+    literal,
+    open_socket,
+    refuse_timestamps,
+    two_tuple,
+)
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
-    from aeron_async.driver.media.interfaces import InterfaceAddress
-    from aeron_async.driver.media.socket_spec import SocketAddress, SocketSpec
+    from aeron_async.driver.media.sockets import SocketSpec
 
-__all__ = ["Network", "SystemNetwork", "TransportKind"]
+__all__ = [
+    "InterfaceAddress",
+    "Network",
+    "SystemNetwork",
+    "TransportKind",
+    "resolve_host",
+    "system_interfaces",
+]
+
+
+@attrs.frozen(kw_only=True)
+class InterfaceAddress:
+    """One address of one interface of this machine.
+
+    Attributes:
+        name: Of the interface, such as `eth0`.
+        index: The system's number of it.
+        address: Numeric, without a scope.
+        prefix_length: Leading bits of its own network.
+        is_up: Whether the interface is in use.
+        is_loopback: Whether it leads to this machine itself.
+        is_multicast: Whether it says that it can carry multicast.
+    """
+
+    name: str
+    index: int
+    address: str
+    prefix_length: int
+    is_up: bool = True
+    is_loopback: bool = False
+    is_multicast: bool = True
+
+    def __str__(self) -> str:
+        down = "" if self.is_up else ", down"
+        return f"{self.name} {self.address}/{self.prefix_length}{down}"
+
+
+def system_interfaces() -> tuple[InterfaceAddress, ...]:
+    """Return the addresses of this machine, by the numbers of their interfaces.
+
+    Blocks for as long as the system takes; call it off the loop.
+    """
+    import psutil  # noqa: PLC0415 - takes 20 ms to load, and most drivers never ask
+
+    stats = psutil.net_if_stats()
+    found = [
+        InterfaceAddress(
+            name=name,
+            index=_index_of(name),
+            address=each.address.partition("%")[0],
+            prefix_length=_prefix_length(each.address.partition("%")[0], each.netmask),
+            is_up=stats[name].isup,
+            is_loopback="loopback" in stats[name].flags.split(","),
+            is_multicast="multicast" in stats[name].flags.split(","),
+        )
+        for name, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if each.family in {socket.AF_INET, socket.AF_INET6} and name in stats
+    ]
+    # As the system lists them, which psutil has sorted by name and family.
+    return tuple(sorted(found, key=lambda each: each.index))
+
+
+def _prefix_length(host: str, netmask: str | None) -> int:
+    return int(ip_address(netmask)).bit_count() if netmask else ip_address(host).max_prefixlen
+
+
+def _index_of(name: str) -> int:
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        # An alias such as eth0:1 has no number of its own; its address tells the rest.
+        return 0
+
+
+async def resolve_host(host: str, port: int, *, loop: asyncio.AbstractEventLoop) -> SocketAddress:
+    """Return the numeric address of a host: IPv4 where it has one, else IPv6.
+
+    A numeric host is returned as it is, without any look-up. The first address of a family wins.
+
+    Raises:
+        RegistrationError: UNKNOWN_HOST; the name has no address, or cannot be a name.
+
+    Source: Aeron `aeron_ip_addr_resolver`.
+    """
+    if literal(host) is not None:
+        return host, port
+    try:
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    # A label over 63 characters fails in Python's own codec, before the system is asked.
+    except (OSError, UnicodeError) as error:
+        raise _unknown(host, f"{error}") from None
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for found_family, _, _, _, address in infos:
+            if found_family == family:
+                return str(address[0]), port
+    raise _unknown(host, "no IPv4 or IPv6 address")
+
+
+def _unknown(host: str, reason: str) -> RegistrationError:
+    message = (
+        f"cannot resolve host {host!r}: {reason}; "
+        "check the name in the channel and the resolver of this machine, or write the address"
+    )
+    return RegistrationError(message, code=ErrorCode.UNKNOWN_HOST)
+
 
 TransportKind = Literal["auto", "socket", "loop"]
 

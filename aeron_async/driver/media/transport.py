@@ -31,7 +31,7 @@ from aeron_async.errors import ClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from aeron_async.driver.media.socket_spec import SocketAddress
+    from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.kernel.placing import Cuts
 
 __all__ = ["BoundedTransport", "Datagram", "Destination"]

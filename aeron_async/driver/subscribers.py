@@ -1,33 +1,216 @@
-"""Streams that subscriptions read where they are written: IPC, and publications spied upon.
+"""Subscribers of one driver, and the local streams that they read: IPC and spies.
+
+A stream is whatever has a log in this driver: an image, a network publication with its spies, or an
+IPC publication. Their readers are given that log, and never a copy of it.
 
 Invariant: a subscription reads a publication once at most, however many of its channels mean it;
 and it does so exactly while one of them does, and the publication still has something to give.
 
-Source: Aeron `IpcSubscriptionLink`, `SpySubscriptionLink`, `DriverConductor.linkIpcSubscriptions`,
-`linkSpies`.
+Source: Aeron `SubscriptionLink`, `aeron_subscription_link_t`, `DriverConductor.linkSubscription`
+and its neighbours, `ClientProxy`, `IpcSubscriptionLink`, `SpySubscriptionLink`,
+`DriverConductor.linkIpcSubscriptions`, `linkSpies`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.driver.commands import ImageReady
+from aeron_async.driver.core.publication import SubscribablePublication
+from aeron_async.driver.core.publication_image import PublicationImage
+from aeron_async.driver.core.stream_counters import allocate_subscription_position
+from aeron_async.driver.core.subscriber_position import SubscriberPosition
 from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.errors import RegistrationError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from aeron_async.driver.core.publication import SubscribablePublication
+    from collections.abc import Mapping
+
+    from aeron_async.driver.commands import SubscriptionListener
     from aeron_async.driver.core.stream_params import SubscriptionParams
+    from aeron_async.driver.core.subscriber_position import Subscribable
     from aeron_async.driver.core.udp_channel import UdpChannel
-    from aeron_async.driver.readers import Readers
+    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
+    from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.sender import Sender
-    from aeron_async.driver.subscription_link import SubscriptionLink
     from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["LocalInterest", "LocalStreams"]
+__all__ = [
+    "LocalInterest",
+    "LocalStreams",
+    "Readers",
+    "SubscriptionLink",
+]
+
+
+@attrs.define(kw_only=True, eq=False)
+class SubscriptionLink:
+    """One client's subscription, and where it receives.
+
+    Attributes:
+        endpoint: Its sockets; None where it reads streams of this driver only.
+        session_id: The one session wanted, or None for all.
+        is_response: Whether the session is still to be learned, and none is wanted till then.
+        next_elicit_ns: When a repeated RSP_SETUP may next make it ask for the SETUP of its session.
+        bound_ns: When it learned the session that it wants now.
+        unanswered_ns: When that session was first found silent, or gone; None where it is heard.
+        is_told: Whether its client knows that nothing answers.
+    """
+
+    registration_id: int
+    client_id: int
+    endpoint: ReceiveChannelEndpoint | None
+    uri: ChannelUri
+    stream_id: int
+    params: SubscriptionParams
+    listener: SubscriptionListener
+    session_id: int | None = None
+    is_response: bool = False
+    next_elicit_ns: int = 0
+    bound_ns: int = 0
+    unanswered_ns: int | None = None
+    is_told: bool = False
+
+    @property
+    def is_following(self) -> bool:
+        """Return whether it is for responses, and takes the session that its server names."""
+        endpoint = self.endpoint
+        return (
+            endpoint is not None and endpoint.channel.is_response and self.params.session_id is None
+        )
+
+    @property
+    def channel(self) -> str:
+        """Return the channel as counters name it."""
+        return str(self.uri)
+
+    def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
+        """Return whether this subscription wants that session."""
+        return (
+            self.endpoint is endpoint
+            and self.stream_id == stream_id
+            and not self.is_response
+            and self.session_id in {None, session_id}
+        )
+
+
+LOCAL_SOURCE_IDENTITY: Final = "aeron:ipc"
+"""What Aeron calls the source of a stream that never left the driver, spied upon or not."""
+
+
+class Readers:
+    """Everybody in one driver who reads a stream.
+
+    Args:
+        resources: What the driver's parts share.
+        receiver: Polls the images.
+        sender: Polls the publications.
+        links: The subscriptions there are.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        receiver: Receiver,
+        sender: Sender,
+        links: Mapping[int, SubscriptionLink],
+    ) -> None:
+        self._resources = resources
+        self._receiver = receiver
+        self._sender = sender
+        self._links = links
+
+    def join(
+        self,
+        source: Subscribable,
+        link: SubscriptionLink,
+        params: SubscriptionParams,
+        *,
+        channel: str,
+    ) -> None:
+        """Let a subscription read a stream from where a reader that comes now starts.
+
+        Args:
+            source: The stream.
+            link: The subscription.
+            params: Whether it may be left behind, and comes back.
+            channel: What its counter names.
+
+        Raises:
+            RegistrationError: The counter table is full.
+        """
+        join_position = source.join_position
+        position = allocate_subscription_position(
+            self._resources.counters_manager,
+            registration_id=link.registration_id,
+            session_id=source.session_id,
+            stream_id=source.stream_id,
+            channel=channel,
+            owner_id=link.client_id,
+            join_position=join_position,
+            reference_id=source.registration_id,
+        )
+        subscriber = SubscriberPosition(
+            subscription_id=link.registration_id,
+            position=position,
+            is_tether=params.is_tether,
+            is_rejoin=params.is_rejoin,
+        )
+        source.add_subscriber(subscriber)
+        self.on_available_image(source, subscriber)
+
+    def part(self, source: Subscribable, link: SubscriptionLink) -> SubscriberPosition | None:
+        """Let a subscription read a stream no more; return what it was, if it did."""
+        subscriber = source.remove_subscriber(link.registration_id)
+        if subscriber is not None:
+            subscriber.position.close()
+        return subscriber
+
+    # What the cores say.
+
+    def on_image_progress(self, source: Subscribable) -> None:
+        """Tell the readers that there is more to read, or where the end is."""
+        for subscriber in source.subscribers.active:
+            link = self._links[subscriber.subscription_id]
+            link.listener.on_image_progress(source.registration_id)
+
+    def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        """Take the image from the client of a subscription: it was left behind, or all is over."""
+        # Of an image that is not over it is the subscriber that was left behind.
+        end = source.ended if isinstance(source, PublicationImage) else None
+        link = self._links[subscriber.subscription_id]
+        link.listener.on_unavailable_image(source.registration_id, end)
+
+    def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
+        """Give an image to the client of a subscription that has joined, or has rested."""
+        if isinstance(source, PublicationImage):
+            source_identity = format_address(source.source)
+            source.doorbell.answer = partial(self._receiver.on_consumed, source)
+        else:
+            assert isinstance(source, SubscribablePublication), "there is no third kind of stream"
+            source_identity = LOCAL_SOURCE_IDENTITY
+            source.doorbell.answer = partial(self._sender.on_offer, source)
+        self._links[subscriber.subscription_id].listener.on_available_image(
+            ImageReady(
+                image_id=source.registration_id,
+                session_id=source.session_id,
+                stream_id=source.stream_id,
+                log=source.log,
+                join_position=subscriber.position.get(),
+                position=subscriber.position,
+                source_identity=source_identity,
+                port=source,
+                hold=subscriber,
+                doorbell=source.doorbell,
+            )
+        )
+
 
 log = get_logger(__name__)
 

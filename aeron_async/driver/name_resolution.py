@@ -1,10 +1,11 @@
-"""Looks up again the names of those who have fallen silent: they may have moved.
+"""Name resolution of one driver: timed lookups, and silent peers looked up again.
 
 A publication's receiver is silent when no status message came for a while, a destination likewise,
 and a control address when no datagram did. Who speaks is where the name led, and is not looked for.
 Numeric addresses are not names.
 
-Source: Aeron `aeron_send_channel_endpoint_check_for_re_resolution`,
+Source: Aeron `TimeTrackingNameResolver`, counters 32 and 33,
+`aeron_send_channel_endpoint_check_for_re_resolution`,
 `aeron_receive_channel_endpoint_check_for_re_resolution`, `DriverConductor.onReResolveEndpoint`.
 """
 
@@ -21,20 +22,105 @@ from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.channel_resolver import resolve_address
-from aeron_async.driver.media.socket_spec import literal
+from aeron_async.driver.media.sockets import literal
+from aeron_async.errors import AeronError, ErrorCode, RegistrationError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from aeron_async.clock import Clock
     from aeron_async.driver.core.destination_tracker import SendDestination
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.driver.media.receive_channel_endpoint import ReceiveChannelEndpoint
-    from aeron_async.driver.media.send_channel_endpoint import SendChannelEndpoint
+    from aeron_async.driver.core.suppliers import NameResolver
+    from aeron_async.driver.core.system_counters import SystemCounters
+    from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint, SendChannelEndpoint
+    from aeron_async.driver.media.network import InterfaceAddress, Network
+    from aeron_async.driver.media.sockets import SocketAddress, SocketSpec
     from aeron_async.driver.resources import DriverResources
     from aeron_async.protocol.address import Address as WrittenAddress
 
-__all__ = ["NameWatch"]
+__all__ = [
+    "NameWatch",
+    "ResolvingNetwork",
+]
+
+
+class ResolvingNetwork:
+    """A network as one driver sees it.
+
+    Args:
+        network: Opens its sockets.
+        resolver: Looks up its names; None leaves that to the network.
+        clock: Times the look-ups.
+        system_counters: Has the longest of them, and how many took longer than the threshold.
+        threshold_ns: From here on a look-up counts as slow.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        resolver: NameResolver | None,
+        *,
+        clock: Clock,
+        system_counters: SystemCounters,
+        threshold_ns: int,
+    ) -> None:
+        self._network = network
+        self._resolver: NameResolver = network if resolver is None else resolver
+        self._clock = clock
+        self._max_time = system_counters[SystemCounterId.NAME_RESOLVER_MAX_TIME]
+        self._slow = system_counters[SystemCounterId.NAME_RESOLVER_TIME_THRESHOLD_EXCEEDED]
+        self._threshold_ns = threshold_ns
+
+    async def open(
+        self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
+    ) -> asyncio.DatagramTransport:
+        """Open a socket on the network below.
+
+        Raises:
+            RegistrationError: CHANNEL_ENDPOINT_ERROR.
+        """
+        return await self._network.open(protocol_factory, spec)
+
+    async def interfaces(self) -> tuple[InterfaceAddress, ...]:
+        """Return the addresses of this machine, in the order of its system."""
+        return await self._network.interfaces()
+
+    async def resolve(
+        self, host: str, port: int, *, is_re_resolution: bool = False
+    ) -> SocketAddress:
+        """Return the numeric address of a host; a numeric one is not looked up.
+
+        Raises:
+            RegistrationError: UNKNOWN_HOST; the resolver failed, or gave no numeric address.
+        """
+        if literal(host) is not None:
+            return await self._network.resolve(host, port, is_re_resolution=is_re_resolution)
+        begin_ns = self._clock.now_ns()
+        try:
+            found = await self._resolver.resolve(host, port, is_re_resolution=is_re_resolution)
+            is_numeric = literal(found[0]) is not None
+        except AeronError:
+            raise
+        except Exception as error:
+            message = f"cannot resolve host {host!r}: the name resolver failed: {error!r}"
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST) from error
+        finally:
+            self._note(self._clock.now_ns() - begin_ns)
+        if not is_numeric:
+            message = (
+                f"cannot resolve host {host!r}: the name resolver answered {found[0]!r}, which is "
+                "no numeric address"
+            )
+            raise RegistrationError(message, code=ErrorCode.UNKNOWN_HOST)
+        return found
+
+    def _note(self, duration_ns: int) -> None:
+        self._max_time.propose_max(duration_ns)
+        if duration_ns > self._threshold_ns:
+            self._slow.increment()
+
 
 MAX_LOOKUPS: Final = 16
 """Look-ups under way at once: those who have waited longest come first."""

@@ -1,0 +1,677 @@
+"""Channel endpoints of one driver: find, open, share, add destinations, close.
+
+Source: Aeron `DriverConductor.getOrCreateSendChannelEndpoint` and its neighbours; counter types 6,
+7, 14 and 18, `DriverConductor.getOrCreateSendChannelEndpoint`, `onAddSendDestination`,
+`DriverConductor.getOrCreateReceiveChannelEndpoint`, `onAddRcvDestination`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
+from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
+from aeron_async.driver.core.destination_tracker import DestinationTracker
+from aeron_async.driver.core.status_message_sender import SetupElicitor
+from aeron_async.driver.core.stream_counters import (
+    ChannelCounterType,
+    ChannelStatus,
+    LocalAddressType,
+    allocate_channel_counter,
+    allocate_local_address,
+)
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.driver.core.timestamps import ReceiveTimestamps
+from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.driver.media.endpoint import (
+    ChannelEndpoint,
+    ReceiveChannelEndpoint,
+    ReceiveDestinationTransport,
+    SendChannelEndpoint,
+)
+from aeron_async.driver.media.sockets import receive_socket_spec, send_socket_specs
+from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
+from aeron_async.logs import get_logger
+from aeron_async.protocol.datagram import classify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from aeron_async.counters import Counter
+    from aeron_async.driver.core.network_publication import NetworkPublication
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.core.publication_image import PublicationImage
+    from aeron_async.driver.core.udp_channel import UdpChannel
+    from aeron_async.driver.images import Images
+    from aeron_async.driver.receiver import Receiver
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.driver.sender import Sender
+    from aeron_async.logs import LogBudget
+    from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.protocol.setup import Setup
+
+__all__ = [
+    "InvalidDatagramLog",
+    "ReceiveEndpoints",
+    "SendEndpoints",
+    "allocate_destination_count",
+    "check_can_share_socket",
+    "find_endpoint",
+    "open_destination",
+    "open_receive_endpoint",
+    "open_send_endpoint",
+]
+
+SHOWN_LENGTH: Final = 16
+
+log = get_logger(__name__)
+
+
+class InvalidDatagramLog:
+    """Logs invalid datagrams, which have been counted already.
+
+    Args:
+        budget: Of the driver; it allows each source one line a second.
+    """
+
+    def __init__(self, budget: LogBudget) -> None:
+        self._budget = budget
+
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Log where it came from, how long it is, and how it begins."""
+        if not self._budget.allows("datagram_invalid", source, now_ns):
+            return
+        kind = classify(datagram)
+        log.warning(
+            "datagram_invalid",
+            source=format_address(source),
+            length=len(datagram),
+            first_bytes=bytes(datagram[:SHOWN_LENGTH]).hex(" "),
+            reason=(
+                "no frame of Aeron"
+                if kind is None
+                else f"a {kind.name} frame whose version, lengths or values cannot be"
+            ),
+        )
+
+
+Endpoint = TypeVar("Endpoint", bound=ChannelEndpoint)
+
+
+def find_endpoint(endpoints: Iterable[Endpoint], channel: UdpChannel) -> Endpoint | None:
+    """Return the endpoint that a channel means: by its tag, or by its canonical form.
+
+    Raises:
+        RegistrationError: INVALID_CHANNEL; the tag belongs to a channel of another kind.
+
+    Source: Aeron `UdpChannel.matchesTag`.
+    """
+    tag = channel.uri.channel_tag
+    untagged = None
+    for endpoint in endpoints:
+        its_channel = endpoint.channel
+        its_tag = its_channel.uri.channel_tag
+        if tag is not None and its_tag == tag:
+            _check_same_kind(channel, its_channel)
+            return endpoint
+        is_same = its_channel.canonical_form == channel.canonical_form
+        if is_same and (tag is None or its_tag is None):
+            untagged = untagged or endpoint
+    return untagged
+
+
+def _check_same_kind(channel: UdpChannel, existing: UdpChannel) -> None:
+    is_same_mode = channel.control_mode in {None, existing.control_mode}
+    is_same_place = channel.is_wildcard or (
+        channel.remote_data == existing.remote_data and channel.local_data == existing.local_data
+    )
+    if not is_same_mode or not is_same_place:
+        message = (
+            f"channel {channel.uri} has the tag of {existing.uri}, and another address or "
+            "control-mode: leave those out, or choose another tag"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+
+
+async def open_send_endpoint(resources: DriverResources, endpoint: SendChannelEndpoint) -> None:
+    """Give a send endpoint its sockets and its counters, or neither.
+
+    Raises:
+        RegistrationError: A socket cannot be had, or the counter table is full.
+    """
+    _note_buffer_lengths(resources, endpoint)
+    data, control = send_socket_specs(
+        endpoint.channel, resources.context, ports=resources.sender_ports
+    )
+    try:
+        await resources.network.open(lambda: endpoint.data, data)
+        if control is not None and endpoint.control is not None:
+            member = endpoint.control
+            await resources.network.open(lambda: member, control)
+        address = endpoint.local_address
+        _allocate_status(
+            resources, endpoint, ChannelCounterType.SEND_CHANNEL_STATUS, address=address
+        )
+        endpoint.counters.append(
+            _allocate_address(resources, endpoint, LocalAddressType.SEND, address)
+        )
+    except BaseException:
+        endpoint.close()
+        raise
+
+
+async def open_receive_endpoint(
+    resources: DriverResources,
+    endpoint: ReceiveChannelEndpoint,
+    destination: ReceiveDestinationTransport | None,
+) -> None:
+    """Give a receive endpoint its counters, and its socket unless it has destinations to come.
+
+    Raises:
+        RegistrationError: The socket cannot be had, or the counter table is full.
+    """
+    _note_buffer_lengths(resources, endpoint)
+    try:
+        if destination is not None:
+            spec = receive_socket_spec(
+                endpoint.channel, resources.context, ports=resources.receiver_ports
+            )
+            await resources.network.open(lambda: destination, spec)
+            endpoint.destinations.append(destination)
+        _allocate_status(
+            resources,
+            endpoint,
+            ChannelCounterType.RECEIVE_CHANNEL_STATUS,
+            address=endpoint.local_address,
+        )
+        if destination is not None:
+            _show_destination(resources, endpoint, destination)
+    except BaseException:
+        endpoint.close()
+        raise
+
+
+async def open_destination(
+    resources: DriverResources,
+    endpoint: ReceiveChannelEndpoint,
+    destination: ReceiveDestinationTransport,
+) -> None:
+    """Give one more destination of a receive endpoint its socket and its counter.
+
+    Raises:
+        RegistrationError: The socket cannot be had, or the counter table is full.
+    """
+    spec = receive_socket_spec(
+        destination.channel,
+        resources.context,
+        ports=resources.receiver_ports,
+        owner=endpoint.channel,
+    )
+    await resources.network.open(lambda: destination, spec)
+    try:
+        _show_destination(resources, endpoint, destination)
+    except BaseException:
+        destination.close()
+        raise
+    endpoint.destinations.append(destination)
+
+
+def allocate_destination_count(resources: DriverResources, channel: UdpChannel) -> Counter:
+    """Return the counter that shows how many destinations a channel has.
+
+    Raises:
+        RegistrationError: The counter table is full.
+    """
+    return allocate_channel_counter(
+        resources.counters_manager,
+        ChannelCounterType.MDC_NUM_DESTINATIONS,
+        registration_id=resources.next_id(),
+        channel=str(channel.uri),
+    )
+
+
+def check_can_share_socket(uri: ChannelUri, endpoint: ChannelEndpoint) -> None:
+    """Refuse a channel that wants other socket buffers than the endpoint was opened with.
+
+    Raises:
+        ConfigurationError: The channel gives a length, and it is another one.
+
+    Source: Aeron `DriverConductor.validateChannelBufferLength`.
+    """
+    theirs = endpoint.channel.uri
+    pairs = (
+        ("so-sndbuf", uri.socket_sndbuf_length, endpoint.socket_sndbuf_length),
+        ("so-rcvbuf", uri.socket_rcvbuf_length, endpoint.socket_rcvbuf_length),
+        (
+            "channel-rcv-ts-offset",
+            uri.channel_receive_timestamp_offset,
+            theirs.channel_receive_timestamp_offset,
+        ),
+        (
+            "media-rcv-ts-offset",
+            uri.media_receive_timestamp_offset,
+            theirs.media_receive_timestamp_offset,
+        ),
+        (
+            "channel-snd-ts-offset",
+            uri.channel_send_timestamp_offset,
+            theirs.channel_send_timestamp_offset,
+        ),
+    )
+    for key, asked, actual in pairs:
+        is_offset = key.endswith("-ts-offset")
+        if (asked or (is_offset and asked is not None)) and asked != actual:
+            shown = f"{actual}" if actual else "the system's default"
+            message = (
+                f"{key}={asked} differs from {shown}, which the socket of "
+                f"{endpoint.channel.uri} already has: leave {key} out, or give it the same value"
+            )
+            raise ConfigurationError(message)
+
+
+def _note_buffer_lengths(resources: DriverResources, endpoint: ChannelEndpoint) -> None:
+    uri, context = endpoint.channel.uri, resources.context
+    endpoint.socket_sndbuf_length = uri.socket_sndbuf_length or context.socket_sndbuf_length
+    endpoint.socket_rcvbuf_length = uri.socket_rcvbuf_length or context.socket_rcvbuf_length
+
+
+def _allocate_status(
+    resources: DriverResources,
+    endpoint: ChannelEndpoint,
+    counter_type: ChannelCounterType,
+    *,
+    address: str,
+) -> None:
+    endpoint.registration_id = resources.next_id()
+    endpoint.status = allocate_channel_counter(
+        resources.counters_manager,
+        counter_type,
+        registration_id=endpoint.registration_id,
+        channel=str(endpoint.channel.uri),
+        bound_address=address,
+    )
+    endpoint.status.set(ChannelStatus.ACTIVE)
+    endpoint.counters.append(endpoint.status)
+
+
+def _show_destination(
+    resources: DriverResources,
+    endpoint: ReceiveChannelEndpoint,
+    destination: ReceiveDestinationTransport,
+) -> None:
+    destination.counters.append(
+        _allocate_address(resources, endpoint, LocalAddressType.RECEIVE, destination.local_address)
+    )
+
+
+def _allocate_address(
+    resources: DriverResources,
+    endpoint: ChannelEndpoint,
+    counter_type: LocalAddressType,
+    address: str,
+) -> Counter:
+    counter = allocate_local_address(
+        resources.counters_manager,
+        counter_type,
+        registration_id=endpoint.registration_id,
+        channel_status_id=endpoint.status.id,
+        address=address,
+    )
+    counter.set(ChannelStatus.ACTIVE)
+    return counter
+
+
+class SendEndpoints:
+    """Every send endpoint of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        sender: Polls the publications.
+        on_response_setup: Told of a publication whose responses will come with a session id.
+    """
+
+    def __init__(
+        self,
+        resources: DriverResources,
+        sender: Sender,
+        on_response_setup: Callable[[NetworkPublication, int], None],
+    ) -> None:
+        self._resources = resources
+        self._sender = sender
+        sender.endpoints = self
+        self._on_response_setup = on_response_setup
+        self._endpoints: list[SendChannelEndpoint] = []
+        self._invalid_datagrams = InvalidDatagramLog(resources.log_budget)
+
+    def __iter__(self) -> Iterator[SendChannelEndpoint]:
+        return iter(tuple(self._endpoints))
+
+    async def get(self, channel: UdpChannel) -> SendChannelEndpoint:
+        """Return the endpoint of a channel, opened now if it is the first to want it.
+
+        Raises:
+            RegistrationError: The socket cannot be had, or a tag stands for nothing.
+            ConfigurationError: The channel contradicts the socket it would share.
+        """
+        endpoint = find_endpoint(self._endpoints, channel)
+        if endpoint is not None:
+            check_can_share_socket(channel.uri, endpoint)
+            return endpoint
+        if not (channel.has_explicit_endpoint or channel.has_explicit_control or channel.is_manual):
+            message = (
+                f"no publication of this driver has the channel tag of {channel.uri}: add that one "
+                "first, or give endpoint, control, or control-mode=manual"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+        endpoint = self._make(channel)
+        await open_send_endpoint(self._resources, endpoint)
+        self._endpoints.append(endpoint)
+        return endpoint
+
+    def _make(self, channel: UdpChannel) -> SendChannelEndpoint:
+        resources = self._resources
+        count = destinations = None
+        if channel.is_multi_destination and not channel.is_multicast:
+            count = allocate_destination_count(resources, channel)
+            destinations = self._destinations(channel, count)
+        dispatcher = ControlPacketDispatcher(
+            resources.system_counters,
+            self._sender.on_activity,
+            self._invalid_datagrams.on_invalid_datagram,
+            destinations=destinations,
+            on_response_setup=self._on_response_setup,
+            now_ns=resources.clock.now_ns(),
+        )
+        endpoint = SendChannelEndpoint(
+            channel,
+            resources.clock,
+            resources.system_counters,
+            dispatcher,
+            self._on_writable,
+            self._sender.on_reading,
+        )
+        if count is not None:
+            endpoint.counters.append(count)
+        return endpoint
+
+    def _destinations(self, channel: UdpChannel, count: Counter) -> DestinationTracker:
+        resources = self._resources
+        return DestinationTracker(
+            is_manual=channel.is_manual,
+            limit=resources.context.max_destinations,
+            count=count,
+            refused=resources.system_counters[DriverCounterId.DESTINATIONS_REFUSED],
+        )
+
+    def add_destination(
+        self,
+        endpoint: SendChannelEndpoint,
+        uri: ChannelUri,
+        address: Address | None,
+        registration_id: int,
+    ) -> None:
+        """Send to one more receiver from now on.
+
+        Raises:
+            RegistrationError: The channel has no destinations to be added, or too many.
+        """
+        destinations = _manual_destinations(endpoint)
+        destinations.add(uri, address, registration_id, self._resources.clock.now_ns())
+        self._on_writable(endpoint)
+
+    def remove_destination(
+        self,
+        endpoint: SendChannelEndpoint,
+        *,
+        uri: ChannelUri | None = None,
+        address: Address | None = None,
+        registration_id: int = 0,
+    ) -> bool:
+        """Send to a receiver no more; False where it was none.
+
+        Raises:
+            RegistrationError: The channel has no destinations to be removed.
+        """
+        return _manual_destinations(endpoint).remove(
+            uri=uri, address=address, registration_id=registration_id
+        )
+
+    def close_if_unused(self, endpoint: SendChannelEndpoint) -> None:
+        """Close an endpoint that no publication sends from any more."""
+        if len(endpoint.dispatcher) == 0 and endpoint in self._endpoints:
+            self._endpoints.remove(endpoint)
+            endpoint.close()
+
+    def _on_writable(self, endpoint: SendChannelEndpoint) -> None:
+        for publication in endpoint.dispatcher.publications:
+            self._sender.on_activity(publication)
+
+
+def _manual_destinations(endpoint: SendChannelEndpoint) -> DestinationTracker:
+    destinations = endpoint.destinations
+    if destinations is None or not destinations.is_manual:
+        message = (
+            f"destinations of {endpoint.channel.uri} are not the application's to choose: "
+            "use control-mode=manual for that"
+        )
+        raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+    return destinations
+
+
+@attrs.define(eq=False)
+class EndpointListener:
+    """Says which endpoint a dispatcher speaks of."""
+
+    receiver: Receiver
+    images: Images
+    invalid_datagrams: InvalidDatagramLog
+    endpoint: ReceiveChannelEndpoint = attrs.field(init=False)
+    on_image_activity: Callable[[PublicationImage], None] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Called for every run of datagrams: not by way of a method that only passes it on.
+        self.on_image_activity = self.receiver.on_arrival
+
+    def on_create_image(
+        self, setup: Setup, source: Address, destination: ReceiveDestination
+    ) -> None:
+        """Let the image be made."""
+        self.images.on_create_image(self.endpoint, setup, source, destination)
+
+    def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
+        """Let it be logged."""
+        self.invalid_datagrams.on_invalid_datagram(datagram, source, now_ns)
+
+
+class ReceiveEndpoints:
+    """Every receive endpoint of one driver.
+
+    Args:
+        resources: What the driver's parts share.
+        receiver: Polls the images, and asks for SETUPs.
+        images: Told of streams that begin.
+    """
+
+    def __init__(self, resources: DriverResources, receiver: Receiver, images: Images) -> None:
+        self._resources = resources
+        self._receiver = receiver
+        receiver.endpoints = self
+        self._images = images
+        self._endpoints: list[ReceiveChannelEndpoint] = []
+        self._elicitors: dict[ReceiveDestinationTransport, SetupElicitor] = {}
+        self._next_receiver_id = resources.random_int64()
+        self._invalid_datagrams = InvalidDatagramLog(resources.log_budget)
+
+    def __iter__(self) -> Iterator[ReceiveChannelEndpoint]:
+        return iter(tuple(self._endpoints))
+
+    async def get(self, channel: UdpChannel, group_tag: int | None) -> ReceiveChannelEndpoint:
+        """Return the endpoint of a channel, opened now if it is the first to want it.
+
+        Args:
+            channel: With its addresses.
+            group_tag: For the status messages of a new one.
+
+        Raises:
+            RegistrationError: The socket cannot be had, or a tag stands for nothing.
+            ConfigurationError: The channel contradicts the socket it would share.
+        """
+        endpoint = find_endpoint(self._endpoints, channel)
+        if endpoint is not None:
+            check_can_share_socket(channel.uri, endpoint)
+            return endpoint
+        if not (channel.has_explicit_endpoint or channel.has_explicit_control or channel.is_manual):
+            message = (
+                f"no subscription of this driver has the channel tag of {channel.uri}: add that "
+                "one first, or give endpoint, control, or control-mode=manual"
+            )
+            raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
+        endpoint = self._make(channel, group_tag)
+        destination = None if channel.is_manual else self._make_destination(endpoint, channel, 0)
+        await open_receive_endpoint(self._resources, endpoint, destination)
+        self._endpoints.append(endpoint)
+        if destination is not None:
+            self._start_eliciting(endpoint, destination)
+        return endpoint
+
+    def _make(self, channel: UdpChannel, group_tag: int | None) -> ReceiveChannelEndpoint:
+        resources = self._resources
+        self._next_receiver_id = (self._next_receiver_id + 1 + 2**63) % 2**64 - 2**63
+        listener = EndpointListener(self._receiver, self._images, self._invalid_datagrams)
+        dispatcher = DataPacketDispatcher(
+            context=resources.context,
+            system_counters=resources.system_counters,
+            receiver_id=self._next_receiver_id,
+            group_tag=group_tag,
+            listener=listener,
+        )
+        listener.endpoint = ReceiveChannelEndpoint(
+            channel,
+            resources.system_counters,
+            receiver_id=self._next_receiver_id,
+            group_tag=group_tag,
+            dispatcher=dispatcher,
+            on_received=self._receiver.on_received,
+            on_reading=self._receiver.on_reading,
+            timestamps=ReceiveTimestamps.of(channel.uri, resources.clock.epoch_ns),
+        )
+        return listener.endpoint
+
+    def _make_destination(
+        self, endpoint: ReceiveChannelEndpoint, channel: UdpChannel, registration_id: int
+    ) -> ReceiveDestinationTransport:
+        return ReceiveDestinationTransport(
+            endpoint, channel, self._resources.clock, registration_id=registration_id
+        )
+
+    def check_destination_count(
+        self, endpoint: ReceiveChannelEndpoint, uri: ChannelUri, *, also: int
+    ) -> None:
+        """Refuse one destination too many.
+
+        Args:
+            endpoint: Of the subscription.
+            uri: The destination to be added.
+            also: How many it has beside its sockets.
+
+        Raises:
+            RegistrationError: RESOURCE_TEMPORARILY_UNAVAILABLE; the limit is reached.
+        """
+        limit = self._resources.context.max_destinations
+        number = len(endpoint.destinations) + also + 1
+        if number > limit:
+            message = (
+                f"destination {uri} would be number {number}, and the limit is {limit}: remove "
+                "others, or raise max_destinations"
+            )
+            raise RegistrationError(message, code=ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE)
+
+    async def add_destination(
+        self, endpoint: ReceiveChannelEndpoint, channel: UdpChannel, registration_id: int
+    ) -> None:
+        """Receive at one more socket from now on.
+
+        Raises:
+            RegistrationError: The socket cannot be had, or another has its port.
+        """
+        destination = self._make_destination(endpoint, channel, registration_id)
+        await open_destination(self._resources, endpoint, destination)
+        self._images.on_destination_added(endpoint, destination)
+        self._start_eliciting(endpoint, destination)
+
+    def remove_destination(
+        self,
+        endpoint: ReceiveChannelEndpoint,
+        *,
+        uri: ChannelUri | None = None,
+        canonical_form: str | None = None,
+        registration_id: int = 0,
+    ) -> bool:
+        """Receive at a socket no more, named by its channel or by the request that added it."""
+        for destination in endpoint.destinations:
+            if destination.registration_id and (
+                destination.registration_id == registration_id
+                or destination.channel.uri == uri
+                or destination.channel.canonical_form == canonical_form
+            ):
+                self._stop_eliciting(destination)
+                endpoint.remove(destination)
+                self._images.on_destination_removed(endpoint, destination)
+                return True
+        return False
+
+    def close(self, endpoint: ReceiveChannelEndpoint) -> None:
+        """Close an endpoint that nobody uses any more."""
+        if endpoint in self._endpoints:
+            self._endpoints.remove(endpoint)
+            for destination in endpoint.destinations:
+                self._stop_eliciting(destination)
+            endpoint.close()
+
+    def close_all(self) -> None:
+        """Close every endpoint at once."""
+        for endpoint in tuple(self._endpoints):
+            self.close(endpoint)
+
+    # Asking for SETUPs.
+
+    def take_interest(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None
+    ) -> None:
+        """Want one session of a stream from now on, or all of them, and ask for them."""
+        endpoint.dispatcher.add_subscription(stream_id, session_id)
+        self.on_interest(endpoint, stream_id, session_id)
+
+    def on_interest(
+        self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None
+    ) -> None:
+        """Ask for what somebody wants from now on, where there is a control address to ask."""
+        for destination in endpoint.destinations:
+            elicitor = self._elicitors.get(destination)
+            if elicitor is None:
+                continue
+            self._receiver.on_eliciting(elicitor)
+            if session_id is not None:
+                elicitor.elicit(stream_id=stream_id, session_id=session_id)
+
+    def _start_eliciting(
+        self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestinationTransport
+    ) -> None:
+        if not destination.channel.has_explicit_control:
+            return
+        elicitor = SetupElicitor(
+            destination,
+            receiver_id=endpoint.receiver_id,
+            group_tag=endpoint.group_tag,
+            is_wanted=lambda: endpoint.dispatcher.has_interest,
+            short_sends=self._resources.system_counters[SystemCounterId.SHORT_SENDS],
+        )
+        self._elicitors[destination] = elicitor
+        self._receiver.on_eliciting(elicitor)
+
+    def _stop_eliciting(self, destination: ReceiveDestinationTransport) -> None:
+        elicitor = self._elicitors.pop(destination, None)
+        if elicitor is not None:
+            self._receiver.remove_elicitor(elicitor)

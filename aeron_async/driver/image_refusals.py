@@ -1,0 +1,337 @@
+"""Streams that are not joined: the log says why, and so does a frame to the publisher.
+
+A SETUP may be forged, so its source hears little: of each stream once a second at most, each time
+no more than three bytes for each byte of the SETUP, and no source more than half of all.
+
+Differs: Aeron logs the error in its own driver, and its publisher waits without a word.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+
+from aeron_async.driver.core.budgets import ReplyLimiter
+from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
+from aeron_async.driver.core.udp_channel import format_address
+from aeron_async.errors import ErrorCode
+from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, position_bits
+from aeron_async.logs import get_logger
+from aeron_async.protocol.error import ErrorFrame
+from aeron_async.protocol.header import DATA_HEADER_LENGTH
+from aeron_async.waits import RefusalSeen
+
+if TYPE_CHECKING:
+    from aeron_async.driver.core.context import DriverContext
+    from aeron_async.driver.core.outbox import Address, ReceiveDestination
+    from aeron_async.driver.resources import DriverResources
+    from aeron_async.protocol.setup import Setup
+
+__all__ = [
+    "MAX_TEXT_LENGTH",
+    "ImageBudget",
+    "Refusal",
+    "RefusalFrames",
+    "Refusals",
+    "start_position",
+    "window_refusal",
+]
+
+MAX_TEXT_LENGTH: Final = 80
+"""Bytes of a reason on the wire: with the header of its frame three times the length of a SETUP."""
+NO_GROUP_TAG: Final = -1
+
+log = get_logger(__name__)
+
+
+class RefusalFrames:
+    """Tells of the streams that one driver does not join.
+
+    Args:
+        resources: What the driver's parts share.
+    """
+
+    def __init__(self, resources: DriverResources) -> None:
+        self._clock = resources.clock
+        self._counters = resources.system_counters
+        self._log_budget = resources.log_budget
+        limit = resources.context.max_elicited_setups_per_second
+        # Publications that share a socket share their source: each of them is to hear of its own.
+        self._limiter = ReplyLimiter(
+            limit=limit, limit_per_asker=1, limit_per_source=max(1, limit // 2)
+        )
+
+    def refuse(
+        self,
+        refusal: Refusal,
+        setup: Setup,
+        source: Address,
+        destination: ReceiveDestination,
+        receiver_id: int,
+    ) -> None:
+        """Count a refused stream, and tell why.
+
+        Args:
+            refusal: Why it is not joined.
+            setup: What asked for it.
+            source: Where that came from.
+            destination: By which way; the answer leaves there.
+            receiver_id: Names this end to the publisher.
+        """
+        self._counters[DriverCounterId.IMAGES_REFUSED].increment()
+        now_ns = self._clock.now_ns()
+        if self._log_budget.allows("image_refused", source, now_ns):
+            log.warning(
+                "image_refused",
+                reason=refusal.reason(),
+                source=format_address(source),
+                session_id=setup.session_id,
+                stream_id=setup.stream_id,
+            )
+        asker = source, setup.session_id, setup.stream_id
+        if not self._limiter.try_take(asker, now_ns, source=source):
+            self._counters[DriverCounterId.REFUSALS_WITHHELD].increment()
+            return
+        frame = ErrorFrame(
+            session_id=setup.session_id,
+            stream_id=setup.stream_id,
+            receiver_id=receiver_id,
+            group_tag=NO_GROUP_TAG,
+            error_code=refusal.code,
+            message=refusal.brief_reason().encode()[:MAX_TEXT_LENGTH],
+        ).encode()
+        if destination.send_to(frame, source):
+            self._counters[SystemCounterId.ERROR_FRAMES_SENT].increment()
+        else:
+            self._counters[SystemCounterId.SHORT_SENDS].increment()
+
+
+TOO_MUCH: Final = "{} would be {}, and the limit is {}: raise {}"
+TOO_MUCH_TWICE: Final = f"{TOO_MUCH}; {TOO_MUCH}"
+BEFORE_ITS_START: Final = (
+    "active term id {} lies before the initial term id {}: the sender of this SETUP is no driver "
+    "of Aeron's"
+)
+NO_ROOM_FOR_DATA: Final = "mtu is {}: must be more than {}, the length of a data header"
+WINDOW_TOO_SHORT: Final = (
+    "mtu would be {}, and the limit is {}: raise rcv-wnd, or lower mtu at the publisher"
+)
+
+
+class Refusal(NamedTuple):
+    """Why a stream is not joined, put into words only where they are read.
+
+    Attributes:
+        sentence: For the log of the receiver, with places for the values.
+        values: What `format` puts there.
+        brief: For the publisher, with places for the same values.
+        code: For the publisher.
+    """
+
+    sentence: str
+    values: tuple[object, ...] = ()
+    brief: str = "the stream cannot be joined, and the log of the receiver says why"
+    code: ErrorCode = ErrorCode.GENERIC
+
+    @classmethod
+    def by_limits(cls, *limits: tuple[str, int, int, str]) -> Refusal:
+        """Return that of a stream that exceeds one limit or two.
+
+        Args:
+            limits: What would be too much, how much, the limit, and the setting that says so.
+        """
+        values = tuple(value for limit in limits for value in limit)
+        code = ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
+        if len(limits) == 1:
+            return cls(TOO_MUCH, values, "the receiver's {3} is {2}", code)
+        return cls(TOO_MUCH_TWICE, values, "{3} is {2}, {7} is {6}", code)
+
+    def reason(self) -> str:
+        """Return the whole reason, for the log."""
+        return self.sentence.format(*self.values) if self.values else self.sentence
+
+    def brief_reason(self) -> str:
+        """Return the reason as the publisher is told."""
+        return self.brief.format(*self.values)
+
+
+class ImageBudget:
+    """What the images of one driver have taken, and the most they may take.
+
+    Args:
+        context: The limits.
+
+    Attributes:
+        log_length: What their logs take, in bytes.
+    """
+
+    def __init__(self, context: DriverContext) -> None:
+        self.log_length = 0
+        self._context = context
+        # Differs: Aeron's own limit is none unless set. Ours holds beside it.
+        self._image_limit, self._image_setting = min(
+            (context.max_images_per_stream, "max_images_per_stream"),
+            (context.stream_session_limit, "stream_session_limit"),
+        )
+
+    def refusal(self, setup: Setup, *, image_count: int) -> Refusal | None:
+        """Return why a stream is refused, or None where there is room for its image.
+
+        Args:
+            setup: What it asks for.
+            image_count: How many images of the stream there are at the endpoint.
+        """
+        context, term_length = self._context, setup.term_length
+        if image_count >= self._image_limit:
+            limit = self._image_limit
+            return Refusal.by_limits(("sessions", image_count + 1, limit, self._image_setting))
+        log_length = self.log_length + PARTITION_COUNT * term_length
+        asked = (
+            ("term-length", term_length, context.max_image_term_length, "max_image_term_length"),
+            ("image logs", log_length, context.image_log_budget_length, "image_log_budget_length"),
+        )
+        # Both at once: otherwise one is found to be too low when the other has been raised.
+        limits = [each for each in asked if each[1] > each[2]]
+        if limits:
+            return Refusal.by_limits(*limits)
+        if setup.mtu_length <= DATA_HEADER_LENGTH:
+            return Refusal(NO_ROOM_FOR_DATA, (setup.mtu_length, DATA_HEADER_LENGTH))
+        if start_position(setup) < 0:
+            return Refusal(BEFORE_ITS_START, (setup.active_term_id, setup.initial_term_id))
+        return None
+
+    def take(self, term_length: int) -> None:
+        """Take note of an image that was made."""
+        self.log_length += PARTITION_COUNT * term_length
+
+    def give_back(self, term_length: int) -> None:
+        """Take note of an image whose log was freed."""
+        self.log_length -= PARTITION_COUNT * term_length
+
+
+def start_position(setup: Setup) -> int:
+    """Return where a stream is joined, in bytes; negative where no stream can be."""
+    return compute_position(
+        setup.active_term_id,
+        setup.term_offset,
+        initial_term_id=setup.initial_term_id,
+        bits=position_bits(setup.term_length),
+    )
+
+
+def window_refusal(setup: Setup, receiver_window_length: int) -> Refusal | None:
+    """Return why a stream is refused whose datagrams its window cannot hold, or None.
+
+    Args:
+        setup: What it asks for.
+        receiver_window_length: As the subscription has it, in bytes.
+    """
+    window_length = min(receiver_window_length, setup.term_length // 2)
+    if setup.mtu_length > window_length:
+        values = setup.mtu_length, window_length
+        brief = "mtu {} exceeds the receiver's window of {}"
+        return Refusal(WINDOW_TOO_SHORT, values, brief, ErrorCode.NOT_SUPPORTED)
+    return None
+
+
+MAX_REFUSALS: Final = 64
+"""Streams that are remembered."""
+WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+
+
+class Key(NamedTuple):
+    """What a publisher asked for: ids alone may be those of others, at another endpoint."""
+
+    receiver_id: int
+    stream_id: int
+    session_id: int
+    source: Address
+
+
+@attrs.frozen
+class Entry:
+    """One stream that was refused."""
+
+    refusal: Refusal
+    refused_ns: int
+
+
+class Refusals:
+    """What was refused, by endpoint, stream, session and source, the latest last.
+
+    An endpoint is known by its receiver id: no two of a driver have the same.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Key, Entry] = {}
+
+    def note(
+        self, refusal: Refusal, setup: Setup, source: Address, now_ns: int, *, receiver_id: int
+    ) -> None:
+        """Remember why a stream was refused.
+
+        Args:
+            refusal: Why.
+            setup: What asked for it.
+            source: Where that came from.
+            now_ns: The time now.
+            receiver_id: Of the endpoint that it came to.
+        """
+        key = Key(receiver_id, setup.stream_id, setup.session_id, source)
+        self._entries.pop(key, None)
+        if len(self._entries) >= MAX_REFUSALS:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = Entry(refusal, now_ns)
+
+    def forget(self, *, receiver_id: int, stream_id: int, session_id: int) -> None:
+        """Forget a stream that has its image now."""
+        for key in [
+            key for key in self._entries if key[:3] == (receiver_id, stream_id, session_id)
+        ]:
+            del self._entries[key]
+
+    def at(
+        self, receiver_id: int, since_ns: int, *, stream_id: int, session_id: int | None
+    ) -> tuple[RefusalSeen, ...]:
+        """Return what an endpoint has refused of a stream since a time; of a session, or of all."""
+        return tuple(
+            seen(key, each)
+            for key, each in self._entries.items()
+            if (key.receiver_id, key.stream_id) == (receiver_id, stream_id)
+            and session_id in {None, key.session_id}
+            and each.refused_ns >= since_ns
+        )
+
+    def of(
+        self, sender: Address, since_ns: int, *, stream_id: int, session_id: int
+    ) -> tuple[RefusalSeen, ...]:
+        """Return what was refused, since a time, of a publication of this very driver.
+
+        Args:
+            sender: What its socket is bound to.
+            since_ns: The time.
+            stream_id: Of the publication.
+            session_id: Likewise.
+        """
+        return tuple(
+            seen(key, each)
+            for key, each in self._entries.items()
+            if (key.stream_id, key.session_id) == (stream_id, session_id)
+            and is_from(key.source, sender)
+            and each.refused_ns >= since_ns
+        )
+
+
+def seen(key: Key, entry: Entry) -> RefusalSeen:
+    """Return a refusal as people read it."""
+    return RefusalSeen(
+        session_id=key.session_id,
+        source=format_address(key.source),
+        reason=entry.refusal.reason(),
+    )
+
+
+def is_from(source: Address, sender: Address) -> bool:
+    """Return whether a datagram from an address may be of a socket that is bound to another."""
+    return source[1] == sender[1] and (sender[0] in WILDCARDS or source[0] == sender[0])
