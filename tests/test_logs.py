@@ -7,7 +7,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from aeron_async.archive.control.refusals import archive_error
+from aeron_async.archive.control.connection import archive_error
 from aeron_async.errors import MESSAGE_LENGTH_MAX, AeronError, ArchiveFileError
 from aeron_async.logs import get_logger
 

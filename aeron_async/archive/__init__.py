@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from aeron_async.archive.control.settings import ControlSettings
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.local_archive import LocalArchive
-    from aeron_async.archive.persistent_subscription import PersistentSubscription, subscribe
-    from aeron_async.archive.recording_gap import RecordingGap
+    from aeron_async.archive.persistent_subscription import (
+        PersistentSubscription,
+        RecordingGap,
+        subscribe,
+    )
 
 __all__ = [
     "ALL_AND_FOLLOW",
@@ -57,7 +60,7 @@ MODULES: Final = {
     "LocalArchive": "local_archive",
     "PersistentSubscription": "persistent_subscription",
     "RecordingDescriptor": "disk.descriptor",
-    "RecordingGap": "recording_gap",
+    "RecordingGap": "persistent_subscription",
     "RemoteArchive": "control.client",
     "subscribe": "persistent_subscription",
 }

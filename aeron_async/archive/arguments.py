@@ -1,10 +1,12 @@
-"""What callers of an archive hand in, checked before it is asked anything."""
+"""Checks of the arguments that callers hand to an archive."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.archive.values import SourceLocation
+from aeron_async.archive.api import SourceLocation
+from aeron_async.archive.context import ArchiveContext
+from aeron_async.client.aeron import Aeron
 from aeron_async.client.arguments import check_stream_id, parse_channel
 from aeron_async.errors import ChannelUriError, ConfigurationError
 from aeron_async.protocol.arguments import INT64_MAX, INT64_MIN, check_number, shown
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [
+    "check_aeron",
+    "check_aeron_and_context",
     "check_answered_on",
+    "check_archive_and_aeron",
     "check_channel_part",
     "check_flag",
     "check_given",
@@ -165,3 +170,62 @@ def check_location(source_location: Any) -> SourceLocation:
         )
         raise ConfigurationError(message)
     return found
+
+
+def check_archive_and_aeron(call: str, archive: Any, aeron: Any, *, needs: tuple[str, ...]) -> None:
+    """Refuse arguments that are something else, or in another order.
+
+    Args:
+        call: What they were given to.
+        archive: An archive that is open.
+        aeron: A client.
+        needs: Attributes that the archive must have.
+
+    Raises:
+        ConfigurationError: Names what was given, and the order.
+    """
+    given = f"{call}(archive, aeron, ...) was given {named(archive)} and {named(aeron)}"
+    if isinstance(archive, Aeron):
+        message = f"{given}: the archive comes first"
+        raise ConfigurationError(message)
+    if not all(hasattr(archive, each) for each in needs):
+        message = (
+            f"{given}: the first must be an archive that is open, such as "
+            "`archive = await LocalArchive.open(aeron, context)`"
+        )
+        raise ConfigurationError(message)
+    if not isinstance(aeron, Aeron):
+        message = f"{given}: the second must be the client, an Aeron"
+        raise ConfigurationError(message)
+
+
+def check_aeron_and_context(call: str, aeron: object, context: object) -> None:
+    """Refuse what is no client, or no settings of an archive.
+
+    Raises:
+        ConfigurationError: Names what was given, and what to give.
+    """
+    check_aeron(f"{call}(aeron, context)", aeron)
+    if not isinstance(context, ArchiveContext):
+        message = (
+            f"{call}(aeron, context) was given {named(context)} as its settings: give "
+            "ArchiveContext(directory=...)"
+        )
+        raise ConfigurationError(message)
+
+
+def check_aeron(call: str, aeron: object) -> None:
+    """Refuse what is no client.
+
+    Raises:
+        ConfigurationError: Names what was given.
+    """
+    if not isinstance(aeron, Aeron):
+        message = f"{call} was given {named(aeron)} as its client: give an Aeron"
+        raise ConfigurationError(message)
+
+
+def named(value: object) -> str:
+    """Return the name of a value's type with its article."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

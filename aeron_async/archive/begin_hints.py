@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.archive.channel_stripping import recording_key
-from aeron_async.archive.values import SourceLocation
+from aeron_async.archive.api import SourceLocation
+from aeron_async.archive.recording_channels import recording_key
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, Media
@@ -20,8 +20,8 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.archive.signal_hub import SignalHub
-    from aeron_async.archive.values import RecordingSignalEvent
+    from aeron_async.archive.api import RecordingSignalEvent
+    from aeron_async.archive.signals import SignalHub
     from aeron_async.logs import LogBudget
     from aeron_async.waits import Why
 

@@ -1,4 +1,4 @@
-"""An archive in this event loop: records streams into a directory, and replays them.
+"""An archive in this event loop: it records streams into a directory, and replays them.
 
 Source: Aeron `Archive`, `ArchiveConductor`.
 """
@@ -6,18 +6,17 @@ Source: Aeron `Archive`, `ArchiveConductor`.
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
-from aeron_async.archive.api import (
-    ALL_AND_FOLLOW,
-    Archive,
-    RecordingSubscription,
-    SourceLocation,
-)
-from aeron_async.archive.argument_order import check_aeron_and_context
+import attrs
+
+from aeron_async.archive.api import ALL_AND_FOLLOW, Archive, RecordingSubscription, SourceLocation
 from aeron_async.archive.arguments import (
+    check_aeron_and_context,
+    check_channel_part,
     check_flag,
     check_given,
     check_id,
@@ -25,42 +24,276 @@ from aeron_async.archive.arguments import (
     check_location,
     check_replayed,
 )
-from aeron_async.archive.catalog_desk import CatalogDesk
-from aeron_async.archive.disk.disk_errors import reason_of
-from aeron_async.archive.disk_threads import DiskThreads, finished
-from aeron_async.archive.extending import extending_channel
-from aeron_async.archive.local_listing import LocalListing
-from aeron_async.archive.making_room import MakingRoom
-from aeron_async.archive.opening import OpenFiles, close_files, opened_files
+from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.files import OsDirectory, code_of, reason_of
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
+from aeron_async.archive.disk.recovery import recover
+from aeron_async.archive.disk_access import CatalogDesk, DiskThreads, finished
+from aeron_async.archive.maintenance import MakingRoom
+from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.archive.recordings import Recordings
-from aeron_async.archive.replay import LocalReplay
-from aeron_async.archive.replay_range import ReplayRange
-from aeron_async.archive.replays import Replays
-from aeron_async.archive.resources import ArchiveResources
-from aeron_async.archive.signal_hub import SignalHub
-from aeron_async.archive.tasks import Tasks
+from aeron_async.archive.replay import LocalReplay, ReplayRange
+from aeron_async.archive.replay_session import Replays
+from aeron_async.archive.resources import ArchiveResources, Tasks
+from aeron_async.archive.signals import SignalHub
 from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
 from aeron_async.client.signal import Signal
-from aeron_async.errors import ClosedError
+from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from aeron_async.archive.api import Replay, SignalReader
     from aeron_async.archive.context import ArchiveContext
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
-    from aeron_async.archive.disk_threads import Disk
+    from aeron_async.archive.disk_access import Disk
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.errors import AeronError, ArchiveError
+    from aeron_async.errors import AeronError
 
-__all__ = ["LocalArchive"]
-
-ALIVE_SECONDS: Final = 1.0
+__all__ = [
+    "LocalArchive",
+    "LocalListing",
+    "OpenFiles",
+    "close_files",
+    "open_files",
+    "opened_files",
+]
 
 log = get_logger(__name__)
+
+
+@attrs.frozen
+class OpenFiles:
+    """What an archive holds open for as long as it lives."""
+
+    directory: Directory
+    mark: MarkFile
+    catalog: Catalog
+
+
+def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int) -> OpenFiles:
+    """Take the directory, and let recordings end that were going on when its archive died.
+
+    Raises:
+        ArchiveBusyError: Another archive holds the directory.
+        ArchiveFileError: What is there cannot be read.
+        StorageError: The disk is full, or failed.
+        OSError: The directory cannot be had.
+    """
+    try:
+        return take_files(context, directory, now_ms)
+    except OSError as error:
+        if error.filename is not None or error.errno is None or isinstance(error, ArchiveError):
+            raise
+        path = context.directory if directory is None else directory.path
+        message = f"the archive in {path} cannot be opened: {reason_of(error)}"
+        raise StorageError(message, code=code_of(error)) from error
+
+
+def take_files(context: ArchiveContext, directory: Directory | None, now_ms: int) -> OpenFiles:
+    """Take the directory, as `open_files`; what the disk says does not name it."""
+    checksum = checksum_named(context.record_checksum)
+    directory = OsDirectory(context.directory) if directory is None else directory
+    mark_directory = None if context.mark_file_dir is None else OsDirectory(context.mark_file_dir)
+    mark = MarkFile.open(
+        directory,
+        MarkIdentity(
+            archive_id=context.archive_id,
+            control_stream_id=context.control_stream_id,
+            local_control_stream_id=context.local_control_stream_id,
+            events_stream_id=context.recording_events_stream_id,
+            control_channel=context.control_channel or "",
+            local_control_channel=context.local_control_channel,
+            events_channel=context.recording_events_channel or "",
+        ),
+        now_ms=now_ms,
+        mark_directory=mark_directory,
+        sync_level=context.file_sync_level,
+    )
+    try:
+        catalog = Catalog.open(
+            directory,
+            capacity=context.catalog_capacity,
+            checksum=checksum,
+            sync_level=context.catalog_file_sync_level,
+        )
+        try:
+            for each in recover(
+                directory,
+                catalog,
+                now_ms=now_ms,
+                ends_are_whole=mark.ends_are_whole,
+                checksum=checksum,
+            ):
+                log.warning(
+                    "recording_recovered",
+                    recording_id=each.recording_id,
+                    stop_position=each.stop_position,
+                    discarded=each.discarded,
+                )
+            mark.signal_ready(now_ms)
+        except BaseException:
+            catalog.close()
+            raise
+    except BaseException:
+        # What was found of it before stays said: whoever comes next, ours or not, can take it.
+        mark.close()
+        raise
+    return OpenFiles(directory, mark, catalog)
+
+
+async def opened_files(
+    disk: Disk, context: ArchiveContext, directory: Directory | None, now_ms: int
+) -> OpenFiles:
+    """Take the directory, as `open_files`; who is cancelled meanwhile lets go of it again.
+
+    Raises:
+        ArchiveBusyError: As `open_files`; likewise the others.
+    """
+    opening = disk.begin(open_files, context, directory, now_ms)
+    try:
+        return await finished(opening)
+    except BaseException:
+        if not opening.cancelled() and opening.exception() is None:
+            # Nobody would ever close it, and it keeps all others out of the directory.
+            await disk.run(close_files, opening.result())
+        raise
+
+
+def close_files(files: OpenFiles) -> None:
+    """Say that the archive has ended in order, and let go of the directory."""
+    try:
+        files.catalog.close()
+    finally:
+        files.mark.close()
+
+
+class LocalListing:
+    """The part of `LocalArchive` that tells of recordings and makes room."""
+
+    _resources: ArchiveResources
+    _recordings: Recordings
+    _room: MakingRoom
+
+    @abstractmethod
+    def _check_open(self) -> None: ...
+
+    # What is there.
+
+    async def recordings(
+        self,
+        from_recording_id: int = 0,
+        *,
+        channel: str = "",
+        stream_id: int | None = None,
+    ) -> AsyncIterator[RecordingDescriptor]:
+        """Iterate over recordings, in the order of their ids; see `Archive.recordings`."""
+        self._check_open()
+        check_ids(from_recording_id=from_recording_id)
+        check_given(stream_id=stream_id)
+        check_channel_part(channel)
+
+        def is_wanted(each: RecordingDescriptor) -> bool:
+            return channel in each.original_channel and stream_id in (None, each.stream_id)
+
+        is_any = not channel and stream_id is None
+        async for each in self._resources.desk.descriptors(
+            from_recording_id, is_wanted=None if is_any else is_wanted
+        ):
+            yield each
+
+    async def describe(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording; see `Archive.describe`."""
+        self._check_open()
+        return await self._resources.desk.get(check_id(recording_id))
+
+    async def find_last(
+        self, *, channel: str, stream_id: int, session_id: int, min_recording_id: int = 0
+    ) -> int | None:
+        """Return the id of the last recording that matches, or None."""
+        self._check_open()
+        check_channel_part(channel)
+        check_ids(stream_id=stream_id, session_id=session_id, min_recording_id=min_recording_id)
+
+        def is_wanted(each: RecordingDescriptor) -> bool:
+            is_stream = each.stream_id == stream_id and each.session_id == session_id
+            return is_stream and channel in each.original_channel
+
+        found = None
+        async for each in self._resources.desk.descriptors(min_recording_id, is_wanted=is_wanted):
+            found = each.recording_id
+        return found
+
+    async def start_position(self, recording_id: int) -> int:
+        """Return where a recording begins, in bytes."""
+        return (await self.describe(recording_id)).start_position
+
+    async def stop_position(self, recording_id: int) -> int | None:
+        """Return where a recording has stopped, in bytes; None while it goes on."""
+        descriptor = await self.describe(recording_id)
+        return None if descriptor.is_active else descriptor.stop_position
+
+    async def recording_position(self, recording_id: int) -> int | None:
+        """Return up to where a recording has been written, in bytes; None when it has stopped."""
+        descriptor = await self.describe(recording_id)
+        session = self._recordings.sessions.get(recording_id)
+        if session is None and not descriptor.is_active:
+            return None
+        return self._recordings.recorded_position(descriptor)
+
+    async def max_recorded_position(self, recording_id: int) -> int:
+        """Return up to where a recording can be replayed, in bytes, whether it goes on or not."""
+        return self._recordings.recorded_position(await self.describe(recording_id))
+
+    # Making room.
+
+    async def truncate(self, recording_id: int, position: int, *, correlation_id: int = -1) -> int:
+        """Forget what was recorded from a position on; see `Archive.truncate`."""
+        self._check_open()
+        return await self._room.truncate(
+            check_id(recording_id), check_id(position, "position"), correlation_id
+        )
+
+    async def purge_segments(
+        self, recording_id: int, new_start_position: int, *, correlation_id: int = -1
+    ) -> int:
+        """Forget whole files before a position; see `Archive.purge_segments`."""
+        self._check_open()
+        return await self._room.purge_segments(
+            check_id(recording_id),
+            check_id(new_start_position, "new_start_position"),
+            correlation_id,
+        )
+
+    async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
+        """Let a recording begin later; see `Archive.detach_segments`."""
+        self._check_open()
+        await self._room.detach_segments(
+            check_id(recording_id), check_id(new_start_position, "new_start_position")
+        )
+
+    async def attach_segments(self, recording_id: int) -> int:
+        """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
+        self._check_open()
+        return await self._room.attach_segments(check_id(recording_id))
+
+    async def delete_detached_segments(self, recording_id: int, *, correlation_id: int = -1) -> int:
+        """Remove the files before the start of a recording; return how many."""
+        self._check_open()
+        return await self._room.delete_detached_segments(check_id(recording_id), correlation_id)
+
+    async def purge_recording(self, recording_id: int, *, correlation_id: int = -1) -> int:
+        """Forget a recording and remove its files; see `Archive.purge_recording`."""
+        self._check_open()
+        return await self._room.purge_recording(check_id(recording_id), correlation_id)
+
+
+ALIVE_SECONDS: Final = 1.0
 
 
 @final

@@ -1,4 +1,4 @@
-"""A subscription that misses nothing: what was recorded first, then the live stream.
+"""A subscription that reads a recording first, and then joins its live stream.
 
 It replays from where it is told, and joins the live stream once it has come near its end. Both are
 read until they meet: the first message that came live is handed out from the recording, and from
@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, Literal, Self, final, get_args
 
 import attrs
 
-from aeron_async.archive.argument_order import check_archive_and_aeron
-from aeron_async.archive.live_stream import LiveStream
-from aeron_async.archive.recording_gap import OnGap, RecordingGap, check_on_gap, end_behind
+from aeron_async.archive.arguments import check_archive_and_aeron
 from aeron_async.client.arguments import check_stream_id, check_whole, parse_channel
+from aeron_async.client.watched_wait import watched_wait
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
 from aeron_async.logs import get_logger
@@ -35,9 +34,162 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.api import Archive, Replay
     from aeron_async.client.aeron import Aeron
+    from aeron_async.client.image import Image
+    from aeron_async.client.subscription import Subscription
     from aeron_async.kernel import Message
+    from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["PersistentSubscription", "subscribe"]
+__all__ = [
+    "LiveStream",
+    "OnGap",
+    "PersistentSubscription",
+    "RecordingGap",
+    "check_on_gap",
+    "end_behind",
+    "subscribe",
+]
+
+
+@final
+class LiveStream:
+    """The live stream of a recording, joined in the background up to its first message.
+
+    Attributes:
+        session_id: Of the source that is waited for: an extension has another.
+        join_position: Where it was joined, in bytes; None until then.
+        first: The message that came first; None until there is one.
+        is_lost: Whether it ended before that.
+    """
+
+    def __init__(self, aeron: Aeron, channel: ChannelUri, stream_id: int, session_id: int) -> None:
+        self._aeron = aeron
+        self.session_id = session_id
+        self._channel = channel.replace(session_id=session_id)
+        self._stream_id = stream_id
+        self._subscription: Subscription | None = None
+        self._image: Image | None = None
+        self.join_position: int | None = None
+        self.first: Message | None = None
+        self._is_first_taken = False
+        self.is_lost = False
+        self._task = asyncio.create_task(self._join(), name="aeron-persistent-subscription")
+        # Seen by `check`; where the client closes first, nothing asks any more why it failed.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def _join(self) -> None:
+        subscription = self._subscription = await self._aeron.add_subscription(
+            self._channel, self._stream_id
+        )
+        await watched_wait(
+            subscription,
+            subscription.progress,
+            lambda: subscription.is_connected,
+            "subscribe",
+            None,
+        )
+        self._image = subscription.images[0]
+        self.join_position = self._image.join_position
+        try:
+            self.first = await anext(self._image)
+        except StopAsyncIteration:
+            self.is_lost = True
+
+    def check(self) -> None:
+        """Raise what joining raised.
+
+        Raises:
+            AeronError: The live stream cannot be subscribed to.
+        """
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
+
+    async def following(self) -> Message | None:
+        """Return the next message, the first one first; None where the stream is lost, or over."""
+        if self._image is None:
+            return None
+        if not self._is_first_taken:
+            # Waited for by itself: whoever is cancelled here leaves it for the next call.
+            await asyncio.wait((self._task,))
+            self._is_first_taken = True
+            self.check()
+            return self.first
+        try:
+            return await anext(self._image)
+        except StopAsyncIteration:
+            return None
+
+    async def aclose(self) -> None:
+        """Leave the live stream."""
+        self._task.cancel()
+        try:
+            # Awaited itself, it could not be told whose cancellation came back.
+            await asyncio.wait((self._task,))
+        finally:
+            if self._subscription is not None:
+                self._subscription.close()
+
+
+OnGap = Literal["raise", "report"]
+"""What becomes of an iteration that comes to a gap."""
+
+
+@final
+@attrs.frozen
+class RecordingGap:
+    """A part of a stream that was neither recorded nor received.
+
+    Attributes:
+        recording_id: Of the recording.
+        start_position: Where the recording, or what was read of its stream, ends; in bytes.
+        end_position: Where the live stream goes on, in bytes.
+    """
+
+    recording_id: int
+    start_position: int
+    end_position: int
+
+
+def check_on_gap(on_gap: object) -> None:
+    """Refuse what is no way to treat a gap.
+
+    Raises:
+        ConfigurationError: Names the ways.
+    """
+    if on_gap not in get_args(OnGap):
+        message = f'on_gap is {on_gap!r}, and must be "raise" or "report"'
+        raise ConfigurationError(message)
+
+
+async def end_behind(
+    archive: Archive, recording_id: int, live: LiveStream | None, position: int | None
+) -> int | None:
+    """Return where a recording has stopped, if nothing of it lies behind a position.
+
+    None also where its stream is not received: then there is nothing to go over to.
+
+    Args:
+        archive: Where it is recorded.
+        recording_id: Of the recording.
+        live: Its stream.
+        position: Up to where it was replayed, in bytes; None for not at all.
+    """
+    if live is None or live.join_position is None:
+        return None
+    descriptor = await archive.describe(recording_id)
+    if descriptor.is_active or descriptor.session_id != live.session_id:
+        return None
+    stop = descriptor.stop_position
+    begin = descriptor.start_position if position is None else position
+    if begin < stop:
+        # Padding may lie there, or what the disk is slow to give: only reading tells.
+        rest = archive.replay(recording_id, begin, stop)
+        try:
+            async for _ in rest:
+                return None
+        finally:
+            await rest.aclose()
+    return stop
+
 
 READ: Final = ("describe", "recording_position", "replay")
 """What an archive must have to be subscribed to."""

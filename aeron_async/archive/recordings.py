@@ -1,25 +1,28 @@
-"""What is being recorded: the subscriptions that record, and a session for each of their images.
+"""Requests to record, their entries in the catalog, and a session for each image.
 
-Source: Aeron `ArchiveConductor`, its part of recordings.
+Source: Aeron `ArchiveConductor`, its part of recordings, `ArchiveConductor.startRecordingSession`,
+`extendRecordingSession`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.archive.api import (
-    RecordingSignal,
-    RecordingSignalEvent,
-    SourceLocation,
-)
+import attrs
+
+from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
 from aeron_async.archive.begin_hints import BeginHints
-from aeron_async.archive.channel_stripping import recording_key, stripped_channel
-from aeron_async.archive.opening import check_room
-from aeron_async.archive.recording_ends import RecordingEnds
-from aeron_async.archive.recording_entries import RecordingEntries
-from aeron_async.archive.recording_request import RecordingRequest, pass_over
-from aeron_async.archive.session_opening import open_session
+from aeron_async.archive.disk.changes import clear_behind_stop
+from aeron_async.archive.disk.descriptor import ACTIVE, RecordingDescriptor
+from aeron_async.archive.recording_channels import (
+    extending_channel,
+    recording_key,
+    stripped_channel,
+)
+from aeron_async.archive.recording_session import open_session
 from aeron_async.client.arguments import check_stream_id, subscription_uri
 from aeron_async.errors import (
     AeronError,
@@ -32,16 +35,335 @@ from aeron_async.logs import get_logger, within
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
-    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.archive.resources import ArchiveResources
     from aeron_async.client.image import Image
+    from aeron_async.client.subscription import Subscription
 
-__all__ = ["Recordings"]
+__all__ = [
+    "RecordingEnds",
+    "RecordingEntries",
+    "RecordingRequest",
+    "Recordings",
+    "check_extension",
+    "check_room",
+    "free_length",
+    "new_recording",
+    "pass_over",
+]
+
+
+@attrs.define(eq=False, kw_only=True)
+class RecordingRequest:
+    """A subscription that records.
+
+    Attributes:
+        key: What another request for the same stream would have too.
+        original_channel: As the request had it.
+        stripped_channel: What is left of that in the catalog.
+        recording_id: That is extended; None where each image gets a recording of its own.
+        auto_stop: Whether it ends with its first image.
+        correlation_id: Of the request.
+        control_session_id: Of who asked for an extension.
+        subscription: That records; None until the driver has made it.
+        tasks: One for each image that it has had.
+        active_count: How many of them record, or are about to.
+        is_lacking: Whether one of them was not, or not whole.
+        is_stopping: Whether only what is there by now is still recorded.
+        error: Why it recorded less than was asked for.
+        on_failed: Called with each such reason.
+    """
+
+    key: str
+    stream_id: int
+    original_channel: str
+    stripped_channel: str
+    recording_id: int | None
+    auto_stop: bool
+    correlation_id: int
+    control_session_id: int
+    subscription: Subscription | None = None
+    tasks: list[asyncio.Task[None]] = attrs.field(factory=list)
+    active_count: int = 0
+    is_lacking: bool = False
+    is_stopping: bool = False
+    error: ArchiveError | None = None
+    on_failed: Callable[[ArchiveError], object] | None = None
+
+    def fail(self, error: ArchiveError | None) -> None:
+        """Remember why less was recorded than was asked for, and tell whoever asked."""
+        if error is None:
+            return
+        self.error = self.error or error
+        if self.on_failed is not None:
+            self.on_failed(error)
+
+    @property
+    def subscription_id(self) -> int:
+        """Return the id by which it is stopped; -1 before there is one."""
+        return -1 if self.subscription is None else self.subscription.registration_id
+
+    def add(self, task: asyncio.Task[None]) -> None:
+        """Count one more image, which a task records."""
+        self.tasks.append(task)
+        self.active_count += 1
+        if not self.auto_stop:
+            task.add_done_callback(self.tasks.remove)
+
+
+def new_recording(
+    request: RecordingRequest, image: Image, *, segment_length: int, now_ms: int
+) -> RecordingDescriptor:
+    """Return the entry of a recording that begins, without its id.
+
+    Args:
+        request: That asked for it.
+        image: That is to be recorded.
+        segment_length: As the settings have it, in bytes; a term may be longer.
+        now_ms: The time, in milliseconds since 1970.
+    """
+    return RecordingDescriptor(
+        recording_id=0,
+        start_position=image.join_position,
+        start_timestamp_ms=now_ms,
+        initial_term_id=image.initial_term_id,
+        term_length=image.term_length,
+        segment_length=max(segment_length, image.term_length),
+        mtu_length=image.mtu_length,
+        session_id=image.session_id,
+        stream_id=image.stream_id,
+        stripped_channel=request.stripped_channel,
+        original_channel=request.original_channel,
+        source_identity=image.source_identity,
+    )
+
+
+def check_extension(descriptor: RecordingDescriptor, image: Image) -> None:
+    """Refuse an image that does not go on where a recording has stopped.
+
+    Raises:
+        ArchiveError: It begins elsewhere, or its terms or datagrams are others.
+    """
+    for name, found, wanted in (
+        ("joinPosition", image.join_position, descriptor.stop_position),
+        ("initialTermId", image.initial_term_id, descriptor.initial_term_id),
+        ("termBufferLength", image.term_length, descriptor.term_length),
+        ("mtuLength", image.mtu_length, descriptor.mtu_length),
+    ):
+        if found != wanted:
+            message = (
+                f"cannot extend recording {descriptor.recording_id} image.{name}={found} not "
+                f"equal to the recording's {wanted}: publish with `extending_publication`, or on "
+                f"{extending_channel(descriptor, descriptor.original_channel)}"
+            )
+            raise ArchiveError(message, code=ArchiveErrorCode.INVALID_EXTENSION)
+
+
+async def pass_over(image: Image, request: RecordingRequest) -> None:
+    """Take what an image brings and record none of it: its publisher is not held up.
+
+    Differs: Aeron takes nothing, and the publisher of such an image stands still.
+    """
+    progress = image.subscription.progress
+    while not (request.is_stopping or image.is_closed or image.is_end_of_stream):
+        block, padding = image.peek_block(image.position, image.term_length)
+        if len(block):
+            image.take(image.position + len(block) + padding)
+            await asyncio.sleep(0)
+        else:
+            await progress.wait()
+
+
+TRY_AGAIN_SECONDS: Final = 1.0
 
 log = get_logger(__name__)
+
+
+@final
+class RecordingEnds:
+    """Where recordings have ended that the catalog still takes for active.
+
+    Args:
+        resources: Of the archive.
+        on_written: Called when the catalog has come to know of one late.
+    """
+
+    def __init__(self, resources: ArchiveResources, on_written: Callable[[], object]) -> None:
+        self._resources = resources
+        self._on_written = on_written
+        self._positions: dict[int, int] = {}
+
+    def position(self, recording_id: int) -> int | None:
+        """Return where a recording has ended whose entry does not say so; None for all others."""
+        return self._positions.get(recording_id)
+
+    def forget(self, recording_id: int) -> None:
+        """Write no end any more of a recording that goes on."""
+        self._positions.pop(recording_id, None)
+
+    async def write(self, recording_id: int, position: int) -> ArchiveError | None:
+        """Write where a recording has ended, now or as soon as the disk lets that happen.
+
+        Returns:
+            Why it could not be written now. If it never can, recovery finds it out from the files
+            when the archive opens the next time.
+        """
+        now_ms = self._resources.aeron.clock.epoch_ms()
+        self._positions[recording_id] = position
+        try:
+            await self._try_writing(recording_id, position, now_ms)
+        except ArchiveError as error:
+            fields = {"recording_id": recording_id, "position": position}
+            log.error("stop_not_written", error=str(error), **fields)  # noqa: TRY400 - one line says all
+            self._resources.tasks.start(
+                self._write_later(recording_id, position, now_ms),
+                f"aeron-archive-end-of-recording-{recording_id}",
+            )
+            return error
+        return None
+
+    async def _write_later(self, recording_id: int, position: int, now_ms: int) -> None:
+        while self._positions.get(recording_id) == position:
+            await asyncio.sleep(TRY_AGAIN_SECONDS)
+            with suppress(ArchiveError):
+                await self._try_writing(recording_id, position, now_ms)
+        self._on_written()
+
+    async def _try_writing(self, recording_id: int, position: int, now_ms: int) -> None:
+        await self._resources.desk.call(self._write, recording_id, position, now_ms)
+        if self._positions.get(recording_id) == position:
+            # Another end may have come meanwhile, of an extension, and is still to be written.
+            del self._positions[recording_id]
+
+    def _write(self, recording_id: int, position: int, now_ms: int) -> None:
+        """Write an end while nobody else works on the catalog, if it still is one."""
+        catalog = self._resources.desk.catalog
+        # What was said to have failed may have been written, and been changed since.
+        if (
+            self._positions.get(recording_id) == position
+            and recording_id in catalog
+            and catalog.get(recording_id).stop_position in (ACTIVE, position)
+        ):
+            catalog.update(recording_id, stop_position=position, stop_timestamp_ms=now_ms)
+
+
+@final
+class RecordingEntries:
+    """Writes that a recording begins, or goes on.
+
+    Args:
+        resources: Of the archive.
+        ends: Where recordings have ended that the catalog takes for active.
+        active: Ids of the recordings that are written now.
+
+    Attributes:
+        extending: Where recordings go on whose session is just about to be, in bytes.
+    """
+
+    def __init__(
+        self, resources: ArchiveResources, ends: RecordingEnds, active: Container[int]
+    ) -> None:
+        self._resources = resources
+        self._ends = ends
+        self._active = active
+        self.extending: dict[int, int] = {}
+
+    async def begin(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
+        """Return the entry of a recording, which is new unless one is extended.
+
+        Raises:
+            ArchiveError: The image does not go on with what is to be extended.
+            StorageError: The disk is full, or failed.
+        """
+        resources = self._resources
+        if request.recording_id is not None:
+            return await self._extended(request, request.recording_id, image)
+        return await resources.desk.add(
+            new_recording(
+                request,
+                image,
+                segment_length=resources.context.segment_length,
+                now_ms=resources.aeron.clock.epoch_ms(),
+            )
+        )
+
+    async def _extended(
+        self, request: RecordingRequest, recording_id: int, image: Image
+    ) -> RecordingDescriptor:
+        stops: list[int] = []
+        try:
+            descriptor = await self._resources.desk.call(
+                self._extend, request, recording_id, image, stops
+            )
+        except BaseException:
+            if stops:
+                # Some of it may have been written, and the recording seem to go on.
+                await self._ends.write(recording_id, stops[0])
+            raise
+        self.extending[recording_id] = image.join_position
+        return descriptor
+
+    def _extend(
+        self, request: RecordingRequest, recording_id: int, image: Image, stops: list[int]
+    ) -> RecordingDescriptor:
+        """Let an entry seem to go on, while nobody else truncates, purges or extends it.
+
+        Args:
+            request: That asked for it.
+            recording_id: Of the recording.
+            image: That it is to go on with.
+            stops: Gets where it had stopped, as soon as that may be written over.
+        """
+        catalog = self._resources.desk.catalog
+        descriptor = catalog.get(recording_id)
+        if recording_id in self._active or descriptor.is_active:
+            message = f"cannot extend active recording {recording_id}"
+            raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
+        check_extension(descriptor, image)
+        # What a truncation left when its archive died would lie behind what is recorded now.
+        clear_behind_stop(self._resources.directory, catalog, recording_id)
+        stops.append(descriptor.stop_position)
+        self._ends.forget(recording_id)
+        return catalog.update(
+            recording_id,
+            control_session_id=request.control_session_id,
+            correlation_id=max(request.correlation_id, 0),
+            stop_timestamp_ms=-1,
+            session_id=image.session_id,
+            stop_position=-1,
+        )
+
+    async def give_up(self, recording_id: int, position: int) -> None:
+        """Write that nothing is recorded: it is in the catalog, and would seem to go on."""
+        self.extending.pop(recording_id, None)
+        await self._ends.write(recording_id, position)
+
+
+def free_length(path: str) -> int | None:
+    """Return how many bytes may still be written where a directory is; None if nobody knows."""
+    try:
+        found = os.statvfs(path)
+    except (OSError, AttributeError):
+        return None
+    return found.f_bavail * found.f_frsize
+
+
+async def check_room(resources: ArchiveResources) -> None:
+    """Refuse to record where there is little room left.
+
+    Raises:
+        ArchiveError: There is.
+    """
+    least = resources.context.low_storage_threshold
+    free = await resources.disk.run(free_length, resources.directory.path)
+    if free is not None and free < least:
+        message = (
+            f"low storage threshold={least} > usable space={free} in "
+            f"{resources.directory.path}: make room, or lower low_storage_threshold"
+        )
+        raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)
 
 
 @final

@@ -1,34 +1,357 @@
-"""A recording as messages: `async for message in archive.replay(recording_id)`.
+"""A replay as an iterator: the messages of a recording of this archive.
 
 Blocks come off the disk one ahead of the one that is being read. What is still being recorded is
 read like what was recorded long ago, up to where it has been written; there the replay waits until
 that has moved. So there is no seam where one would end and the other begin.
 
-Source: Aeron `ReplayMerge`, `AeronArchive.replay`; as an iterator it is ours.
+Source: Aeron `FragmentAssembler`, `ReplayMerge`, `AeronArchive.replay`; as an iterator it is ours.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from aeron_async.archive.api import Replay
-from aeron_async.archive.replay_assembler import ReplayAssembler, ReplayBuffer
-from aeron_async.archive.replay_source import ReplaySource
+from aeron_async.archive.disk.checksums import checksum_named
+from aeron_async.archive.disk.recording_reader import RecordingReader, check_position
+from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.client.turn import Turn
-from aeron_async.errors import ArchiveError, BusyError
-from aeron_async.kernel import NOTHING, Batch, Reading, inheriting, open_batch, read_whole
+from aeron_async.errors import ArchiveError, BusyError, InvalidPositionError
+from aeron_async.kernel import (
+    NOTHING,
+    Batch,
+    Cell,
+    Doorbell,
+    Message,
+    Reading,
+    Taking,
+    inheriting,
+    open_batch,
+    read_whole,
+)
+from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.logbuffer.position import max_message_length
+from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.recording_reader import RecordedBlock
-    from aeron_async.archive.replay_range import ReplayRange
+    from aeron_async.archive.recordings import Recordings
     from aeron_async.archive.resources import ArchiveResources
     from aeron_async.errors import ClosedError
-    from aeron_async.kernel import Message
     from aeron_async.kernel.message import MessageSource
 
-__all__ = ["LocalReplay"]
+__all__ = [
+    "LocalReplay",
+    "ReplayAssembler",
+    "ReplayBuffer",
+    "ReplayRange",
+    "ReplaySource",
+    "check_within",
+]
+
+FRAME_MASK: Final = 31
+
+
+@final
+class ReplayRange:
+    """Where one replay stands, and up to where it may go on.
+
+    Args:
+        resources: Of the archive.
+        recordings: What is being recorded.
+        recording_id: Of the recording.
+        from_position: Where to begin; its start when not given.
+        to_position: Where to end; where it ends when not given.
+        follow: Whether to wait for more.
+
+    Attributes:
+        position: Where it begins, in bytes, from `begin` on.
+        is_under_way: Whether that is known, and nobody is to take away what is to be replayed.
+    """
+
+    _reader: RecordingReader
+
+    def __init__(
+        self,
+        resources: ArchiveResources,
+        recordings: Recordings,
+        recording_id: int,
+        *,
+        from_position: int | None,
+        to_position: int | None,
+        follow: bool,
+    ) -> None:
+        self._is_over = self._is_begun = self.is_under_way = False
+        self.recording_id = recording_id
+        self._resources = resources
+        self._recordings = recordings
+        self._from = from_position
+        self._to = to_position
+        self._follow = follow
+        self._stop = 0
+        self.position = -1 if from_position is None else from_position
+
+    @property
+    def end_position(self) -> int | None:
+        """Return where the replay ends, in bytes; None if it goes on as the recording does."""
+        return self._to
+
+    async def begin(self) -> RecordingDescriptor:
+        """Look the recording up, and check the positions.
+
+        Raises:
+            UnknownRecordingError: No recording has that id.
+            InvalidPositionError: A position is outside, or in the middle of a frame.
+            ArchiveFileError: A file is damaged.
+        """
+        resources = self._resources
+        descriptor = await resources.desk.get(self.recording_id)
+        recorded = self._stop = self._recordings.recorded_position(descriptor)
+        position = descriptor.start_position if self._from is None else self._from
+        check_within(position, descriptor, recorded, "begins")
+        end = self._to
+        if end is not None and (not self._follow or end <= recorded):
+            check_within(end, descriptor, recorded, "ends")
+        if end is not None and end < position:
+            message = f"the replay would end at {end}, before it begins at {position}"
+            raise InvalidPositionError(message, nearest=position)
+        self.position = position
+        self._to = recorded if end is None and not self._follow else end
+        self.is_under_way = True
+        await self._check_frame(descriptor, position, recorded)
+        if end is not None and end <= recorded:
+            await self._check_frame(descriptor, end, recorded)
+        self._reader = RecordingReader(
+            resources.directory,
+            descriptor,
+            position,
+            checksum=checksum_named(resources.context.replay_checksum),
+        )
+        self._is_begun = True
+        return descriptor
+
+    def read_ahead(self, buffer: ScanBuffer) -> asyncio.Future[RecordedBlock | None] | None:
+        """Ask for the block behind the last one; None if it is not there yet.
+
+        Nothing else is to be asked for before it has been read.
+        """
+        recorded = self._recorded()
+        limit = recorded if self._to is None else min(recorded, self._to)
+        if limit <= self._reader.position:
+            return None
+        return self._resources.disk.begin(self._reader.read, buffer, recorded=recorded, limit=limit)
+
+    async def wait(self) -> bool:
+        """Wait until there may be more, and return whether there ever can be.
+
+        Raises:
+            UnknownRecordingError: The recording was purged.
+            ArchiveError: It was cut off before where this replay has come to.
+        """
+        position = self._reader.position
+        if self._is_over or not self._follow or (self._to is not None and position >= self._to):
+            return False
+        recordings = self._recordings
+        session = recordings.sessions.get(self.recording_id)
+        if session is not None:
+            await session.progress.wait()
+            return True
+        generation = recordings.generation
+        descriptor = await self._resources.desk.get(self.recording_id)
+        if self._is_over or recordings.generation != generation:
+            return not self._is_over
+        self._stop = recordings.recorded_position(descriptor)
+        if self._stop < position:
+            message = (
+                f"recording {self.recording_id} was cut off at {self._stop}, and had been "
+                f"replayed up to {position}"
+            )
+            raise ArchiveError(message)
+        if self._stop == position:
+            await self._resources.changed.wait()
+        return True
+
+    def end(self) -> None:
+        """Wait no more, and wake whoever does."""
+        self._is_over = True
+        self._resources.changed.ring()
+        session = self._recordings.sessions.get(self.recording_id)
+        if session is not None:
+            session.progress.ring()
+
+    async def aclose(self) -> None:
+        """Close what was opened; closing twice is closing once."""
+        if self._is_begun:
+            self._is_begun = False
+            await self._resources.disk.run(self._reader.close)
+
+    def __del__(self) -> None:
+        # A loop that was left early, and never closed what it iterated over.
+        if self._is_begun:
+            self._reader.close()
+
+    def _recorded(self) -> int:
+        session = self._recordings.sessions.get(self.recording_id)
+        return self._stop if session is None else session.position
+
+    async def _check_frame(
+        self, descriptor: RecordingDescriptor, position: int, recorded: int
+    ) -> None:
+        resources = self._resources
+        await resources.disk.run(
+            check_position, resources.directory, descriptor, position, end=recorded
+        )
+
+
+def check_within(position: int, descriptor: RecordingDescriptor, recorded: int, what: str) -> None:
+    """Refuse a position where a recording has no frame.
+
+    Args:
+        position: Asked for.
+        descriptor: Of the recording.
+        recorded: Up to where there is something, in bytes.
+        what: What the replay does there, in a word.
+
+    Raises:
+        InvalidPositionError: It is outside, or no multiple of 32.
+    """
+    start = descriptor.start_position
+    if not start <= position <= recorded:
+        nearest = start if position < start else recorded
+        message = (
+            f"a replay of recording {descriptor.recording_id} {what} at {position}, and that "
+            f"goes from {start} to {recorded}"
+        )
+        raise InvalidPositionError(message, nearest=nearest)
+    if position & FRAME_MASK:
+        message = (
+            f"a replay of recording {descriptor.recording_id} {what} at {position}, and frames "
+            "begin at multiples of 32"
+        )
+        raise InvalidPositionError(message, nearest=position & ~FRAME_MASK)
+
+
+BEGIN_BIT: Final = DataFlags.BEGIN_FRAGMENT << FLAGS_SHIFT
+END_BIT: Final = DataFlags.END_FRAGMENT << FLAGS_SHIFT
+
+
+@final
+class ReplayBuffer(ScanBuffer):
+    """Memory for a block, in one more view of the same bytes: as 64-bit words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longs = self.bytes.cast("q")
+
+
+@final
+class ReplayAssembler:
+    """Puts one message together at a time; frames come in their order, without a gap.
+
+    Args:
+        longest: Longest message, in bytes.
+
+    Attributes:
+        is_under_way: Whether a message has begun, and not ended.
+    """
+
+    __slots__ = ("_message", "_reserved_value", "is_under_way", "longest")
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self._message = bytearray()
+        self._reserved_value = 0
+        self.is_under_way = False
+
+    def take(
+        self, memory: ReplayBuffer, offset: int, end: int, base: int, source: MessageSource
+    ) -> tuple[Message | None, int]:
+        """Take fragments up to the end of a message or of the block; return it, and where that is.
+
+        A fragment whose message did not begin here is passed over.
+
+        Args:
+            memory: That holds the frames.
+            offset: Of the first.
+            end: Behind the last.
+            base: Position of the memory's beginning.
+            source: Of the message.
+        """
+        words = memory.words
+        while offset < end:
+            index = offset >> 2
+            frame_length, word = words[index], words[index + 1]
+            following = (offset + frame_length + 31) & -32
+            if word >> TYPE_SHIFT == 0:
+                return None, following
+            if word & BEGIN_BIT:
+                self._message.clear()
+                self._reserved_value = memory.longs[(offset >> 3) + 3]
+                self.is_under_way = True
+            if self.is_under_way:
+                self._message += memory.bytes[offset + HEADER : offset + frame_length]
+                if len(self._message) > self.longest:
+                    self.is_under_way = False
+            offset = following
+            if word & END_BIT:
+                if not self.is_under_way:
+                    return None, offset
+                self.is_under_way = False
+                data = bytes(self._message)
+                return Message(data, base + offset, self._reserved_value, source), offset
+        return None, offset
+
+
+NEVER: Final = (1 << 63) - 1
+
+
+@final
+class ReplaySource(Taking):
+    """Stands in a message where an image does.
+
+    Attributes:
+        session_id: Of the publication that was recorded last.
+        stream_id: That was recorded.
+        source_identity: Where the stream came from.
+    """
+
+    def __init__(
+        self, *, position: int, session_id: int, stream_id: int, source_identity: str
+    ) -> None:
+        self.session_id = session_id
+        self.stream_id = stream_id
+        self.source_identity = source_identity
+        self._position = position
+        # Nobody wants to hear of any progress.
+        self._trigger = NEVER
+        self._is_closed = False
+        self._attach(Cell(memoryview(bytearray(8)).cast("q")), Doorbell())
+
+    @property
+    def position(self) -> int:
+        """Return where the message ends that was taken last, in bytes."""
+        return self._position
+
+    def move_trigger(self) -> None:
+        """Do nothing: nobody waits for a position of a replay."""
+
+    @classmethod
+    def of(cls, descriptor: RecordingDescriptor, position: int) -> MessageSource:
+        """Return the source of a replay that begins at a position, in bytes."""
+        source = cls(
+            position=position,
+            session_id=descriptor.session_id,
+            stream_id=descriptor.stream_id,
+            source_identity=descriptor.source_identity,
+        )
+        # All that a message asks of its image is there.
+        return cast("MessageSource", source)
+
+    def __repr__(self) -> str:
+        return f"<ReplaySource of session {self.session_id}, stream {self.stream_id}>"
+
 
 MESSAGES_PER_BATCH: Final = 1024
 

@@ -1,22 +1,58 @@
-"""What the parts of one archive share."""
+"""The resources that the parts of one archive share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
+from aeron_async.logs import get_logger
+
 if TYPE_CHECKING:
-    from aeron_async.archive.catalog_desk import CatalogDesk
+    from collections.abc import Coroutine
+
     from aeron_async.archive.context import ArchiveContext
     from aeron_async.archive.disk.files import Directory
-    from aeron_async.archive.disk_threads import Disk
-    from aeron_async.archive.signal_hub import SignalHub
-    from aeron_async.archive.tasks import Tasks
+    from aeron_async.archive.disk_access import CatalogDesk, Disk
+    from aeron_async.archive.signals import SignalHub
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.signal import Signal
 
-__all__ = ["ArchiveResources"]
+__all__ = [
+    "ArchiveResources",
+    "Tasks",
+]
+
+log = get_logger(__name__)
+
+
+@final
+class Tasks:
+    """Tasks that go on until they end, or until all are ended."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a task; what it fails with is logged."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    async def aclose(self) -> None:
+        """Cancel all, and wait until they have ended."""
+        while tasks := [each for each in self._tasks if not each.done()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("archive_task_failed", task=task.get_name(), exc_info=error)
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -13,7 +13,7 @@ import attrs
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.segments import segment_bases, segment_name
-from aeron_async.archive.extending import extending_channel
+from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened
 from aeron_async.cli.options import Flag, RecordingId, RunOptions, Stream
 from aeron_async.cli.output import make_console, print_json, print_line, safe_text
@@ -24,8 +24,8 @@ from aeron_async.text import printable, utc_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from aeron_async.archive.api import RecordingSubscription
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.values import RecordingSubscription
 
 __all__ = ["describe", "ls"]
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from aeron_async.archive.disk.archive_look import check_not_at_work
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
-from aeron_async.archive.disk.looking import check_not_at_work
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.repair import Repair, Unmended
 from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.archive.setting import parse_integer
+from aeron_async.archive.context import parse_integer
 from aeron_async.cli.wording import MESSAGE_TIMEOUT
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError

@@ -7,11 +7,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME, MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME, MarkFile, MarkIdentity
 from aeron_async.errors import AeronError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -7,12 +7,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.archive.context import ArchiveContext
-from aeron_async.archive.disk.changes import check_new_start
+from aeron_async.archive.disk.archive_look import ArchiveLook
+from aeron_async.archive.disk.changes import (
+    Expired,
+    Retention,
+    check_new_start,
+    check_segments_are_plain,
+    expired_segments,
+)
 from aeron_async.archive.disk.checksums import checksum_named
-from aeron_async.archive.disk.frame_places import check_position
-from aeron_async.archive.disk.looking import ArchiveLook
-from aeron_async.archive.disk.plain_files import check_segments_are_plain
-from aeron_async.archive.disk.retention import Expired, Retention, expired_segments
+from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segments import segment_bases
 from aeron_async.cli.archive_bar import progress_bar
 from aeron_async.cli.archive_where import is_elsewhere, listed, opened

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.context import ArchiveContext
 from aeron_async.archive.control.client import RemoteArchive
+from aeron_async.archive.disk.archive_look import archive_at
 from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.places import archive_at
 from aeron_async.archive.local_archive import LocalArchive
 from aeron_async.cli.archive_client import client_settings
 from aeron_async.cli.archive_new import made_for_good

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self, final
 
 from cyclopts import Parameter
 
-from aeron_async.cli.figures import (
-    format_per_second,
-    format_throughput,
-    per_second,
-    plural,
-)
+from aeron_async.cli.figures import format_per_second, format_throughput, per_second, plural
 from aeron_async.cli.options import (
     Count,
     Flag,
@@ -310,7 +305,7 @@ async def continuing(channel: str, stream: int, archive: str, recording_id: int)
     Raises:
         ConfigurationError: The recording is of another stream.
     """
-    from aeron_async.archive.extending import extending_channel  # noqa: PLC0415 - few extend
+    from aeron_async.archive.recording_channels import extending_channel  # noqa: PLC0415 - few extend
     from aeron_async.cli.archive_where import described  # noqa: PLC0415 - likewise
 
     descriptor = await described(archive, recording_id)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
-from aeron_async.archive.channel_stripping import stripped_channel
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.recording_channels import stripped_channel
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.spark.replayed.access import REPLAY, ArchiveAccess

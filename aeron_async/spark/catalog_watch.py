@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.catalog import CATALOG_NAME
 from aeron_async.archive.disk.files import read_exactly
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.catalog_reading import Listing, open_catalog, selector

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from aeron_async.archive.disk.frame_places import check_position
+from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
 from aeron_async.errors import ConfigurationError, DataLossError
 from aeron_async.logs import get_logger

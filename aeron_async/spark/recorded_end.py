@@ -16,12 +16,10 @@ import numpy as np
 
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import read_exactly
-from aeron_async.archive.disk.frames_end import find_following
-from aeron_async.archive.disk.mark_file import read_mark_file
+from aeron_async.archive.disk.mark_file import are_ends_whole, read_mark_file
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer
 from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
-from aeron_async.archive.disk.torn_frames import find_torn
-from aeron_async.archive.disk.whole_ends import are_ends_whole
+from aeron_async.archive.disk.tail_scan import find_following, find_torn
 from aeron_async.errors import ArchiveError, DataLossError
 from aeron_async.spark.frame_checksums import first_bad
 from aeron_async.spark.frame_finder import DATA, KIND, FrameFinder

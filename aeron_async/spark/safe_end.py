@@ -20,7 +20,7 @@ from aeron_async.spark.replayed.access import ArchiveAccess
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
-    from aeron_async.archive.disk.mark_layout import MarkFileHeader
+    from aeron_async.archive.disk.mark_file import MarkFileHeader
     from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
 

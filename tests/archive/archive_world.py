@@ -19,13 +19,8 @@ from aeron_async.archive import (
     LocalArchive,
     SourceLocation,
 )
-from aeron_async.archive.disk_threads import InlineDisk
-from aeron_async.errors import (
-    ArchiveBusyError,
-    ArchiveError,
-    ConfigurationError,
-    StorageError,
-)
+from aeron_async.archive.disk_access import InlineDisk
+from aeron_async.errors import ArchiveBusyError, ArchiveError, ConfigurationError, StorageError
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.faulty_files import Faults, FaultyDirectory
 from tests.archive.archive_ledger import Ledger

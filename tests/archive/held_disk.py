@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from aeron_async.archive.disk_threads import DiskThreads, finished
+from aeron_async.archive.disk_access import DiskThreads, finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

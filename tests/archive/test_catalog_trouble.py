@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.archive import catalog_desk
+from aeron_async.archive import disk_access
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsFile
-from aeron_async.archive.recording_ends import RecordingEnds
-from aeron_async.archive.tasks import Tasks
+from aeron_async.archive.recordings import RecordingEnds
+from aeron_async.archive.resources import Tasks
 from aeron_async.errors import StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
@@ -29,7 +29,7 @@ async def test_an_end_that_cannot_be_written_is_known_and_written_later(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = messages(20)
-    monkeypatch.setattr("aeron_async.archive.recording_ends.TRY_AGAIN_SECONDS", 0)
+    monkeypatch.setattr("aeron_async.archive.recordings.TRY_AGAIN_SECONDS", 0)
     async with open_archive() as (aeron, archive):
         await archive.start_recording(IPC, STREAM)
         async with await aeron.add_exclusive_publication(IPC, STREAM) as publication:
@@ -99,7 +99,7 @@ async def test_an_end_that_is_tried_again_does_not_hide_one_that_came_after_it(
                 raise StorageError(message)
             function(*arguments)
 
-    monkeypatch.setattr("aeron_async.archive.recording_ends.TRY_AGAIN_SECONDS", 0)
+    monkeypatch.setattr("aeron_async.archive.recordings.TRY_AGAIN_SECONDS", 0)
     desk, tasks = Desk(), Tasks()
     clock = SimpleNamespace(clock=SimpleNamespace(epoch_ms=lambda: 1))
     resources: Any = SimpleNamespace(aeron=clock, desk=desk, tasks=tasks)
@@ -133,8 +133,8 @@ async def test_a_catalog_that_cannot_be_read_is_a_failure_of_the_disk(
 async def test_a_listing_passes_over_what_is_purged_meanwhile(
     open_archive: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_desk, "SHORTEST_PAGE", 1)
-    monkeypatch.setattr(catalog_desk, "LONGEST_PAGE", 1)
+    monkeypatch.setattr(disk_access, "SHORTEST_PAGE", 1)
+    monkeypatch.setattr(disk_access, "LONGEST_PAGE", 1)
     async with open_archive() as (aeron, archive):
         for _ in range(3):
             await record(aeron, archive, [b"x"])

@@ -12,7 +12,7 @@ from aeron_async import Aeron, DriverContext
 from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.verify import Finding, Severity, verify
-from aeron_async.archive.extending import extending_channel
+from aeron_async.archive.recording_channels import extending_channel
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, InvalidPositionError
 from tests.archive.held_disk import HeldDisk
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record

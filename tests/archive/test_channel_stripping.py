@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.archive.channel_stripping import recording_key, stripped_channel, without_unknown
+from aeron_async.archive.recording_channels import recording_key, stripped_channel, without_unknown
 from aeron_async.protocol.channel_uri import ChannelUri
 from tests.archive.golden import ARCHIVES, facts
 

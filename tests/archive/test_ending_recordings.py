@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.archive.disk.recording_writer import RecordingWriter
-from aeron_async.archive.recording_lane import open_lane
+from aeron_async.archive.recording_session import open_lane
 from aeron_async.errors import ArchiveError, ClosedError, RegistrationError, StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aeron_async.archive.disk.files import File
-    from aeron_async.archive.recording_lane import RecordingLane
+    from aeron_async.archive.recording_session import RecordingLane
     from tests.archive.conftest import OpenArchive
 
 
@@ -118,7 +118,7 @@ async def test_a_source_that_cannot_be_recorded_ends_none_of_the_others(
             async with asyncio.timeout(10):
                 while not archive.recording_sessions:
                     await asyncio.sleep(0)
-            monkeypatch.setattr("aeron_async.archive.session_opening.recording_counter", refuse)
+            monkeypatch.setattr("aeron_async.archive.recording_session.recording_counter", refuse)
             async with await aeron.add_exclusive_publication(IPC, STREAM) as other:
                 for each in sent[1:]:
                     await publication.offer(each, timeout=5)

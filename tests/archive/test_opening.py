@@ -12,10 +12,9 @@ from aeron_async import Aeron
 from aeron_async.archive import ArchiveContext, LocalArchive, RemoteArchive
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
+from aeron_async.archive.disk.archive_look import archive_at
 from aeron_async.archive.disk.files import OsDirectory, OsFile
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
-from aeron_async.archive.disk.places import archive_at
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.errors import ArchiveBusyError, ClosedError, StorageError
 
 if TYPE_CHECKING:

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from aeron_async.archive import (
-    PersistentSubscription,
-    RecordingGap,
-    RecordingSignal,
-    subscribe,
-)
-from aeron_async.archive.live_stream import LiveStream
+from aeron_async.archive import PersistentSubscription, RecordingGap, RecordingSignal, subscribe
+from aeron_async.archive.persistent_subscription import LiveStream
 from aeron_async.errors import (
     ChannelUriError,
     ConfigurationError,

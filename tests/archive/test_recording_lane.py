@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from aeron_async.archive import recording_lane
+from aeron_async.archive import recording_session
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
-from aeron_async.archive.disk_threads import DiskThreads, InlineDisk
-from aeron_async.archive.recording_lane import PoolLane, RecordingLane, ThreadLane, open_lane
+from aeron_async.archive.disk_access import DiskThreads, InlineDisk
+from aeron_async.archive.recording_session import PoolLane, RecordingLane, ThreadLane, open_lane
 from aeron_async.errors import StorageError
 from aeron_async.kernel import BlockWriter
 from aeron_async.testing.faulty_files import FaultyDirectory
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from aeron_async.archive.disk_threads import Disk
+    from aeron_async.archive.disk_access import Disk
 
 needs_compiled = pytest.mark.skipif(BlockWriter is None, reason=NOT_BUILT)
 TERM = 65_536
@@ -102,7 +102,7 @@ async def test_what_a_thread_apart_cannot_do_the_others_do(
         patch.setattr(asyncio.get_running_loop(), "remove_reader", refuse, raising=False)
         assert lane_of(writer) is PoolLane
     with monkeypatch.context() as patch:
-        patch.setattr(recording_lane, "BlockWriter", None)
+        patch.setattr(recording_session, "BlockWriter", None)
         assert lane_of(writer) is PoolLane
     writer.close()
     assert process.num_fds() == before

@@ -12,7 +12,7 @@ import pytest
 from aeron_async import Aeron, DriverContext
 from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal
 from aeron_async.archive.disk.files import OsDirectory, OsFile
-from aeron_async.archive.disk_threads import InlineDisk
+from aeron_async.archive.disk_access import InlineDisk
 from aeron_async.errors import (
     ArchiveBusyError,
     ArchiveError,
@@ -306,7 +306,7 @@ async def test_a_recording_that_cannot_begin_holds_nobody_up(
 
     sent = messages(100)
     async with open_archive() as (aeron, archive):
-        monkeypatch.setattr("aeron_async.archive.session_opening.recording_counter", refuse)
+        monkeypatch.setattr("aeron_async.archive.recording_session.recording_counter", refuse)
         await archive.start_recording(IPC, STREAM)
         subscription = await aeron.add_subscription(IPC, STREAM)
         reading = asyncio.ensure_future(take(subscription, len(sent)))

@@ -10,9 +10,8 @@ import attrs
 import pytest
 
 from aeron_async import archive
-from aeron_async.archive.context import ArchiveContext
+from aeron_async.archive.context import INT32_MAX, INT32_MIN, ArchiveContext
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.archive.setting import INT32_MAX, INT32_MIN
 from aeron_async.protocol.units import (
     INT64_MAX,
     format_duration,
@@ -23,7 +22,7 @@ from aeron_async.protocol.units import (
 from tests.examples.pages import DOCS, bare, rows, section
 
 if TYPE_CHECKING:
-    from aeron_async.archive.setting import ArchiveSetting
+    from aeron_async.archive.context import ArchiveSetting
 
 PAGE = DOCS / "reference" / "archive.md"
 INTERNAL = {"forget", "on_active", "on_ended", "on_request", "try_accept"}

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from aeron_async import Aeron, DriverContext
-from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal, recording_lane
+from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal, recording_session
 from aeron_async.archive.disk import recording_writer
 from aeron_async.archive.disk.files import OsDirectory, OsFile
 from aeron_async.archive.disk.verify import Finding, verify
@@ -95,7 +95,7 @@ def hold(
     """Return what lets nothing be written, or everything."""
     HeldBlocks.may_go_on, HeldBlocks.all, HeldBlocks.error_number = True, [], 0
     is_pool = request.param == "pool"
-    monkeypatch.setattr(recording_lane, "BlockWriter", None if is_pool else HeldBlocks)
+    monkeypatch.setattr(recording_session, "BlockWriter", None if is_pool else HeldBlocks)
 
     def set_held(disk: HeldDisk, is_held: bool) -> None:  # noqa: FBT001 - it says which
         if is_pool:

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.archive import RemoteArchive
-from aeron_async.archive.control.messages import CODEC, PROTOCOL_VERSION, ControlResponse
-from aeron_async.archive.control.requests import AuthConnectRequest, ReplayRequest
+from aeron_async.archive.control.messages import (
+    CODEC,
+    PROTOCOL_VERSION,
+    AuthConnectRequest,
+    ControlResponse,
+    ReplayRequest,
+)
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.archive.session_opening import open_session
+from aeron_async.archive.recording_session import open_session
 from aeron_async.errors import ArchiveError
 from tests.archive.test_record_and_replay import record
 

@@ -11,12 +11,7 @@ import pytest
 
 from aeron_async.archive import RecordingSignal
 from aeron_async.archive.disk.files import OsFile
-from aeron_async.errors import (
-    ArchiveError,
-    ArchiveErrorCode,
-    RegistrationError,
-    StorageError,
-)
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, RegistrationError, StorageError
 from tests.archive.test_record_and_replay import IPC, STREAM, record
 from tests.archive.test_served import served
 from tests.logs import captured_logs
@@ -229,7 +224,7 @@ async def test_a_recording_that_failed_is_not_said_to_wait(
 
     channel, told = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}", Told()
     async with served(open_archive) as (aeron, _, remote):
-        monkeypatch.setattr("aeron_async.archive.session_opening.recording_counter", refuse)
+        monkeypatch.setattr("aeron_async.archive.recording_session.recording_counter", refuse)
         await remote.start_recording(channel, STREAM, on_failed=told)
         assert len(remote._hints._timers) == 1
         async with await aeron.add_exclusive_publication(channel, STREAM):

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.archive import RecordingSignal
-from aeron_async.archive.catalog_desk import CatalogDesk
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk_threads import DiskThreads, InlineDisk
+from aeron_async.archive.disk_access import CatalogDesk, DiskThreads, InlineDisk
 from aeron_async.errors import (
     ArchiveError,
     ArchiveErrorCode,

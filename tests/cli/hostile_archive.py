@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 import aeron_async as aa
-from aeron_async.archive.control import listings, sbe
+from aeron_async.archive.api import RecordingSubscription
+from aeron_async.archive.control import handlers, sbe
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.archive.values import RecordingSubscription
 from aeron_async.errors import ArchiveError
 from tests.archive.control.fake_archive import FakeArchive
 
@@ -75,7 +75,7 @@ def say_bytes() -> None:
         return lambda *args, **named: encode(*args, **named).replace(MARK.encode(), BYTES)
 
     sbe.Codec.encode = harmful(sbe.Codec.encode)  # type: ignore[method-assign]
-    listings.encode_descriptor = harmful(listings.encode_descriptor)
+    handlers.encode_descriptor = harmful(handlers.encode_descriptor)
 
 
 async def main(control: str, published: str) -> None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.cli.main import main
 from tests.archive.golden import copy_of, golden_path, recording_facts
 

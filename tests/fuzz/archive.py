@@ -6,15 +6,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.archive.control.messages import CODEC
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME, HEADER, VERSION
+from aeron_async.archive.disk.catalog import CATALOG_NAME, HEADER, VERSION, Catalog
 from aeron_async.archive.disk.checksums import CHECKSUMS
-from aeron_async.archive.disk.frame_places import find_place
-from aeron_async.archive.disk.mark_layout import decode_header
-from aeron_async.archive.disk.recording_reader import RecordingReader
+from aeron_async.archive.disk.mark_file import decode_header
+from aeron_async.archive.disk.recording_reader import RecordingReader, find_place
 from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name
-from aeron_async.archive.disk.torn_frames import find_torn
+from aeron_async.archive.disk.tail_scan import find_torn
 from aeron_async.errors import ArchiveFileError, ProtocolError
 from aeron_async.testing.faulty_files import FaultyDirectory
 from tests.archive.disk.streams import described

@@ -12,12 +12,16 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.archive.control.messages import CODEC, ControlResponse
-from aeron_async.archive.control.requests import AuthConnectRequest, StartRecordingRequest2
-from aeron_async.archive.disk.catalog_file import HEADER as CATALOG_HEADER
-from aeron_async.archive.disk.catalog_file import VERSION
+from aeron_async.archive.control.messages import (
+    CODEC,
+    AuthConnectRequest,
+    ControlResponse,
+    StartRecordingRequest2,
+)
+from aeron_async.archive.disk.catalog import HEADER as CATALOG_HEADER
+from aeron_async.archive.disk.catalog import VERSION
 from aeron_async.archive.disk.descriptor import encode_entry
-from aeron_async.archive.disk.mark_layout import MarkIdentity, encode_header
+from aeron_async.archive.disk.mark_file import MarkIdentity, encode_header
 from aeron_async.protocol.header import HEADER, FrameType
 from aeron_async.protocol.parameters import PARAMETERS
 from tests.archive.disk.streams import described, frame

@@ -10,16 +10,11 @@ import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import checksum_named
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.counters import CountersManager
-from aeron_async.errors import (
-    ArchiveFileError,
-    ConfigurationError,
-    DataLossError,
-)
+from aeron_async.errors import ArchiveFileError, ConfigurationError, DataLossError
 from aeron_async.spark.driver_counters import recorded_positions
 from aeron_async.spark.recorded_end import last_message_end
 from aeron_async.spark.safe_end import SafeEnds

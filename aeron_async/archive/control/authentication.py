@@ -1,6 +1,6 @@
-"""Who may open a session with an archive.
+"""Authentication of control sessions: credentials of clients, and what judges them.
 
-Source: Aeron `Authenticator`, `AuthenticatorSupplier`.
+Source: Aeron `Authenticator`, `AuthenticatorSupplier`, `AeronArchive`, `ControlResponsePoller`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from typing import Protocol, final
 
 import attrs
 
-__all__ = ["AcceptAll", "AskAgain", "Authenticator", "AuthenticatorSupplier", "Verdict"]
+__all__ = [
+    "AcceptAll",
+    "AskAgain",
+    "Authenticator",
+    "AuthenticatorSupplier",
+    "CredentialsSupplier",
+    "Verdict",
+]
 
 
 @final
@@ -59,3 +66,29 @@ class AcceptAll:
     def on_challenge_response(self, credentials: bytes) -> Verdict:
         """Accept."""
         return self.on_connect(credentials)
+
+
+class CredentialsSupplier(Protocol):
+    """Says who we are, and answers when the archive wants to know more."""
+
+    def encoded_credentials(self) -> bytes:
+        """Return what the first request carries."""
+
+    def on_challenge(self, challenge: bytes) -> bytes:
+        """Return the answer to a challenge."""
+
+
+class FixedCredentials:
+    """Always the same credentials, whatever the challenge."""
+
+    def __init__(self, credentials: bytes) -> None:
+        self._credentials = credentials
+
+    def encoded_credentials(self) -> bytes:
+        """Return them."""
+        return self._credentials
+
+    def on_challenge(self, challenge: bytes) -> bytes:
+        """Return them again."""
+        del challenge
+        return self._credentials

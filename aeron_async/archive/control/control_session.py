@@ -12,28 +12,30 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import attrs
-
 from aeron_async.archive.control.authentication import AskAgain, Verdict
-from aeron_async.archive.control.listings import LISTINGS, listing
+from aeron_async.archive.control.handlers import (
+    DELETIONS,
+    HANDLERS,
+    LASTING,
+    LISTINGS,
+    STARTS,
+    listing,
+    refusal_of,
+)
 from aeron_async.archive.control.messages import (
     CODEC,
     PROTOCOL_VERSION,
     Challenge,
+    ChallengeResponse,
     ControlResponse,
+    KeepAliveRequest,
     Ping,
+    ReplayTokenRequest,
     ResponseCode,
     major_of,
     version_text,
 )
-from aeron_async.archive.control.refusals import refusal_of
-from aeron_async.archive.control.requests import (
-    ChallengeResponse,
-    KeepAliveRequest,
-    ReplayTokenRequest,
-)
 from aeron_async.archive.control.response_channel import source_of, unanswered_bound
-from aeron_async.archive.control.served import DELETIONS, HANDLERS, LASTING, STARTS
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import (
     AeronError,
@@ -43,19 +45,22 @@ from aeron_async.errors import (
     OfferTimeoutError,
 )
 from aeron_async.logs import get_logger, within
-from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from aeron_async.archive.control.requests import AuthConnectRequest, Request
+    from aeron_async.archive.control.messages import AuthConnectRequest, Request
     from aeron_async.archive.control.sbe import Message
     from aeron_async.archive.control.server import ControlServer
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import Image
+    from aeron_async.protocol.channel_uri import ChannelUri
 
-__all__ = ["ControlSession"]
+__all__ = [
+    "ControlSession",
+]
+
 
 T = TypeVar("T")
 
@@ -486,10 +491,3 @@ def leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
     for each in errors.exceptions:
         found += leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
     return found
-
-
-def replaced_channel(request: Any, image: Image) -> Any:
-    """Return a request to replay that names whom it answers."""
-    uri = ChannelUri.parse(request.replay_channel)
-    channel = str(uri.replace(response_correlation_id=image.correlation_id))
-    return attrs.evolve(request, replay_channel=channel)

@@ -1,4 +1,7 @@
-"""What an archive says, and the codec of all messages of its control protocol.
+"""The messages of the control protocol, and the codec of them all.
+
+Every request but the first two says which session it belongs to, and a number by which its answer
+is known. Positions and lengths are in bytes. -1 stands for what is not given.
 
 Source: Aeron `aeron-archive-codecs.xml`.
 """
@@ -10,28 +13,509 @@ from typing import ClassVar, Final, final
 
 import attrs
 
-from aeron_async.archive.control.catalog_requests import CATALOG_REQUESTS
-from aeron_async.archive.control.requests import STREAM_REQUESTS, Request
 from aeron_async.archive.control.sbe import Codec, Data, Int32, Int64, Message, Text
 
 __all__ = [
+    "CATALOG_REQUESTS",
     "CODEC",
     "PROTOCOL_VERSION",
     "SCHEMA_ID",
     "SCHEMA_VERSION",
+    "STREAM_REQUESTS",
+    "ArchiveIdRequest",
+    "AttachSegmentsRequest",
+    "AuthConnectRequest",
+    "BoundedReplayRequest",
     "Challenge",
+    "ChallengeResponse",
+    "CloseSessionRequest",
     "ControlResponse",
+    "DeleteDetachedSegmentsRequest",
+    "DetachSegmentsRequest",
+    "ExtendRecordingRequest",
+    "ExtendRecordingRequest2",
+    "FindLastMatchingRecordingRequest",
+    "KeepAliveRequest",
+    "ListRecordingRequest",
+    "ListRecordingSubscriptionsRequest",
+    "ListRecordingsForUriRequest",
+    "ListRecordingsRequest",
+    "MaxRecordedPositionRequest",
+    "MigrateSegmentsRequest",
     "Ping",
+    "PurgeRecordingRequest",
+    "PurgeSegmentsRequest",
     "RecordingDescriptorMessage",
+    "RecordingPositionRequest",
     "RecordingProgress",
+    "RecordingRequest",
     "RecordingSignalMessage",
     "RecordingStarted",
     "RecordingStopped",
     "RecordingSubscriptionDescriptor",
+    "ReplayRequest",
+    "ReplayTokenRequest",
+    "ReplicateRequest",
+    "ReplicateRequest2",
+    "Request",
     "ResponseCode",
+    "StartPositionRequest",
+    "StartRecordingRequest",
+    "StartRecordingRequest2",
+    "StopAllReplaysRequest",
+    "StopPositionRequest",
+    "StopRecordingByIdentityRequest",
+    "StopRecordingRequest",
+    "StopRecordingSubscriptionRequest",
+    "StopReplayRequest",
+    "StopReplicationRequest",
+    "TaggedReplicateRequest",
+    "TruncateRecordingRequest",
+    "UpdateChannelRequest",
     "major_of",
     "version_text",
 ]
+
+
+@attrs.frozen(kw_only=True)
+class Request(Message):
+    """A message that belongs to a session and, by its correlation id, to a request."""
+
+    control_session_id: Int64
+    correlation_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class RecordingRequest(Request):
+    """A request about one recording."""
+
+    recording_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class AuthConnectRequest(Message):
+    """Open a session; its answers come on a stream of the client's choice."""
+
+    TEMPLATE: ClassVar = 58
+
+    correlation_id: Int64
+    response_stream_id: Int32
+    version: Int32
+    response_channel: Text
+    encoded_credentials: Data = b""
+    client_info: Text = ""
+
+
+@attrs.frozen(kw_only=True)
+class CloseSessionRequest(Message):
+    """Close the session; there is no answer."""
+
+    TEMPLATE: ClassVar = 3
+
+    control_session_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class ChallengeResponse(Request):
+    """Answer a challenge."""
+
+    TEMPLATE: ClassVar = 60
+
+    encoded_credentials: Data
+
+
+@attrs.frozen(kw_only=True)
+class KeepAliveRequest(Request):
+    """Say that the client is there; there is no answer."""
+
+    TEMPLATE: ClassVar = 61
+
+
+@attrs.frozen(kw_only=True)
+class ArchiveIdRequest(Request):
+    """Ask for the id of the archive."""
+
+    TEMPLATE: ClassVar = 68
+
+
+@attrs.frozen(kw_only=True)
+class StartRecordingRequest(Request):
+    """Record a stream."""
+
+    TEMPLATE: ClassVar = 4
+
+    stream_id: Int32
+    source_location: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class StartRecordingRequest2(Request):
+    """Record a stream, if so wished only its first source."""
+
+    TEMPLATE: ClassVar = 63
+
+    stream_id: Int32
+    source_location: Int32
+    auto_stop: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class ExtendRecordingRequest(RecordingRequest):
+    """Go on with a recording."""
+
+    TEMPLATE: ClassVar = 11
+
+    stream_id: Int32
+    source_location: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class ExtendRecordingRequest2(RecordingRequest):
+    """Go on with a recording, if so wished from one source only."""
+
+    TEMPLATE: ClassVar = 64
+
+    stream_id: Int32
+    source_location: Int32
+    auto_stop: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class StopRecordingRequest(Request):
+    """Record a stream no more."""
+
+    TEMPLATE: ClassVar = 5
+
+    stream_id: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class StopRecordingSubscriptionRequest(Request):
+    """Record with a subscription no more."""
+
+    TEMPLATE: ClassVar = 14
+
+    subscription_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class StopRecordingByIdentityRequest(RecordingRequest):
+    """Stop one recording."""
+
+    TEMPLATE: ClassVar = 65
+
+
+@attrs.frozen(kw_only=True)
+class ReplayRequest(RecordingRequest):
+    """Publish a recording anew."""
+
+    TEMPLATE: ClassVar = 6
+
+    position: Int64
+    length: Int64
+    replay_stream_id: Int32
+    file_io_max_length: Int32 = -1
+    replay_token: Int64 = -1
+    replay_channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class BoundedReplayRequest(RecordingRequest):
+    """Publish a recording anew, up to what a counter says."""
+
+    TEMPLATE: ClassVar = 18
+
+    position: Int64
+    length: Int64
+    limit_counter_id: Int32
+    replay_stream_id: Int32
+    file_io_max_length: Int32 = -1
+    replay_token: Int64 = -1
+    replay_channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class StopReplayRequest(Request):
+    """Stop a replay."""
+
+    TEMPLATE: ClassVar = 7
+
+    replay_session_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class StopAllReplaysRequest(RecordingRequest):
+    """Stop all replays of a recording, or of all when that is -1."""
+
+    TEMPLATE: ClassVar = 19
+
+
+@attrs.frozen(kw_only=True)
+class ReplayTokenRequest(RecordingRequest):
+    """Ask for leave to replay from another image."""
+
+    TEMPLATE: ClassVar = 105
+
+
+STREAM_REQUESTS: Final[tuple[type[Message], ...]] = (
+    AuthConnectRequest,
+    CloseSessionRequest,
+    ChallengeResponse,
+    KeepAliveRequest,
+    ArchiveIdRequest,
+    StartRecordingRequest,
+    StartRecordingRequest2,
+    ExtendRecordingRequest,
+    ExtendRecordingRequest2,
+    StopRecordingRequest,
+    StopRecordingSubscriptionRequest,
+    StopRecordingByIdentityRequest,
+    ReplayRequest,
+    BoundedReplayRequest,
+    StopReplayRequest,
+    StopAllReplaysRequest,
+    ReplayTokenRequest,
+)
+"""All of these."""
+
+
+@attrs.frozen(kw_only=True)
+class ListRecordingsRequest(Request):
+    """List recordings."""
+
+    TEMPLATE: ClassVar = 8
+
+    from_recording_id: Int64
+    record_count: Int32
+
+
+@attrs.frozen(kw_only=True)
+class ListRecordingsForUriRequest(Request):
+    """List recordings of a stream."""
+
+    TEMPLATE: ClassVar = 9
+
+    from_recording_id: Int64
+    record_count: Int32
+    stream_id: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class ListRecordingRequest(RecordingRequest):
+    """List one recording."""
+
+    TEMPLATE: ClassVar = 10
+
+
+@attrs.frozen(kw_only=True)
+class FindLastMatchingRecordingRequest(Request):
+    """Ask for the last recording of a stream."""
+
+    TEMPLATE: ClassVar = 16
+
+    min_recording_id: Int64
+    session_id: Int32
+    stream_id: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class ListRecordingSubscriptionsRequest(Request):
+    """List what is subscribed to, to be recorded."""
+
+    TEMPLATE: ClassVar = 17
+
+    pseudo_index: Int32
+    subscription_count: Int32
+    apply_stream_id: Int32
+    stream_id: Int32
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class RecordingPositionRequest(RecordingRequest):
+    """Ask up to where a recording has been written."""
+
+    TEMPLATE: ClassVar = 12
+
+
+@attrs.frozen(kw_only=True)
+class StartPositionRequest(RecordingRequest):
+    """Ask where a recording begins."""
+
+    TEMPLATE: ClassVar = 52
+
+
+@attrs.frozen(kw_only=True)
+class StopPositionRequest(RecordingRequest):
+    """Ask where a recording has stopped."""
+
+    TEMPLATE: ClassVar = 15
+
+
+@attrs.frozen(kw_only=True)
+class MaxRecordedPositionRequest(RecordingRequest):
+    """Ask up to where a recording can be replayed."""
+
+    TEMPLATE: ClassVar = 67
+
+
+@attrs.frozen(kw_only=True)
+class TruncateRecordingRequest(RecordingRequest):
+    """Forget what lies from a position on."""
+
+    TEMPLATE: ClassVar = 13
+
+    position: Int64
+
+
+@attrs.frozen(kw_only=True)
+class PurgeRecordingRequest(RecordingRequest):
+    """Forget a recording."""
+
+    TEMPLATE: ClassVar = 104
+
+
+@attrs.frozen(kw_only=True)
+class DetachSegmentsRequest(RecordingRequest):
+    """Let a recording begin later."""
+
+    TEMPLATE: ClassVar = 53
+
+    new_start_position: Int64
+
+
+@attrs.frozen(kw_only=True)
+class DeleteDetachedSegmentsRequest(RecordingRequest):
+    """Remove files before the start."""
+
+    TEMPLATE: ClassVar = 54
+
+
+@attrs.frozen(kw_only=True)
+class PurgeSegmentsRequest(RecordingRequest):
+    """Forget whole files before a position."""
+
+    TEMPLATE: ClassVar = 55
+
+    new_start_position: Int64
+
+
+@attrs.frozen(kw_only=True)
+class AttachSegmentsRequest(RecordingRequest):
+    """Let a recording begin earlier."""
+
+    TEMPLATE: ClassVar = 56
+
+
+@attrs.frozen(kw_only=True)
+class MigrateSegmentsRequest(Request):
+    """Move files from one recording to another."""
+
+    TEMPLATE: ClassVar = 57
+
+    src_recording_id: Int64
+    dst_recording_id: Int64
+
+
+@attrs.frozen(kw_only=True)
+class UpdateChannelRequest(RecordingRequest):
+    """Let a recording be known under another channel."""
+
+    TEMPLATE: ClassVar = 107
+
+    channel: Text
+
+
+@attrs.frozen(kw_only=True)
+class ReplicateRequest(Request):
+    """Copy a recording from another archive."""
+
+    TEMPLATE: ClassVar = 50
+
+    src_recording_id: Int64
+    dst_recording_id: Int64
+    src_control_stream_id: Int32
+    src_control_channel: Text
+    live_destination: Text
+
+
+@attrs.frozen(kw_only=True)
+class TaggedReplicateRequest(Request):
+    """Copy a recording, and name what does so by tags."""
+
+    TEMPLATE: ClassVar = 62
+
+    src_recording_id: Int64
+    dst_recording_id: Int64
+    channel_tag_id: Int64
+    subscription_tag_id: Int64
+    src_control_stream_id: Int32
+    src_control_channel: Text
+    live_destination: Text
+
+
+@attrs.frozen(kw_only=True)
+class ReplicateRequest2(Request):
+    """Copy a recording, with all that can be said about it."""
+
+    TEMPLATE: ClassVar = 66
+
+    src_recording_id: Int64
+    dst_recording_id: Int64
+    stop_position: Int64
+    channel_tag_id: Int64
+    subscription_tag_id: Int64
+    src_control_stream_id: Int32
+    file_io_max_length: Int32 = -1
+    replication_session_id: Int32 = -1
+    src_control_channel: Text
+    live_destination: Text
+    replication_channel: Text
+    encoded_credentials: Data = b""
+    src_response_channel: Text = ""
+
+
+@attrs.frozen(kw_only=True)
+class StopReplicationRequest(Request):
+    """Stop copying."""
+
+    TEMPLATE: ClassVar = 51
+
+    replication_id: Int64
+
+
+CATALOG_REQUESTS: Final[tuple[type[Message], ...]] = (
+    ListRecordingsRequest,
+    ListRecordingsForUriRequest,
+    ListRecordingRequest,
+    FindLastMatchingRecordingRequest,
+    ListRecordingSubscriptionsRequest,
+    RecordingPositionRequest,
+    StartPositionRequest,
+    StopPositionRequest,
+    MaxRecordedPositionRequest,
+    TruncateRecordingRequest,
+    PurgeRecordingRequest,
+    DetachSegmentsRequest,
+    DeleteDetachedSegmentsRequest,
+    PurgeSegmentsRequest,
+    AttachSegmentsRequest,
+    MigrateSegmentsRequest,
+    UpdateChannelRequest,
+    ReplicateRequest,
+    TaggedReplicateRequest,
+    ReplicateRequest2,
+    StopReplicationRequest,
+)
+"""All of these."""
+
 
 SCHEMA_ID: Final = 101
 SCHEMA_VERSION: Final = 14

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from aeron_async.archive.channel_stripping import with_only
-from aeron_async.archive.control.messages import CODEC
-from aeron_async.archive.control.requests import BoundedReplayRequest, ReplayRequest
+from aeron_async.archive.control.messages import CODEC, BoundedReplayRequest, ReplayRequest
+from aeron_async.archive.recording_channels import with_only
 from aeron_async.errors import ChannelUriError, ClosedError, ErrorCode, RegistrationError
 from aeron_async.protocol.address import Address, InterfaceSpec
 from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
@@ -33,7 +32,7 @@ from aeron_async.text import SHORT, printable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from aeron_async.archive.control.requests import Request
+    from aeron_async.archive.control.messages import Request
     from aeron_async.archive.control.settings import ControlSettings
     from aeron_async.client.image import Image
 

@@ -1,9 +1,12 @@
-"""What may be taken from a recording: its end, its beginning, or all of it.
+"""Truncating, purging and detaching: changes of recordings on disk, and their retention.
 
 Each change is written to the catalog first, in one place, and the files follow: whoever dies in
 between leaves files that no longer count, and whoever asks for the same again removes them.
 
 No call knows of replays, nor of who records; those who do check first.
+
+Only whole segments go, the oldest first; never the one that holds the end, and never one that
+something still replays. `changes.purge_segments` lets them go.
 
 Source: Aeron `ArchiveConductor`, `DeleteSegmentsSession`.
 """
@@ -12,18 +15,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME, read_header, scan_entries
+import attrs
+
+from aeron_async.archive.disk.catalog import CATALOG_NAME, read_header, scan_entries
 from aeron_async.archive.disk.descriptor import RecordingState
-from aeron_async.archive.disk.files import read_exactly
-from aeron_async.archive.disk.frame_places import check_position
-from aeron_async.archive.disk.plain_files import check_segments_are_plain
-from aeron_async.archive.disk.segment_end import clear_behind
+from aeron_async.archive.disk.files import not_plain, read_exactly
+from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, ScanBuffer, check_frame
-from aeron_async.archive.disk.segments import segment_base, segment_bases, segment_name, term_base
+from aeron_async.archive.disk.segments import (
+    parse_segment_name,
+    segment_base,
+    segment_bases,
+    segment_name,
+    term_base,
+)
+from aeron_async.archive.disk.tail_scan import clear_behind
 from aeron_async.errors import (
     ArchiveError,
     ArchiveErrorCode,
     ArchiveFileError,
+    ConfigurationError,
     InvalidPositionError,
     UnknownRecordingError,
 )
@@ -36,14 +47,30 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.files import Directory
 
 __all__ = [
+    "Expired",
+    "Retention",
     "attach_segments",
+    "check_segments_are_plain",
     "clear_behind_stop",
     "delete_detached_segments",
     "detach_segments",
+    "expired_segments",
     "purge_recording",
     "purge_segments",
     "truncate",
 ]
+
+
+def check_segments_are_plain(directory: Directory, recording_id: int) -> None:
+    """Refuse to remove files of a recording while something else has the name of one.
+
+    Raises:
+        ArchiveFileError: Something has; names it.
+    """
+    for name, kind in sorted(directory.other_kinds().items()):
+        parsed = parse_segment_name(name)
+        if parsed is not None and parsed[0] == recording_id:
+            raise not_plain(name, kind)
 
 
 def truncate(directory: Directory, catalog: Catalog, recording_id: int, position: int) -> int:
@@ -377,3 +404,101 @@ def first_frame(
         file.close()
     message = f"no frame in its first term of {descriptor.term_length} bytes"
     raise ArchiveFileError(message, file=file.name, offset=0)
+
+
+@attrs.frozen(kw_only=True)
+class Retention:
+    """What is kept; a segment goes when any of these lets it go.
+
+    Attributes:
+        max_age_ms: Segments that were last written to longer ago may go.
+        max_bytes: So many bytes of a recording are kept, and what shares a segment with them.
+        before_position: What lies before it may go, in bytes.
+
+    Raises:
+        ConfigurationError: A limit is negative.
+    """
+
+    max_age_ms: int | None = None
+    max_bytes: int | None = None
+    before_position: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("max_age_ms", "max_bytes", "before_position"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                message = f"{name} {value} is negative: change it, or leave it out for no limit"
+                raise ConfigurationError(message)
+
+
+@attrs.frozen
+class Expired:
+    """What may go of a recording.
+
+    Attributes:
+        new_start_position: Where it would begin, in bytes.
+        bases: Where the files begin that would go.
+    """
+
+    new_start_position: int
+    bases: tuple[int, ...]
+
+
+def expired_segments(
+    directory: Directory | None,
+    descriptor: RecordingDescriptor,
+    retention: Retention,
+    *,
+    now_ms: int,
+    end: int,
+    lowest_replay: int | None = None,
+) -> Expired | None:
+    """Return what of a recording may go; None if nothing may.
+
+    Args:
+        directory: Of the archive; None where its files are elsewhere: then all that the recording
+            has are taken to be there, and none is too old.
+        descriptor: Of the recording.
+        retention: What is kept.
+        now_ms: The time, in milliseconds since 1970.
+        end: Where the recording has stopped, or up to where it has been written, in bytes.
+        lowest_replay: The lowest position that something replays, in bytes; None where nothing is.
+    """
+    first = term_base(descriptor.start_position, descriptor.term_length)
+    highest = base_of(descriptor, end)
+    if lowest_replay is not None:
+        highest = min(highest, base_of(descriptor, max(lowest_replay, first)))
+    length = descriptor.segment_length
+    bases = list(range(first, highest, length))
+    if directory is not None:
+        there = segment_bases(directory.names(), descriptor.recording_id)
+        bases = [each for each in there if first <= each < highest]
+    start = first
+    for base in bases:
+        behind = base + length
+        name = segment_name(descriptor.recording_id, base)
+        if base != start or not may_go(directory, name, behind, retention, now_ms=now_ms, end=end):
+            break
+        start = behind
+    if start == first:
+        return None
+    return Expired(start, tuple(each for each in bases if each < start))
+
+
+def may_go(
+    directory: Directory | None,
+    name: str,
+    behind: int,
+    retention: Retention,
+    *,
+    now_ms: int,
+    end: int,
+) -> bool:
+    """Return whether a file, behind which a position lies, may go."""
+    if retention.before_position is not None and behind <= retention.before_position:
+        return True
+    if retention.max_bytes is not None and end - behind >= retention.max_bytes:
+        return True
+    if retention.max_age_ms is None or directory is None:
+        return False
+    return now_ms - directory.modified_ms(name) > retention.max_age_ms

@@ -17,11 +17,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from aeron_async.archive.disk.plain_files import kind_of_file, not_plain
-from aeron_async.errors import ArchiveError
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, ArchiveFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from typing_extensions import Buffer
 
@@ -32,9 +31,58 @@ __all__ = [
     "OsFile",
     "check_name",
     "close_quietly",
+    "code_of",
+    "kind_of_file",
+    "not_plain",
     "read_exactly",
+    "reason_of",
     "write_all",
 ]
+
+ACTS: Final[Mapping[int, str]] = {
+    errno.ENOSPC: "make room there, for instance with `aeron-async archive prune`",
+    errno.EDQUOT: "raise the quota, or make room with `aeron-async archive prune`",
+    errno.EROFS: "mount that file system writable",
+    errno.EIO: "the disk is broken, or gone: look at the log of the system",
+}
+FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+
+
+def reason_of(error: OSError) -> str:
+    """Return in one line what failed, and what can be done where that is known."""
+    act = ACTS.get(error.errno or 0)
+    return str(error) if act is None else f"{error}; {act}"
+
+
+def code_of(error: OSError) -> ArchiveErrorCode:
+    """Return what clients of the archive hear.
+
+    Source: Aeron `RecordingWriter.checkErrorType`.
+    """
+    is_full = error.errno in FULL
+    return ArchiveErrorCode.STORAGE_SPACE if is_full else ArchiveErrorCode.GENERIC
+
+
+KINDS: Final = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of_file(mode: int) -> str:
+    """Return what is no plain file, in words, by its mode."""
+    return KINDS.get(stat.S_IFMT(mode), "no plain file")
+
+
+def not_plain(name: str, kind: str) -> ArchiveFileError:
+    """Return the error of something that has the name of a file."""
+    message = f"{kind}, and an archive reads and removes plain files only: take it away yourself"
+    return ArchiveFileError(message, file=name, offset=0)
+
 
 LONGEST_NAME: Final = 255
 NO_FILE: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}

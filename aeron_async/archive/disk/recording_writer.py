@@ -16,8 +16,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.archive.disk.disk_errors import code_of, reason_of
-from aeron_async.archive.disk.files import close_quietly, write_all
+from aeron_async.archive.disk.files import close_quietly, code_of, reason_of, write_all
 from aeron_async.archive.disk.segments import segment_base, segment_name
 from aeron_async.errors import StorageError
 

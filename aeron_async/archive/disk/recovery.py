@@ -1,4 +1,4 @@
-"""Where recordings end that were going on when their archive died; `frames_end` decides.
+"""Recovery: the ends of recordings that were active when their archive died.
 
 Source: Aeron `Catalog.refreshCatalog`, `Catalog.computeStopPosition`.
 """
@@ -9,20 +9,99 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.archive.disk.contradiction import contradicted, contradiction_of
-from aeron_async.archive.disk.frames_end import FramesEnd, find_frames_end
-from aeron_async.archive.disk.segment_end import behind_length, clear_behind
-from aeron_async.archive.disk.segment_scan import ScanBuffer
+from aeron_async.archive.disk.segment_scan import DATA, HEADER, HEADER_LENGTH, PADDING, ScanBuffer
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
+from aeron_async.archive.disk.tail_scan import (
+    FramesEnd,
+    behind_length,
+    clear_behind,
+    find_frames_end,
+)
 from aeron_async.errors import ArchiveFileError
+from aeron_async.protocol.header import wrap_int32
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aeron_async.archive.disk.catalog import Catalog
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
 
-__all__ = ["Recovered", "end_on_disk", "recover", "segments_by_recording"]
+__all__ = [
+    "Recovered",
+    "contradicted",
+    "contradiction_of",
+    "end_on_disk",
+    "recover",
+    "segments_by_recording",
+]
+
+
+@attrs.frozen
+class Stream:
+    """What each frame of a recording says of its stream.
+
+    Attributes:
+        initial_term_id: Of the stream; follows from a frame's term and from its place.
+        stream_id: Of the stream.
+    """
+
+    initial_term_id: int
+    stream_id: int
+
+    def __str__(self) -> str:
+        return f"stream {self.stream_id} and initial term {self.initial_term_id}"
+
+
+def contradicted(
+    file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
+) -> Stream | None:
+    """Return the stream that a file begins with, if the catalog tells of another.
+
+    Args:
+        file: A segment.
+        descriptor: Of the recording.
+        base: Position of the file's beginning, in bytes.
+        buffer: To read into.
+    """
+    said = stream_told(file, descriptor, base, buffer)
+    return None if said == stream_of(descriptor) else said
+
+
+def contradiction_of(
+    descriptor: RecordingDescriptor, said: Stream, *, files: Sequence[object]
+) -> str:
+    """Return in words that files begin with frames of another stream."""
+    who = "its file begins" if len(files) == 1 else f"all {len(files)} of its files begin"
+    return (
+        f"recording {descriptor.recording_id} is of {stream_of(descriptor)} in the catalog, "
+        f"and {who} with frames of {said}"
+    )
+
+
+def stream_of(descriptor: RecordingDescriptor) -> Stream:
+    """Return the stream that the catalog tells of."""
+    return Stream(descriptor.initial_term_id, descriptor.stream_id)
+
+
+def stream_told(
+    file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
+) -> Stream | None:
+    """Return what the first frame of a file says; None if there is none that could lie there."""
+    position = max(base, descriptor.start_position)
+    if buffer.fill(file, position - base, position - base + HEADER_LENGTH) < HEADER_LENGTH:
+        return None
+    length, version, _, kind, term_offset, _, stream_id, term_id, _ = HEADER.unpack_from(
+        buffer.bytes
+    )
+    term_length = descriptor.term_length
+    wanted_offset = position & (term_length - 1)
+    is_frame = HEADER_LENGTH <= length <= term_length - wanted_offset
+    if not is_frame or version or kind not in (DATA, PADDING) or term_offset != wanted_offset:
+        return None
+    return Stream(wrap_int32(term_id - position // term_length), stream_id)
+
 
 REPAIR: Final = "`aeron-async archive repair` ends recordings before such"
 WHAT_CAN_BE_DONE: Final = "`aeron-async archive repair` says what can be done"

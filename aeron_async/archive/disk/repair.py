@@ -1,4 +1,13 @@
-"""Mends what a crash leaves of an archive, if told to, and says each thing that it does.
+"""Repair of what a crash leaves of an archive: a plan of changes, and copies before each.
+
+One that lacks frames stays as short as it is. With zeros in their place the last frame that is
+there in part would pass for a whole one, and be replayed.
+
+A crash leaves no such frame: it leaves zeros, or a frame whose header agrees with its place. So one
+that is whole but for its stream and its first term tells of a damaged entry, or of a file that came
+from elsewhere; where the recording ends, it does not tell.
+
+Differs: Aeron goes by lengths alone, and takes whatever has one for a frame.
 
 Four things are mended: a next recording id that is used, a recording without an end or with one
 that its files do not reach, and a segment that is too short and lacks no frame. Whatever else is
@@ -12,40 +21,43 @@ Source: Aeron `ArchiveTool.verify`, which asks before it truncates.
 
 from __future__ import annotations
 
+import shlex
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_doubts import find_lost_entry, mtu_problem, time_problem
-from aeron_async.archive.disk.catalog_file import (
+from aeron_async.archive.disk.catalog import (
     CATALOG_NAME,
     NEXT_ID_OFFSET,
+    Catalog,
     read_header,
     scan_entries,
 )
 from aeron_async.archive.disk.changes import base_of
-from aeron_async.archive.disk.checksum_tally import ChecksumTally
-from aeron_async.archive.disk.contradiction import find_contradiction
-from aeron_async.archive.disk.copies import COPY_SUFFIX, keep_copy
+from aeron_async.archive.disk.checksums import ChecksumTally
 from aeron_async.archive.disk.descriptor import ENTRY_HEADER_LENGTH, RecordingState
-from aeron_async.archive.disk.files import write_all
-from aeron_async.archive.disk.frames_end import find_following, find_frames_end
-from aeron_async.archive.disk.recovery import segments_by_recording
-from aeron_async.archive.disk.segment_end import clear_behind
+from aeron_async.archive.disk.files import read_exactly, write_all
+from aeron_async.archive.disk.recovery import (
+    Stream,
+    contradiction_of,
+    segments_by_recording,
+    stream_of,
+    stream_told,
+)
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, Problem, ScanBuffer, check_frames
 from aeron_async.archive.disk.segments import segment_name, term_base
-from aeron_async.archive.disk.short_files import short_files
-from aeron_async.archive.disk.unmended import (
-    Unmended,
-    damaged_entry,
-    find_damage,
-    misplaced_file,
-    unknown,
+from aeron_async.archive.disk.tail_scan import clear_behind, find_following, find_frames_end
+from aeron_async.archive.disk.verify import (
+    Finding,
+    Severity,
+    descriptor_of,
+    find_lost_entry,
+    mtu_problem,
+    time_problem,
+    verify_recording,
 )
-from aeron_async.archive.disk.verify import descriptor_of
 from aeron_async.errors import ArchiveFileError
 
 if TYPE_CHECKING:
@@ -55,7 +67,261 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory, File
 
-__all__ = ["COPY_SUFFIX", "Repair", "RepairKind", "Unmended", "plan_repairs", "repair"]
+__all__ = [
+    "COPY_SUFFIX",
+    "Repair",
+    "RepairKind",
+    "Unmended",
+    "damaged_entry",
+    "find_contradiction",
+    "find_damage",
+    "keep_copy",
+    "misplaced_file",
+    "plan_repairs",
+    "repair",
+    "short_files",
+    "unknown",
+]
+
+COPY_SUFFIX: Final = ".before-repair"
+
+
+def keep_copy(directory: Directory, name: str) -> str:
+    """Copy a file, holes and all, under a name that none has; return that."""
+    names = set(directory.names())
+    copy, number = name + COPY_SUFFIX, 1
+    while copy in names:
+        number += 1
+        copy = f"{name}{COPY_SUFFIX}.{number}"
+    source = directory.open_to_read(name)
+    try:
+        target = directory.open(copy, exclusive=True)
+        try:
+            copy_file(source, target)
+        finally:
+            target.close()
+    finally:
+        source.close()
+    directory.sync()
+    return copy
+
+
+def copy_file(source: File, target: File) -> None:
+    """Copy what is not zero, in pieces."""
+    length = source.length()
+    target.set_length(length)
+    buffer = memoryview(bytearray(1 << 16))
+    offset = 0
+    while offset < length:
+        count = read_exactly(source, buffer, offset)
+        if count == 0:
+            break
+        if any(buffer[:count]):
+            write_all(target, [buffer[:count]], offset)
+        offset += count
+    target.sync(metadata=True)
+
+
+def short_files(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    bases: list[int],
+    end: int,
+    buffer: ScanBuffer,
+) -> Iterator[tuple[str, int]]:
+    """Yield the name and the length of each file to which zeros may be added.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording.
+        bases: Where its files begin.
+        end: Of the recording, once it has been repaired, in bytes.
+        buffer: To read into.
+    """
+    for base in bases:
+        file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+        try:
+            length = file.length()
+            is_short = length < descriptor.segment_length
+            if is_short and lacks_nothing(file, descriptor, base, end, buffer):
+                yield file.name, length
+        finally:
+            file.close()
+
+
+def lacks_nothing(
+    file: File, descriptor: RecordingDescriptor, base: int, end: int, buffer: ScanBuffer
+) -> bool:
+    """Return whether all frames are there that a file should hold."""
+    walk = check_frames(
+        file,
+        descriptor,
+        base=base,
+        start=max(base, descriptor.start_position),
+        end=min(end, base + descriptor.segment_length),
+        checksum=None,
+        buffer=buffer,
+    )
+    return not any(isinstance(each, Problem) for each in walk)
+
+
+@attrs.frozen(kw_only=True)
+class Unmended:
+    """One thing that is wrong, and stays so until somebody decides what is to be lost.
+
+    Attributes:
+        file: Where it is.
+        offset: Where in that, in bytes.
+        what: What is wrong, in words.
+        recording_id: Of which recording.
+        position: Up to where that can be read, in bytes; None where nobody knows.
+        advice: What can be done, in words.
+        commands: Which do so, one of them; none where no command does.
+    """
+
+    file: str
+    offset: int
+    what: str
+    recording_id: int
+    advice: str
+    position: int | None = None
+    commands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}, offset {self.offset}: {self.what}; not mended: {self.advice}"
+
+
+def find_damage(
+    directory: Directory,
+    descriptor: RecordingDescriptor,
+    bases: list[int],
+    checksum: Checksum | None,
+    buffer: ScanBuffer,
+) -> Iterator[Unmended]:
+    """Yield what cannot be read of a recording between its start and its stop, once for all.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording, with the end that it has, or is about to get.
+        bases: Where its files begin.
+        checksum: Of data frames; None for none.
+        buffer: To read into.
+    """
+    found = [
+        (each, each.position)
+        for each in verify_recording(directory, descriptor, bases, checksum, buffer)
+        if isinstance(each, Finding)
+        and each.severity is Severity.PROBLEM
+        and each.position is not None
+    ]
+    if not found:
+        return
+    first, position = found[0]
+    position = max(position, descriptor.start_position)
+    last = max(position for _, position in found)
+    going_on = [each for each in bases if base_of(descriptor, last) < each]
+    going_on = [each for each in going_on if each <= base_of(descriptor, descriptor.stop_position)]
+    what = first.what if len(found) == 1 else f"{first.what} (and {len(found) - 1} more like this)"
+    ways = ways_out(directory, descriptor, position, min(going_on, default=None))
+    advice = ", ".join(f"`{command}` {effect}" for command, effect in ways)
+    yield Unmended(
+        file=first.file,
+        offset=first.offset,
+        what=what,
+        recording_id=descriptor.recording_id,
+        position=position,
+        advice=f"recording {descriptor.recording_id} is good up to position {position}; {advice}",
+        commands=tuple(command for command, _ in ways),
+    )
+
+
+def ways_out(
+    directory: Directory, descriptor: RecordingDescriptor, position: int, base: int | None
+) -> list[tuple[str, str]]:
+    """Return commands, and what each does.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording.
+        position: Up to where it is good.
+        base: Where a file begins behind all damage; None if none does.
+    """
+    place, recording_id = shlex.quote(directory.path), descriptor.recording_id
+    ways = []
+    if position > descriptor.start_position:
+        command = f"aeron-async archive truncate {place} {recording_id} {position}"
+        ways.append((command, "keeps what lies before"))
+    if base is not None:
+        command = f"aeron-async archive purge {place} {recording_id} --before {base}"
+        ways.append((command, "keeps what lies behind"))
+    ways.append((f"aeron-async archive purge {place} {recording_id}", "removes all of it"))
+    return ways
+
+
+def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Unmended:
+    """Return that a file begins where none of a recording can."""
+    recording_id = descriptor.recording_id
+    return Unmended(
+        file=segment_name(recording_id, base),
+        offset=0,
+        what=(
+            f"a file that begins at {base}, and the files of recording {recording_id} begin every "
+            f"{descriptor.segment_length} bytes from {first} on"
+        ),
+        recording_id=recording_id,
+        advice="move it out of the directory, for it cannot be one of its files",
+    )
+
+
+def damaged_entry(error: ArchiveFileError, recording_id: int) -> Unmended:
+    """Return that the catalog does not tell what a recording is."""
+    return unknown(str(error).split(": ", 1)[-1], error.offset, recording_id)
+
+
+def unknown(what: str, offset: int, recording_id: int) -> Unmended:
+    """Return that something of the catalog is wrong, and nothing else tells what it should be."""
+    return Unmended(
+        file=CATALOG_NAME,
+        offset=offset,
+        what=what,
+        recording_id=recording_id,
+        advice=f"nothing else says what recording {recording_id} is; a copy of the catalog might",
+    )
+
+
+def find_contradiction(
+    directory: Directory, descriptor: RecordingDescriptor, bases: list[int], buffer: ScanBuffer
+) -> Unmended | None:
+    """Return that all files of a recording agree with one another, and not with the catalog.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording.
+        bases: Where its files begin.
+        buffer: To read into.
+    """
+    told: list[tuple[int, Stream]] = []
+    for base in bases:
+        file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+        try:
+            said = stream_told(file, descriptor, base, buffer)
+        finally:
+            file.close()
+        if said is not None:
+            told.append((base, said))
+    if not told or len({said for _, said in told}) > 1 or told[0][1] == stream_of(descriptor):
+        return None
+    base, said = told[0]
+    recording_id = descriptor.recording_id
+    command = f"aeron-async archive purge {shlex.quote(directory.path)} {recording_id}"
+    return Unmended(
+        file=segment_name(recording_id, base),
+        offset=max(0, descriptor.start_position - base),
+        what=contradiction_of(descriptor, said, files=told),
+        recording_id=recording_id,
+        advice=f"a copy of the catalog might tell which is right; `{command}` removes all of it",
+        commands=(command,),
+    )
 
 
 @final

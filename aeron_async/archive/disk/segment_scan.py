@@ -20,8 +20,7 @@ from aeron_async.kernel import scan_chain, skip_whole
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.archive.disk.checksum_tally import ChecksumTally
-    from aeron_async.archive.disk.checksums import Checksum
+    from aeron_async.archive.disk.checksums import Checksum, ChecksumTally
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import File
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import anyio
 
-from aeron_async.archive.values import SourceLocation
+from aeron_async.archive.api import SourceLocation
 from aeron_async.errors import AeronTimeoutError, ArchiveError
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.spark.sink.archives import looks, wait_recorded

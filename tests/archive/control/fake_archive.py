@@ -14,7 +14,7 @@ from aeron_async.errors import UnknownRecordingError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from aeron_async.archive.values import RecordingSubscription
+    from aeron_async.archive.api import RecordingSubscription
 
 DESCRIPTOR = RecordingDescriptor(
     recording_id=0,

@@ -10,22 +10,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent
-from aeron_async.archive.control import replay_tokens, signal_router
-from aeron_async.archive.control.authentication import AcceptAll, Verdict
+from aeron_async.archive.control import server as server_module
+from aeron_async.archive.control.authentication import AcceptAll, FixedCredentials, Verdict
 from aeron_async.archive.control.client import RemoteArchive
-from aeron_async.archive.control.connection import FixedCredentials, Pending
+from aeron_async.archive.control.connection import Pending, archive_error
 from aeron_async.archive.control.messages import (
     ControlResponse,
+    KeepAliveRequest,
     Ping,
     RecordingSignalMessage,
+    ReplayRequest,
     ResponseCode,
 )
-from aeron_async.archive.control.refusals import archive_error
 from aeron_async.archive.control.remote_replay import session_of
-from aeron_async.archive.control.replay_tokens import ReplayTokens
-from aeron_async.archive.control.requests import KeepAliveRequest, ReplayRequest
-from aeron_async.archive.control.signal_router import SignalRouter
-from aeron_async.archive.control.signals import RemoteSignalHub
+from aeron_async.archive.control.server import ReplayTokens, SignalRouter
+from aeron_async.archive.signals import RemoteSignalHub
 from aeron_async.errors import (
     AeronTimeoutError,
     ArchiveError,
@@ -124,7 +123,7 @@ async def test_signals_are_heard_before_anybody_waits_and_no_more_once_closed() 
 def test_a_router_forgets_the_oldest_and_what_nobody_waits_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(signal_router, "MOST_OWNERS", 2)
+    monkeypatch.setattr(server_module, "MOST_OWNERS", 2)
     router = SignalRouter()
     session: Any = FakeSession()
     for number in range(3):
@@ -163,7 +162,7 @@ def test_a_router_forgets_the_oldest_and_what_nobody_waits_for(
 def test_a_token_is_worth_something_for_one_recording_and_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(replay_tokens, "MOST_TOKENS", 2)
+    monkeypatch.setattr(server_module, "MOST_TOKENS", 2)
     clock: Any = FakeClock()
     session: Any = FakeSession()
     tokens = ReplayTokens(clock, timeout_ns=10)

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async.archive.control.catalog_requests import (
+from aeron_async.archive.api import RecordingSubscription
+from aeron_async.archive.control.client import descriptor_of
+from aeron_async.archive.control.handlers import encode_descriptor
+from aeron_async.archive.control.messages import (
+    CODEC,
     ListRecordingsForUriRequest,
     ListRecordingsRequest,
     ListRecordingSubscriptionsRequest,
+    RecordingDescriptorMessage,
 )
-from aeron_async.archive.control.listing import descriptor_of
-from aeron_async.archive.control.listings import encode_descriptor
-from aeron_async.archive.control.messages import CODEC, RecordingDescriptorMessage
-from aeron_async.archive.values import RecordingSubscription
-from aeron_async.errors import (
-    ArchiveError,
-    ArchiveErrorCode,
-    UnknownRecordingError,
-)
+from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
 from tests.archive.golden import facts
 
 if TYPE_CHECKING:

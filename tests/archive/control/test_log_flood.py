@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from structlog.testing import capture_logs
 
-from aeron_async.archive.control.messages import CODEC
-from aeron_async.archive.control.requests import CloseSessionRequest
+from aeron_async.archive.control.messages import CODEC, CloseSessionRequest
 from aeron_async.logs import LINES_PER_SECOND
 from tests.archive.control.test_reflection import (
     CONTROL,

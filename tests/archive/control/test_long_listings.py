@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from aeron_async.archive.control.catalog_requests import ListRecordingsRequest
 from aeron_async.archive.control.client import RemoteArchive
+from aeron_async.archive.control.messages import ListRecordingsRequest
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.errors import AeronTimeoutError, ArchiveError
 from tests.archive.control.fake_archive import FakeArchive

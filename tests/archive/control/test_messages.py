@@ -11,22 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.archive.control.catalog_requests import CATALOG_REQUESTS, ListRecordingsRequest
 from aeron_async.archive.control.messages import (
+    CATALOG_REQUESTS,
     CODEC,
     PROTOCOL_VERSION,
-    ControlResponse,
-    Ping,
-    RecordingSignalMessage,
-    major_of,
-    version_text,
-)
-from aeron_async.archive.control.requests import (
     STREAM_REQUESTS,
     AuthConnectRequest,
+    ControlResponse,
     KeepAliveRequest,
+    ListRecordingsRequest,
+    Ping,
+    RecordingSignalMessage,
     ReplayRequest,
     StartRecordingRequest,
+    major_of,
+    version_text,
 )
 from aeron_async.archive.control.sbe import HEADER, Layout, Message
 from aeron_async.errors import ConfigurationError, ProtocolError

@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 
 from aeron_async import Aeron, DriverContext
 from aeron_async.archive import ControlServer, ControlSettings, RemoteArchive
-from aeron_async.archive.control.messages import CODEC, PROTOCOL_VERSION
-from aeron_async.archive.control.requests import AuthConnectRequest
+from aeron_async.archive.control.messages import CODEC, PROTOCOL_VERSION, AuthConnectRequest
 from aeron_async.testing.world import simulate
 from tests.archive.control.fake_archive import FakeArchive
 from tests.sim.wire import Wire

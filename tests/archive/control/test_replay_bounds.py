@@ -18,13 +18,12 @@ from aeron_async.archive import (
     LocalArchive,
     RemoteArchive,
 )
+from aeron_async.archive.api import SourceLocation
 from aeron_async.archive.begin_hints import BeginHints
-from aeron_async.archive.control.messages import CODEC
-from aeron_async.archive.control.requests import ReplayRequest
+from aeron_async.archive.control.messages import CODEC, ReplayRequest
 from aeron_async.archive.control.response_channel import unanswered_bound
-from aeron_async.archive.disk_threads import InlineDisk
-from aeron_async.archive.signal_hub import SignalHub
-from aeron_async.archive.values import SourceLocation
+from aeron_async.archive.disk_access import InlineDisk
+from aeron_async.archive.signals import SignalHub
 from aeron_async.logs import LogBudget
 from aeron_async.protocol.channel_uri import ChannelUri
 from aeron_async.testing.world import simulate

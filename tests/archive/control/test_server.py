@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.archive.api import RecordingSignal, SourceLocation
-from aeron_async.archive.control.catalog_requests import (
-    MigrateSegmentsRequest,
-    ReplicateRequest2,
-    StopReplicationRequest,
-    UpdateChannelRequest,
-)
 from aeron_async.archive.control.client import RemoteArchive
-from aeron_async.archive.control.requests import (
+from aeron_async.archive.control.messages import (
+    MigrateSegmentsRequest,
     ReplayRequest,
     ReplayTokenRequest,
+    ReplicateRequest2,
     StartRecordingRequest2,
+    StopReplicationRequest,
+    UpdateChannelRequest,
 )
 from aeron_async.errors import (
     AeronTimeoutError,

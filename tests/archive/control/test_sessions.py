@@ -11,21 +11,19 @@ import pytest
 from structlog.testing import capture_logs
 
 from aeron_async.archive.control.authentication import AskAgain, Verdict
-from aeron_async.archive.control.catalog_requests import StartPositionRequest
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.control.messages import (
     CODEC,
     PROTOCOL_VERSION,
-    ControlResponse,
-    Ping,
-)
-from aeron_async.archive.control.requests import (
     ArchiveIdRequest,
     AuthConnectRequest,
     ChallengeResponse,
     CloseSessionRequest,
+    ControlResponse,
     KeepAliveRequest,
+    Ping,
     ReplayRequest,
+    StartPositionRequest,
 )
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings

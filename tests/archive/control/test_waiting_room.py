@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.archive.control import waiting_room
+from aeron_async.archive.control import server as server_module
 from aeron_async.archive.control.client import RemoteArchive
-from aeron_async.archive.control.messages import PROTOCOL_VERSION
-from aeron_async.archive.control.requests import AuthConnectRequest
+from aeron_async.archive.control.messages import PROTOCOL_VERSION, AuthConnectRequest
+from aeron_async.archive.control.server import WaitingRoom
 from aeron_async.archive.control.settings import ControlSettings
-from aeron_async.archive.control.waiting_room import WaitingRoom
 from aeron_async.errors import AeronTimeoutError
 from aeron_async.testing.virtual_clock import VirtualLoop
 
@@ -125,7 +124,7 @@ def test_a_full_queue_has_a_place_for_a_source_that_is_clean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Row B4: requests of sources that failed, or wait with more, make way for it."""
-    monkeypatch.setattr(waiting_room, "WAITING_MAX", 4)
+    monkeypatch.setattr(server_module, "WAITING_MAX", 4)
 
     async def story() -> None:
         room = Room(max_unconnected_sessions=2, max_unconnected_sessions_per_image=2)
@@ -150,7 +149,7 @@ def test_requests_that_wait_take_so_many_bytes() -> None:
     async def story() -> None:
         room = Room(max_unconnected_sessions=1, max_unconnected_sessions_per_image=1)
         room.enter("a")
-        length = waiting_room.WAITING_BYTES_MAX // 100
+        length = server_module.WAITING_BYTES_MAX // 100
         sources = [f"source {number}" for number in range(150)]
         entered = [
             room.room.try_enter(REQUEST, each, length)  # type: ignore[arg-type]

@@ -11,12 +11,11 @@ import time
 from aeron_async.archive.disk import changes
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.disk_threads import DiskThreads
-from aeron_async.archive.recording_lane import open_lane
+from aeron_async.archive.disk_access import DiskThreads
+from aeron_async.archive.recording_session import open_lane
 from tests.archive.disk.streams import FrameSource, described
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import (
+from aeron_async.archive.disk.catalog import (
     CATALOG_NAME,
     LARGEST_CAPACITY,
+    Catalog,
     grown_capacity,
     read_header,
     scan_entries,

@@ -9,16 +9,17 @@ import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.changes import (
+    Retention,
     attach_segments,
     clear_behind_stop,
     delete_detached_segments,
     detach_segments,
+    expired_segments,
     purge_recording,
     purge_segments,
     truncate,
 )
 from aeron_async.archive.disk.files import OsFile
-from aeron_async.archive.disk.retention import Retention, expired_segments
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from aeron_async.errors import (
     ArchiveError,

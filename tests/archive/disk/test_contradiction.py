@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk.repair import Repair, Unmended, repair
 from aeron_async.errors import ArchiveFileError

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.checksums import CHECKSUMS
 from aeron_async.archive.disk.files import check_name
-from aeron_async.archive.disk.mark_file import MARK_FILE_NAME, MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MARK_FILE_NAME, MarkFile, MarkIdentity
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk.repair import COPY_SUFFIX, repair

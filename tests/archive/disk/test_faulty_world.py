@@ -11,8 +11,7 @@ import pytest
 
 from aeron_async.archive.disk import changes
 from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk.segments import segment_base

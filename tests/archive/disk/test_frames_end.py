@@ -9,11 +9,11 @@ import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.frames_end import find_frames_end
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk.repair import Repair, RepairKind, plan_repairs
 from aeron_async.archive.disk.segment_scan import ScanBuffer
+from aeron_async.archive.disk.tail_scan import find_frames_end
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from aeron_async.errors import ArchiveFileError
 from aeron_async.testing.faulty_files import FaultyDirectory, FaultyFile

@@ -12,8 +12,7 @@ import pytest
 
 from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.mark_file import MarkFile
-from aeron_async.archive.disk.mark_layout import MarkIdentity
+from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from tests.archive.disk.streams import FrameSource, described, read_all
 

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from aeron_async.archive.disk.boot import current_boot
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import (
     LINK_NAME,
     MARK_FILE_NAME,
+    NO_ARCHIVE_ID,
     MarkFile,
+    MarkIdentity,
+    current_boot,
     read_mark_file,
 )
-from aeron_async.archive.disk.mark_layout import NO_ARCHIVE_ID, MarkIdentity
 from aeron_async.errors import ArchiveBusyError, ArchiveFileError, ConfigurationError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.checksums import CHECKSUMS
 from aeron_async.archive.disk.descriptor import RecordingState
 from aeron_async.archive.disk.files import OsDirectory
-from aeron_async.archive.disk.frame_places import check_position, find_place
-from aeron_async.archive.disk.recording_reader import RecordingReader
+from aeron_async.archive.disk.recording_reader import RecordingReader, check_position, find_place
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.errors import ArchiveFileError, InvalidPositionError, StorageError

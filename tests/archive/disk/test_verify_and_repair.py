@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.catalog_file import CATALOG_NAME
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
 from aeron_async.archive.disk.changes import purge_segments, truncate
 from aeron_async.archive.disk.checksums import CHECKSUMS, Checksum
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
-from aeron_async.archive.disk.repair import (
-    Repair,
-    RepairKind,
-    Unmended,
-    plan_repairs,
-    repair,
-)
+from aeron_async.archive.disk.repair import Repair, RepairKind, Unmended, plan_repairs, repair
 from aeron_async.archive.disk.verify import Finding, Progress, Severity, verify
 from aeron_async.errors import ArchiveFileError
 from tests.archive.disk.conftest import Kept, recorded

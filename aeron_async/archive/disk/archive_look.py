@@ -1,19 +1,21 @@
-"""A look at an archive that takes nothing and writes nothing, for what only says what it would do.
+"""A look at an archive that is not at work: nothing is taken, and nothing is written.
 
 Invariant: no byte of the directory changes; neither does the mark of the archive that was there.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 import attrs
 
-from aeron_async.archive.disk.boot import current_boot
-from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
+from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import (
     LINK_NAME,
     MARK_FILE_NAME,
+    current_boot,
     is_whole,
     mark_directory_of,
     refuse,
@@ -23,6 +25,7 @@ from aeron_async.archive.disk.recovery import end_on_disk, segments_by_recording
 from aeron_async.archive.disk.segment_scan import ScanBuffer
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator
     from types import TracebackType
 
@@ -30,7 +33,37 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
 
-__all__ = ["ArchiveLook", "check_not_at_work"]
+__all__ = [
+    "ArchiveLook",
+    "archive_at",
+    "check_not_at_work",
+]
+
+
+def archive_at(path: str | os.PathLike[str], *, hint: str = "") -> OsDirectory:
+    """Return the directory of an archive that is there already: a slip of the pen makes none.
+
+    Args:
+        path: Of the directory.
+        hint: What else could have been meant, where there is nothing of that name.
+
+    Raises:
+        FileNotFoundError: There is no archive.
+        NotADirectoryError: There is something else of that name.
+    """
+    place = Path(path)
+    if not place.exists():
+        message = f"{path} holds no archive: there is nothing of that name{hint}"
+        raise FileNotFoundError(message)
+    if not place.is_dir():
+        message = f"{path} holds no archive: it is not a directory"
+        raise NotADirectoryError(message)
+    directory = OsDirectory(place, create=False)
+    if CATALOG_NAME not in directory.names():
+        why = "it is empty" if not any(place.iterdir()) else f"there is no {CATALOG_NAME} in it"
+        message = f"{path} holds no archive: {why}"
+        raise FileNotFoundError(message)
+    return directory
 
 
 def check_not_at_work(directory: Directory, *, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""Forgets what was recorded, where nobody records or replays it.
+"""Truncating, purging and deleting recordings of an archive that is open.
 
 Source: Aeron `ArchiveConductor`, `DeleteSegmentsSession`.
 """
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from aeron_async.archive.recordings import Recordings
     from aeron_async.archive.resources import ArchiveResources
 
-__all__ = ["MakingRoom"]
+__all__ = [
+    "MakingRoom",
+]
 
 Result = TypeVar("Result")
 

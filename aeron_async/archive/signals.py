@@ -1,4 +1,4 @@
-"""Tells whoever asks what becomes of recordings."""
+"""Recording signals, handed to any number of readers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
-from aeron_async.archive.api import SignalReader
+from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SignalReader
 from aeron_async.client.signal import Signal
 from aeron_async.errors import ArchiveError, ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.archive.api import RecordingSignalEvent
+    from aeron_async.archive.control.messages import RecordingSignalMessage
     from aeron_async.errors import AeronError
 
-__all__ = ["SignalHub", "SignalStream"]
+__all__ = [
+    "RemoteSignalHub",
+    "SignalHub",
+    "SignalStream",
+]
 
 MOST_WAITING: Final = 65_536
 """Events that a reader may leave waiting; one that is so slow is told that it has lost some."""
@@ -124,3 +128,29 @@ class SignalHub:
         for stream in list(self._streams):
             stream.end(self._end)
         self._streams.clear()
+
+
+READ_BEHIND_LIMIT: Final = 4_096
+"""Signals that are kept for a reader who does not read."""
+
+
+@final
+class RemoteSignalHub(SignalHub):
+    """Hands signals to those who want them."""
+
+    def __init__(self, most_waiting: int = READ_BEHIND_LIMIT) -> None:
+        super().__init__(most_waiting)
+
+    def on_signal(self, message: RecordingSignalMessage) -> None:
+        """Hand out a signal; one of a kind that is not known is passed over."""
+        if message.signal not in set(RecordingSignal):
+            return
+        self.tell(
+            RecordingSignalEvent(
+                recording_id=message.recording_id,
+                subscription_id=message.subscription_id,
+                position=message.position,
+                signal=RecordingSignal(message.signal),
+                correlation_id=message.correlation_id,
+            )
+        )

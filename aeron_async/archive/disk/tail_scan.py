@@ -1,4 +1,4 @@
-"""Where a recording ends that nobody gave an end: the one decision for all who must make it.
+"""The end of a segment: its last whole frame, and what lies behind that.
 
 A frame is believed if its header agrees with its place: version, type, term offset, term id, stream
 and a length from 32 bytes up to the end of its term. The first that does not is the end, unless one
@@ -19,23 +19,87 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.segment_scan import (
     HEADER_LENGTH,
     SESSION_WORD,
+    ScanBuffer,
     check_each,
     check_frame,
     scan,
 )
 from aeron_async.archive.disk.segments import term_base
-from aeron_async.archive.disk.torn_frames import find_last, find_torn
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import File
-    from aeron_async.archive.disk.segment_scan import ScanBuffer
 
-__all__ = ["FramesEnd", "find_following", "find_frames_end"]
+__all__ = [
+    "FramesEnd",
+    "behind_length",
+    "clear_behind",
+    "find_following",
+    "find_frames_end",
+    "find_last",
+    "find_torn",
+]
+
+PAGE_LENGTH: Final = 4_096
+TORN_HEADER_LENGTH: Final = 32
+TYPE: Final = slice(6, 8)
+NO_TYPE: Final = b"\0\0"
+
+
+def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | None:
+    """Return the offset of the last frame if it may be torn; None if it is whole.
+
+    A frame that lies in several pages is taken for whole when each page but its first holds
+    something of it that is not zero. So is padding, of which there is a header and nothing else.
+
+    Args:
+        file: A segment.
+        start: Where a frame begins.
+        end: Behind the last frame.
+        buffer: To read into.
+    """
+    last = find_last(file, start, end, buffer)
+    header = buffer.bytes[:TORN_HEADER_LENGTH]
+    if read_exactly(file, header, last) == TORN_HEADER_LENGTH and bytes(header[TYPE]) == NO_TYPE:
+        return None
+    page = (last // PAGE_LENGTH + 1) * PAGE_LENGTH
+    while page < end:
+        count = min(PAGE_LENGTH, end - page)
+        if read_exactly(file, buffer.bytes[:count], page) < count:
+            return last
+        if not any(buffer.bytes[:count]):
+            return last
+        page += PAGE_LENGTH
+    return None
+
+
+def find_last(file: File, start: int, end: int, buffer: ScanBuffer) -> int:
+    """Return the offset of the last frame before an end, or the start if there is none.
+
+    Args:
+        file: A segment, whose frames follow one another up to the end.
+        start: Where a frame begins, best in the last term.
+        end: Behind the last frame.
+        buffer: To read into.
+    """
+    last = offset = start
+    while offset < end:
+        count = buffer.fill(file, offset, end) & -TORN_HEADER_LENGTH
+        at = 0
+        while at < count:
+            last = offset + at
+            # Never less than a header: whatever is read, it goes on.
+            at += max((buffer.words[at >> 2] + 31) & -32, TORN_HEADER_LENGTH)
+        if not count:
+            break
+        offset += at
+    return last
+
 
 STREAM_AND_TERM: Final = Struct("<ii")
 STREAM_AT: Final = 16
@@ -216,3 +280,40 @@ def first_belonging(data: memoryview, descriptor: RecordingDescriptor, position:
                 return at
         place = text.find(wanted, at + HEADER_LENGTH + STREAM_AT)
     return None
+
+
+def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
+    """Return how many bytes behind the frames of a file lie before the last that is not zero."""
+    length = file.length()
+    offset, last = end, end
+    while offset < length:
+        count = buffer.fill(file, offset, length)
+        if count == 0:
+            break
+        text = bytes(buffer.bytes[:count]).rstrip(b"\0")
+        if text:
+            last = offset + len(text)
+        offset += count
+    return last - end
+
+
+def clear_behind(file: File, offset: int, *, segment_length: int, sync_level: int) -> None:
+    """Let zeros follow an offset of a segment, and give it its whole length.
+
+    One that is like that is left alone: whoever dies between cutting it off and making it whole
+    leaves it too short.
+
+    Args:
+        file: The segment.
+        offset: Where the recording ends in it.
+        segment_length: In bytes.
+        sync_level: Above 0, it is on the disk afterwards, whoever made it so.
+    """
+    length = file.length()
+    if length > segment_length or behind_length(file, offset, ScanBuffer()):
+        file.set_length(min(length, offset))
+        length = -1
+    if length != segment_length:
+        file.set_length(segment_length)
+    if sync_level:
+        file.sync(metadata=True)

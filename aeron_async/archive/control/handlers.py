@@ -1,0 +1,418 @@
+"""Handlers of control requests: each request as a call, its answer as messages.
+
+Source: Aeron `ArchiveConductor`, `ListRecordingsSession`, `ListRecordingSubscriptionsSession`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from aeron_async.archive.api import SourceLocation
+from aeron_async.archive.control.messages import (
+    CODEC,
+    PROTOCOL_VERSION,
+    SCHEMA_ID,
+    SCHEMA_VERSION,
+    ArchiveIdRequest,
+    AttachSegmentsRequest,
+    BoundedReplayRequest,
+    ControlResponse,
+    DeleteDetachedSegmentsRequest,
+    DetachSegmentsRequest,
+    ExtendRecordingRequest,
+    ExtendRecordingRequest2,
+    FindLastMatchingRecordingRequest,
+    ListRecordingRequest,
+    ListRecordingsForUriRequest,
+    ListRecordingsRequest,
+    ListRecordingSubscriptionsRequest,
+    MaxRecordedPositionRequest,
+    MigrateSegmentsRequest,
+    PurgeRecordingRequest,
+    PurgeSegmentsRequest,
+    RecordingDescriptorMessage,
+    RecordingPositionRequest,
+    RecordingSubscriptionDescriptor,
+    ReplayRequest,
+    ReplicateRequest,
+    ReplicateRequest2,
+    ResponseCode,
+    StartPositionRequest,
+    StartRecordingRequest,
+    StartRecordingRequest2,
+    StopAllReplaysRequest,
+    StopPositionRequest,
+    StopRecordingByIdentityRequest,
+    StopRecordingRequest,
+    StopRecordingSubscriptionRequest,
+    StopReplayRequest,
+    StopReplicationRequest,
+    TaggedReplicateRequest,
+    TruncateRecordingRequest,
+    UpdateChannelRequest,
+)
+from aeron_async.archive.control.sbe import HEADER
+from aeron_async.archive.disk.descriptor import BLOCK, ENTRY_HEADER_LENGTH, encode_entry
+from aeron_async.errors import AeronError, ArchiveError, ArchiveErrorCode, UnknownRecordingError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from aeron_async.archive.control.messages import Request
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.recording_session import RecordingSession
+    from aeron_async.logs import Log
+
+__all__ = [
+    "DELETIONS",
+    "HANDLERS",
+    "LASTING",
+    "LISTINGS",
+    "STARTS",
+    "ServedArchive",
+    "encode_descriptor",
+    "listing",
+    "refusal_of",
+]
+
+
+def refusal_of(request: Request, error: Exception, log: Log) -> ArchiveError:
+    """Return what a client hears of an error; one that nobody foresaw is logged."""
+    if isinstance(error, ArchiveError):
+        return error
+    if not isinstance(error, AeronError):
+        log.error("archive_request_failed", request=str(request), exc_info=error)
+    return ArchiveError(str(error))
+
+
+class ServedArchive(Protocol):
+    """What an archive must offer beyond `Archive` to be served; `LocalArchive` does.
+
+    Those who start or extend a recording also say `correlation_id`, who extend also
+    `control_session_id`, and who start a replay also `file_io_max_length`, and `handshake_length`
+    where its receiver may never answer; all of them say `on_failed` to hear of what goes wrong
+    later.
+
+    Attributes:
+        archive_id: By which its clients tell it from others.
+        recording_sessions: What is written now, by the ids of its recordings.
+    """
+
+    archive_id: int
+    recording_sessions: Mapping[int, RecordingSession]
+
+
+Handler = Callable[..., Awaitable[int]]
+
+
+async def start_recording(archive: Any, request: Any, on_failed: Any = None) -> int:
+    """Answer with the id of the subscription."""
+    return int(
+        await archive.start_recording(
+            request.channel,
+            request.stream_id,
+            source_location=location_of(request),
+            auto_stop=bool(getattr(request, "auto_stop", 0)),
+            on_failed=on_failed,
+            correlation_id=request.correlation_id,
+        )
+    )
+
+
+async def extend_recording(archive: Any, request: Any, on_failed: Any = None) -> int:
+    """Answer with the id of the subscription."""
+    return int(
+        await archive.extend_recording(
+            request.recording_id,
+            request.channel,
+            request.stream_id,
+            source_location=location_of(request),
+            auto_stop=bool(getattr(request, "auto_stop", 0)),
+            on_failed=on_failed,
+            correlation_id=request.correlation_id,
+            control_session_id=request.control_session_id,
+        )
+    )
+
+
+def location_of(request: Any) -> SourceLocation:
+    """Return where the stream of a request comes from.
+
+    Raises:
+        ArchiveError: Nobody knows that place.
+    """
+    if request.source_location not in set(SourceLocation):
+        message = f"unknown source location {request.source_location}"
+        raise ArchiveError(message)
+    return SourceLocation(request.source_location)
+
+
+async def stop_recording(archive: Any, request: Any) -> int:
+    """Answer that it was stopped."""
+    await archive.stop_recording(request.channel, request.stream_id)
+    return 0
+
+
+async def stop_recording_subscription(archive: Any, request: Any) -> int:
+    """Answer that it was stopped."""
+    await archive.stop_recording_subscription(request.subscription_id)
+    return 0
+
+
+async def replay(archive: Any, request: Any, on_failed: Any = None, **more: int) -> int:
+    """Answer with the id of the replay; what it may send unanswered is bounded by `more`."""
+    return int(
+        await archive.start_replay(
+            request.recording_id,
+            request.replay_channel,
+            request.replay_stream_id,
+            position=request.position,
+            length=request.length,
+            limit_counter_id=getattr(request, "limit_counter_id", None),
+            file_io_max_length=request.file_io_max_length,
+            on_failed=on_failed,
+            **more,
+        )
+    )
+
+
+async def stop_replay(archive: Any, request: Any) -> int:
+    """Answer that it was stopped, or had ended."""
+    await archive.stop_replay(request.replay_session_id)
+    return 0
+
+
+async def stop_all_replays(archive: Any, request: Any) -> int:
+    """Answer that they were stopped."""
+    only = None if request.recording_id == -1 else request.recording_id
+    await archive.stop_all_replays(only)
+    return 0
+
+
+async def find_last(archive: Any, request: Any) -> int:
+    """Answer with the id of the recording, or -1."""
+    if request.min_recording_id < 0:
+        message = f"minRecordingId={request.min_recording_id} < 0"
+        raise UnknownRecordingError(message)
+    found = await archive.find_last(
+        channel=request.channel,
+        stream_id=request.stream_id,
+        session_id=request.session_id,
+        min_recording_id=request.min_recording_id,
+    )
+    return -1 if found is None else int(found)
+
+
+async def detach_segments(archive: Any, request: Any) -> int:
+    """Answer that it was done."""
+    await archive.detach_segments(request.recording_id, request.new_start_position)
+    return 0
+
+
+async def archive_id(archive: Any, request: Any) -> int:
+    """Answer with the id of the archive."""
+    del request
+    return int(archive.archive_id)
+
+
+async def stop_replication(archive: Any, request: Any) -> int:
+    """Refuse: there are none."""
+    del archive
+    message = f"unknown replication id {request.replication_id}"
+    raise ArchiveError(message, code=ArchiveErrorCode.UNKNOWN_REPLICATION)
+
+
+async def unsupported(archive: Any, request: Any) -> int:
+    """Refuse.
+
+    Differs: the official archive copies recordings from others, moves segments between its own, and
+    renames their channels.
+    """
+    del archive
+    message = f"this archive does not support {type(request).__name__}"
+    raise ArchiveError(message)
+
+
+def about(name: str, argument: str | None = None) -> Handler:
+    """Return what asks about one recording, and answers with a number, -1 where there is none."""
+
+    async def ask(archive: Any, request: Any) -> int:
+        more = () if argument is None else (getattr(request, argument),)
+        answer = await getattr(archive, name)(request.recording_id, *more)
+        return -1 if answer is None else int(answer)
+
+    return ask
+
+
+HANDLERS: Final[dict[type[Any], Handler]] = {
+    ArchiveIdRequest: archive_id,
+    StartRecordingRequest: start_recording,
+    StartRecordingRequest2: start_recording,
+    ExtendRecordingRequest: extend_recording,
+    ExtendRecordingRequest2: extend_recording,
+    StopRecordingRequest: stop_recording,
+    StopRecordingSubscriptionRequest: stop_recording_subscription,
+    StopRecordingByIdentityRequest: about("stop_recording_by_identity"),
+    ReplayRequest: replay,
+    BoundedReplayRequest: replay,
+    StopReplayRequest: stop_replay,
+    StopAllReplaysRequest: stop_all_replays,
+    FindLastMatchingRecordingRequest: find_last,
+    StartPositionRequest: about("start_position"),
+    StopPositionRequest: about("stop_position"),
+    RecordingPositionRequest: about("recording_position"),
+    MaxRecordedPositionRequest: about("max_recorded_position"),
+    TruncateRecordingRequest: about("truncate", "position"),
+    PurgeRecordingRequest: about("purge_recording"),
+    PurgeSegmentsRequest: about("purge_segments", "new_start_position"),
+    DetachSegmentsRequest: detach_segments,
+    DeleteDetachedSegmentsRequest: about("delete_detached_segments"),
+    AttachSegmentsRequest: about("attach_segments"),
+    MigrateSegmentsRequest: unsupported,
+    UpdateChannelRequest: unsupported,
+    ReplicateRequest: unsupported,
+    TaggedReplicateRequest: unsupported,
+    ReplicateRequest2: unsupported,
+    StopReplicationRequest: stop_replication,
+}
+"""What each request asks of the archive; listings, tokens and sessions are others' business."""
+
+STARTS: Final = (
+    StartRecordingRequest,
+    StartRecordingRequest2,
+    ExtendRecordingRequest,
+    ExtendRecordingRequest2,
+)
+"""Whoever asks this hears what becomes of the recording."""
+
+LASTING: Final = (*STARTS, ReplayRequest, BoundedReplayRequest)
+"""Whoever asks this hears of what goes wrong until it has ended."""
+
+DELETIONS: Final = (
+    TruncateRecordingRequest,
+    PurgeRecordingRequest,
+    PurgeSegmentsRequest,
+    DeleteDetachedSegmentsRequest,
+)
+"""Whoever asks this hears when it is done."""
+
+
+IDS: Final = Struct("<qq")
+ALIGNMENT: Final = 64
+"""Of entries in a catalog; they are sent with their padding, as they lie there."""
+
+LISTINGS: Final = (
+    ListRecordingRequest,
+    ListRecordingsRequest,
+    ListRecordingsForUriRequest,
+    ListRecordingSubscriptionsRequest,
+)
+"""A session has one of these at a time."""
+
+
+def encode_descriptor(
+    descriptor: RecordingDescriptor, *, control_session_id: int, correlation_id: int
+) -> bytes:
+    """Return the message that tells of a recording: its entry, but for the first numbers."""
+    template = RecordingDescriptorMessage.TEMPLATE
+    entry = encode_entry(descriptor, alignment=ALIGNMENT)
+    return b"".join(
+        (
+            HEADER.pack(BLOCK.size, template, SCHEMA_ID, SCHEMA_VERSION),
+            IDS.pack(control_session_id, correlation_id),
+            entry[ENTRY_HEADER_LENGTH + IDS.size :],
+        )
+    )
+
+
+async def listing(archive: Any, request: Request) -> AsyncIterator[bytes]:
+    """Iterate over the messages that answer a listing."""
+    if isinstance(request, ListRecordingRequest):
+        pieces = one_recording(archive, request)
+    elif isinstance(request, ListRecordingSubscriptionsRequest):
+        pieces = subscriptions(archive, request)
+    else:
+        pieces = recordings(archive, request)
+    async for piece in pieces:
+        yield piece
+
+
+async def one_recording(archive: Any, request: ListRecordingRequest) -> AsyncIterator[bytes]:
+    """Iterate over the one message that tells of one recording."""
+    try:
+        descriptor = await archive.describe(request.recording_id)
+    except UnknownRecordingError:
+        yield end_of(request, ResponseCode.RECORDING_UNKNOWN, request.recording_id)
+        return
+    yield piece_of(request, descriptor)
+
+
+async def recordings(archive: Any, request: Any) -> AsyncIterator[bytes]:
+    """Iterate over messages that tell of recordings."""
+    is_any = isinstance(request, ListRecordingsRequest)
+    sent_count = 0
+    next_id = request.from_recording_id
+    if request.record_count > 0:
+        # Which were looked at, and not only which matched, decides where a listing ends.
+        async for descriptor in archive.recordings(request.from_recording_id):
+            next_id = descriptor.recording_id + 1
+            if is_any or (
+                descriptor.stream_id == request.stream_id
+                and request.channel in descriptor.original_channel
+            ):
+                yield piece_of(request, descriptor)
+                sent_count += 1
+                if sent_count == request.record_count:
+                    return
+    yield end_of(request, ResponseCode.RECORDING_UNKNOWN, next_id)
+
+
+async def subscriptions(
+    archive: Any, request: ListRecordingSubscriptionsRequest
+) -> AsyncIterator[bytes]:
+    """Iterate over messages that tell of what records."""
+    sent_count = 0
+    found = await archive.recording_subscriptions()
+    if request.pseudo_index >= 0 and request.subscription_count > 0:
+        for each in found[request.pseudo_index :]:
+            if (
+                request.apply_stream_id and each.stream_id != request.stream_id
+            ) or request.channel not in each.channel:
+                continue
+            yield CODEC.encode(
+                RecordingSubscriptionDescriptor(
+                    control_session_id=request.control_session_id,
+                    correlation_id=request.correlation_id,
+                    subscription_id=each.subscription_id,
+                    stream_id=each.stream_id,
+                    stripped_channel=each.channel,
+                )
+            )
+            sent_count += 1
+            if sent_count == request.subscription_count:
+                return
+    yield end_of(request, ResponseCode.SUBSCRIPTION_UNKNOWN, 0)
+
+
+def piece_of(request: Request, descriptor: RecordingDescriptor) -> bytes:
+    """Return the message that tells of a recording to whoever asked."""
+    return encode_descriptor(
+        descriptor,
+        control_session_id=request.control_session_id,
+        correlation_id=request.correlation_id,
+    )
+
+
+def end_of(request: Request, code: ResponseCode, relevant_id: int) -> bytes:
+    """Return the message that there are no more."""
+    return CODEC.encode(
+        ControlResponse(
+            control_session_id=request.control_session_id,
+            correlation_id=request.correlation_id,
+            relevant_id=relevant_id,
+            code=code,
+            version=PROTOCOL_VERSION,
+        )
+    )
