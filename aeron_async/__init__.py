@@ -13,14 +13,10 @@ if TYPE_CHECKING:
     from aeron_async import congestion_control, flow_control, name_resolver
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.buffer_claim import BufferClaim
-    from aeron_async.client.channel import Channel
+    from aeron_async.client.channel import Channel, Fc
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.client.fc import Fc
-    from aeron_async.client.image import Image
-    from aeron_async.client.image_events import ImageEvent, ImageEventKind
-    from aeron_async.client.message import FragmentHeader, Message
-    from aeron_async.client.offer_outcome import OfferOutcome
-    from aeron_async.client.publication import Publication
+    from aeron_async.client.image import FragmentHeader, Image, ImageEvent, ImageEventKind, Message
+    from aeron_async.client.publication import OfferOutcome, Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
     from aeron_async.client.why import why
@@ -114,18 +110,18 @@ MODULES: Final = {
     "CongestionControl": "driver.core.congestion_control",
     "DriverContext": "driver.core.context",
     "ExclusivePublication": "client.exclusive_publication",
-    "Fc": "client.fc",
+    "Fc": "client.channel",
     "FlowControl": "driver.core.flow_control",
-    "FragmentHeader": "client.message",
+    "FragmentHeader": "client.image",
     "Image": "client.image",
     "ImageEnd": "driver.commands",
     "ImageEndReason": "driver.commands",
-    "ImageEvent": "client.image_events",
-    "ImageEventKind": "client.image_events",
+    "ImageEvent": "client.image",
+    "ImageEventKind": "client.image",
     "MediaDriver": "driver.media_driver",
-    "Message": "client.message",
+    "Message": "client.image",
     "NameResolver": "driver.core.suppliers",
-    "OfferOutcome": "client.offer_outcome",
+    "OfferOutcome": "client.publication",
     "Publication": "client.publication",
     "PublicationErrorFrame": "driver.commands",
     "Subscription": "client.subscription",

@@ -39,7 +39,7 @@ from aeron_async.archive.resources import ArchiveResources, Tasks
 from aeron_async.archive.signals import SignalHub
 from aeron_async.client.arguments import check_callable, check_stream_id, publication_uri
 from aeron_async.client.opening import Opening
-from aeron_async.client.signal import Signal
+from aeron_async.client.waiters import Signal
 from aeron_async.errors import ArchiveError, ClosedError, StorageError
 from aeron_async.logs import get_logger
 

@@ -24,7 +24,7 @@ import attrs
 
 from aeron_async.archive.arguments import check_archive_and_aeron
 from aeron_async.client.arguments import check_stream_id, check_whole, parse_channel
-from aeron_async.client.watched_wait import watched_wait
+from aeron_async.client.waiters import watched_wait
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import AeronError, ClosedError, ConfigurationError, RecordingGapError
 from aeron_async.logs import get_logger

@@ -28,7 +28,7 @@ from aeron_async.archive.disk.files import reason_of
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk_access import finished
 from aeron_async.archive.recording_counter import recording_counter
-from aeron_async.client.signal import Signal
+from aeron_async.client.waiters import Signal
 from aeron_async.errors import ArchiveError, StorageError
 from aeron_async.kernel import BlockWriter
 from aeron_async.logs import get_logger

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk_access import CatalogDesk, Disk
     from aeron_async.archive.signals import SignalHub
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.signal import Signal
+    from aeron_async.client.waiters import Signal
 
 __all__ = [
     "ArchiveResources",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from weakref import WeakSet
 
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SignalReader
-from aeron_async.client.signal import Signal
+from aeron_async.client.waiters import Signal
 from aeron_async.errors import ArchiveError, ClosedError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aeron_async.cli.demo_child import LOOPBACK, Latencies, Sampler, run_child
 from aeron_async.cli.demo_phases import ECHO, END, HEADER, PHASES, Phase
 from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron
-from aeron_async.client.offer_outcome import OfferOutcome
+from aeron_async.client.publication import OfferOutcome
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.system_counters import SYSTEM_COUNTER_TYPE_ID, SystemCounterId
 

@@ -26,7 +26,7 @@ from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.runner import ExitCode, hush_pauses, run
 from aeron_async.cli.stdio import BlockingCalls, read_lines
 from aeron_async.client.aeron import Aeron
-from aeron_async.client.offer_outcome import OfferOutcome
+from aeron_async.client.publication import OfferOutcome
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import AeronError, ConfigurationError

@@ -27,8 +27,7 @@ from aeron_async.text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aeron_async.client.image import Image
-    from aeron_async.client.message import Message
+    from aeron_async.client.image import Image, Message
     from aeron_async.counters import CountersManager
 
 __all__ = ["sub"]

@@ -22,7 +22,7 @@ from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
-from aeron_async.client.wait_watch import WaitWatch
+from aeron_async.client.waiters import WaitWatch
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ClosedError, WrongLoopError
 from aeron_async.kernel import HomeLoop
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
-    from aeron_async.client.publication_base import PublicationBase, PublicationErrorHandler
-    from aeron_async.client.subscription_base import ImageHandler, SubscriptionBase
+    from aeron_async.client.publication import PublicationBase, PublicationErrorHandler
+    from aeron_async.client.subscription import ImageHandler, SubscriptionBase
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersManager
     from aeron_async.driver.commands import CongestionControlSupplier, FlowControlSupplier

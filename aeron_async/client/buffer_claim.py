@@ -13,8 +13,8 @@ from aeron_async.protocol.arguments import check_reserved
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from aeron_async.client.publication_base import PublicationBase
-    from aeron_async.logbuffer.claim import Claim
+    from aeron_async.client.publication import PublicationBase
+    from aeron_async.logbuffer.appender import Claim
 
 __all__ = ["BufferClaim"]
 

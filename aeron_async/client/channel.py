@@ -1,38 +1,171 @@
-"""Channels by what they are for: one constructor for each mode, each giving a `ChannelUri`.
+"""Channels by their mode, and the options that each mode takes.
+
+Parameters have the names of their keys, with `_` for `-`; the page of channel parameters says what
+each does. Lengths are bytes, or texts such as "64k"; times are nanoseconds, or texts such as "5s".
 
 A URI says a mode by what stands together in it; here the mode has a name, takes what belongs to
 it, and refuses the rest. Parameters have the names of their keys, with `_` for `-`. Lengths are
 bytes, or texts such as "64k"; times are nanoseconds, or texts such as "5s".
 
-Source: Aeron `ChannelUriStringBuilder`.
+Source: Aeron `ChannelUriStringBuilder`, `ChannelUriStringBuilder.taggedFlowControl` and its
+neighbours.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, final, overload
 
 from aeron_async.client.arguments import parse_channel
-from aeron_async.errors import ChannelUriError
-from aeron_async.protocol.channel_uri import ChannelUri, ControlMode, Media
-from aeron_async.protocol.parameters import Role, find_parameter
+from aeron_async.errors import ChannelUriError, ConfigurationError
+from aeron_async.protocol.channel_uri import (
+    ChannelUri,
+    ControlMode,
+    FlowControlOptions,
+    FlowControlStrategy,
+    Media,
+)
+from aeron_async.protocol.parameters import Role, find_parameter, parameter_for_key
+from aeron_async.protocol.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
-    from aeron_async.client.channel_options import (
-        GroupOptions,
-        IpcOptions,
-        PublicationOptions,
-        ResponsePublicationOptions,
-        ResponseSubscriptionOptions,
-        SpyOptions,
-        SubscriptionOptions,
-        UnicastOptions,
-    )
     from aeron_async.protocol.address import Address, InterfaceSpec
+    from aeron_async.protocol.channel_uri import (
+        CongestionControlStrategy,
+        Group,
+        TagReference,
+        Tags,
+    )
 
-__all__ = ["Channel"]
+__all__ = [
+    "Channel",
+    "Fc",
+    "GroupOptions",
+    "IpcOptions",
+    "PublicationOptions",
+    "ResponsePublicationOptions",
+    "ResponseSubscriptionOptions",
+    "SpyOptions",
+    "SubscriptionOptions",
+    "UnicastOptions",
+]
+
+
+class Named(TypedDict, total=False):
+    """What says which stream is meant, and how people call it."""
+
+    session_id: int | TagReference | str
+    tags: Tags | str
+    alias: str
+
+
+class Untethered(TypedDict, total=False):
+    """When a slow subscriber is left behind, and comes back."""
+
+    untethered_window_limit_timeout: int | str
+    untethered_linger_timeout: int | str
+    untethered_resting_timeout: int | str
+
+
+class Sockets(TypedDict, total=False):
+    """What both sides say of their sockets and their memory."""
+
+    so_sndbuf: int | str
+    so_rcvbuf: int | str
+    sparse: bool
+    ats: bool
+
+
+class Terms(TypedDict, total=False):
+    """What a publication says of its log."""
+
+    mtu: int | str
+    term_length: int | str
+    init_term_id: int
+    term_id: int
+    term_offset: int
+    pub_wnd: int | str
+    linger: int | str
+    stream_id: int
+
+
+class Sending(TypedDict, total=False):
+    """What a publication says of its sending."""
+
+    eos: bool
+    ssc: bool
+    response_correlation_id: int | str
+    channel_snd_ts_offset: int | str
+
+
+class Receiving(TypedDict, total=False):
+    """What a subscription says."""
+
+    reliable: bool
+    rejoin: bool
+    tether: bool
+    group: Group | Literal["true", "false", "infer"]
+    rcv_wnd: int | str
+    cc: CongestionControlStrategy | str
+    gtag: int
+    nak_delay: int | str
+    media_rcv_ts_offset: int | str
+    channel_rcv_ts_offset: int | str
+
+
+class UnicastOptions(Named, Untethered, Sockets, Terms, Sending, Receiving, total=False):
+    """For `Channel.udp`, which serves both sides."""
+
+
+class GroupOptions(Named, Untethered, Sockets, Terms, Sending, Receiving, total=False):
+    """For `Channel.multicast`, which serves both sides."""
+
+    ttl: int | str
+    fc: FlowControlOptions | str
+    max_resend: int
+
+
+class PublicationOptions(Named, Untethered, Sockets, Terms, Sending, total=False):
+    """For `Channel.mdc_publisher`."""
+
+    ttl: int | str
+    fc: FlowControlOptions | str
+    max_resend: int
+
+
+class SubscriptionOptions(Named, Untethered, Sockets, Receiving, total=False):
+    """For `Channel.mdc_subscriber` and `Channel.mds`."""
+
+    ttl: int | str
+
+
+class ResponsePublicationOptions(Named, Untethered, Sockets, Terms, total=False):
+    """For `Channel.response` of a server."""
+
+    eos: bool
+    ssc: bool
+    channel_snd_ts_offset: int | str
+
+
+class ResponseSubscriptionOptions(Named, Untethered, Sockets, Receiving, total=False):
+    """For `Channel.response` of a client."""
+
+
+class IpcOptions(Named, Untethered, Terms, total=False):
+    """For `Channel.ipc`, which serves both sides."""
+
+    sparse: bool
+    tether: bool
+    response_correlation_id: int | str
+
+
+class SpyOptions(Named, Untethered, total=False):
+    """For `Channel.spy`."""
+
+    tether: bool
+
 
 BOTH: Final = frozenset({Role.PUBLICATION, Role.SUBSCRIPTION})
 SENDS: Final = frozenset({Role.PUBLICATION})
@@ -299,3 +432,99 @@ def _check_options(
 def _refuse(mode: str, reason: str) -> None:
     message = f"Channel.{mode}: {reason}"
     raise ChannelUriError(message)
+
+
+PARAMETER: Final = parameter_for_key("fc")
+
+
+@final
+class Fc:
+    """Makes the value of `fc` in a channel: `Channel.multicast(group, fc=Fc.tagged(101, size=2))`.
+
+    In each of them `rrwm` is how many default receiver windows one NAK may bring, 4 by default.
+    """
+
+    @staticmethod
+    def max(*, rrwm: int | None = None) -> FlowControlOptions:
+        """Return the pace of the fastest: nobody is waited for.
+
+        Raises:
+            ChannelUriError: A value out of range.
+        """
+        return _options(FlowControlStrategy.MAX, rrwm=rrwm)
+
+    @staticmethod
+    def min(
+        *, size: int | None = None, timeout: int | str | None = None, rrwm: int | None = None
+    ) -> FlowControlOptions:
+        """Return the pace of the slowest: everybody is waited for.
+
+        Args:
+            size: How many receivers must be there for the publication to be connected.
+            timeout: How long a silent receiver is still waited for, in nanoseconds or as "5s".
+            rrwm: How many default receiver windows one NAK may bring.
+
+        Raises:
+            ChannelUriError: A value out of range.
+        """
+        return _options(FlowControlStrategy.MIN, size=size, timeout=timeout, rrwm=rrwm)
+
+    @staticmethod
+    def tagged(
+        tag: int | None = None,
+        *,
+        size: int | None = None,
+        timeout: int | str | None = None,
+        rrwm: int | None = None,
+    ) -> FlowControlOptions:
+        """Return the pace of the slowest that says `gtag=TAG`: only those are waited for.
+
+        Args:
+            tag: Signed 64 bits; that of the driver's settings when not given.
+            size: How many of them must be there for the publication to be connected.
+            timeout: How long a silent one is still waited for, in nanoseconds or as "5s".
+            rrwm: How many default receiver windows one NAK may bring.
+
+        Raises:
+            ChannelUriError: A value out of range.
+        """
+        return _options(FlowControlStrategy.TAGGED, tag=tag, size=size, timeout=timeout, rrwm=rrwm)
+
+    @staticmethod
+    def named(name: str, *options: str) -> FlowControlOptions:
+        """Return a strategy that a package has registered, with options of its own.
+
+        Raises:
+            ChannelUriError: The name or an option cannot be written in a channel.
+        """
+        return _checked(FlowControlOptions(strategy=name, raw_options=options))
+
+
+def _options(
+    strategy: FlowControlStrategy,
+    *,
+    tag: int | None = None,
+    size: int | None = None,
+    timeout: int | str | None = None,
+    rrwm: int | None = None,
+) -> FlowControlOptions:
+    if isinstance(timeout, str):
+        try:
+            timeout = parse_duration_ns(timeout)
+        except ConfigurationError as error:
+            message = f"the timeout of fc={strategy} cannot be meant: {error}"
+            raise ChannelUriError(message) from None
+    return _checked(
+        FlowControlOptions(
+            strategy=strategy,
+            receiver_timeout_ns=timeout,
+            group_tag=tag,
+            group_min_size=size,
+            retransmit_receiver_window_multiple=rrwm,
+        )
+    )
+
+
+def _checked(options: FlowControlOptions) -> FlowControlOptions:
+    PARAMETER.write(options)
+    return options

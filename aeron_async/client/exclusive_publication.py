@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, final
 
-from aeron_async.client.offer_outcome import OfferOutcome
-from aeron_async.client.publication import Publication
-from aeron_async.logbuffer.appender import AppendResult, byte_view
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.client.publication import OfferOutcome, Publication
+from aeron_async.logbuffer.appender import AppendResult, ExclusiveAppender, byte_view
 
 if TYPE_CHECKING:
     from aeron_async.protocol.header import Buffer

@@ -1,35 +1,83 @@
-"""Images: one source of a subscription, and how far it has been read.
+"""Images: one source of a subscription, what it delivers, and when it comes and goes.
+
+A message is made by the kernel that reads it.
 
 Invariant: the position moves after the application has taken a message, never before, so that flow
 control follows what was processed and not what was delivered.
 
-Source: Aeron `Image`.
+Source: Aeron `Header`, `FragmentHandler`, `Image`, `AvailableImageHandler`,
+`UnavailableImageHandler`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import iscoroutine
-from typing import TYPE_CHECKING, Final, Self, final
+from collections import deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 
 from aeron_async.client.arguments import check_limit
-from aeron_async.client.message import FragmentHeader, Message
+from aeron_async.client.waiters import Signal, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import Batch, Taking, scan_for_send
+from aeron_async.kernel import Batch, Message, Taking, scan_for_send
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.protocol.arguments import awaited_by_nobody, check_function
+from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
+    from weakref import WeakSet
 
-    from aeron_async.client.subscription import Subscription
+    from aeron_async.client.subscription import Subscription, SubscriptionBase
     from aeron_async.driver.commands import ImageReady
 
-    FragmentHandler = Callable[[memoryview, FragmentHeader], object]
+__all__ = [
+    "FragmentHeader",
+    "Image",
+    "ImageEvent",
+    "ImageEventKind",
+    "ImageEvents",
+    "Message",
+]
 
-__all__ = ["Image"]
+
+@final
+class FragmentHeader:
+    """What is known of one fragment; the same object every time, so copy what is to be kept.
+
+    Attributes:
+        position: Where the fragment ends in its stream, in bytes, alignment included.
+        flags: Whether it begins or ends a message.
+        reserved_value: What the publisher put beside it.
+        image: The source it came from.
+    """
+
+    __slots__ = ("flags", "image", "position", "reserved_value")
+
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self.position = 0
+        self.flags = 0
+        self.reserved_value = 0
+
+    @property
+    def is_begin(self) -> bool:
+        """Return whether a message begins with this fragment."""
+        return bool(self.flags & DataFlags.BEGIN_FRAGMENT)
+
+    @property
+    def is_end(self) -> bool:
+        """Return whether a message ends with this fragment."""
+        return bool(self.flags & DataFlags.END_FRAGMENT)
+
+
+if TYPE_CHECKING:
+    FragmentHandler = Callable[[memoryview, FragmentHeader], object]
 
 
 TELLING_SHIFT: Final = 6
@@ -346,3 +394,119 @@ class Image(Taking):
             f"<Image of session {self.session_id}, stream {self.stream_id} from "
             f"{self.source_identity} at position {self._position}, {state}>"
         )
+
+
+MAX_EVENTS: Final = 1024
+"""Events that one iterator keeps for a consumer that does not come for them."""
+
+
+@final
+class ImageEventKind(Enum):
+    """Whether an image has come or gone."""
+
+    AVAILABLE = auto()
+    UNAVAILABLE = auto()
+    UNANSWERED = auto()
+    """Of a subscription for responses: its image has ended or fallen silent, and for two seconds
+    its server has named no session to follow it. `Subscription.last_error` says so, too."""
+
+
+class ImageEvent(NamedTuple):
+    """An image that has come or gone, or fallen silent."""
+
+    kind: ImageEventKind
+    image: Image
+
+    @property
+    def end(self) -> ImageEnd | None:
+        """Return why and where an image that has gone ended: the reason, and the positions."""
+        return self.image.end if self.kind is ImageEventKind.UNAVAILABLE else None
+
+    @property
+    def reason(self) -> ImageEndReason | None:
+        """Return why an image that has gone ended; None of any other event."""
+        end = self.end
+        return None if end is None else end.reason
+
+
+@final
+class ImageEvents:
+    """An iterator over the images of one subscription; it ends when the subscription closes.
+
+    One that is dropped hears no more; `async with`, or `aclose`, ends it at a place of one's own.
+
+    Args:
+        listeners: Where the subscription finds those to tell; this one adds and removes itself.
+        subscription: Whose images they are.
+
+    Attributes:
+        missed_count: Oldest events given up because more than 1024 waited.
+    """
+
+    def __init__(self, listeners: WeakSet[ImageEvents], subscription: SubscriptionBase) -> None:
+        self._listeners = listeners
+        self._subscription = subscription
+        self._queue: deque[ImageEvent] = deque()
+        self._signal = Signal()
+        self._is_closed = False
+        self.missed_count = 0
+        listeners.add(self)
+
+    def put(self, event: ImageEvent) -> None:
+        """Add an event."""
+        if len(self._queue) >= MAX_EVENTS:
+            self._queue.popleft()
+            self.missed_count += 1
+        self._queue.append(event)
+        self._signal.ring()
+
+    def close(self) -> None:
+        """End the iteration after the events that are there."""
+        self._is_closed = True
+        self._listeners.discard(self)
+        self._signal.ring()
+
+    async def aclose(self) -> None:
+        """End the iteration now, whatever is still there."""
+        self._queue.clear()
+        self.close()
+        await asyncio.sleep(0)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ImageEvent:
+        """Return the next event, waiting for it; a long wait without any image is logged."""
+        if not self._queue and not self._is_closed:
+            await self._wait()
+        if not self._queue:
+            raise StopAsyncIteration
+        return self._queue.popleft()
+
+    async def _wait(self) -> None:
+        """Wait for an event, or for the end."""
+        subscription, waits = self._subscription, self._subscription.waits
+        started_ns = waits.now_ns()
+        wait = Wait(
+            subscription,
+            "image_events",
+            lambda: None if subscription.is_connected else started_ns,
+        )
+        if subscription.logs_waits and not subscription.is_connected:
+            waits.begin(wait)
+        try:
+            while not self._queue and not self._is_closed:
+                await self._signal.wait()
+        finally:
+            waits.end(wait)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -1,4 +1,7 @@
-"""Subscriptions: where messages come from.
+"""Subscriptions: their images, the one task that consumes them, and what it has taken.
+
+Invariant: an image is announced before it can be read, and nothing is announced before whoever
+added the subscription could have it.
 
 `async for` walks through what has arrived without suspending, one small object a message, and gives
 the loop a turn after every batch. Each step says that the message before it has been taken, and
@@ -7,39 +10,380 @@ moves that image's position: a slow loop body slows the publisher, and nothing i
 Invariant: what was read beyond the position belongs to one task, and is read again when another
 takes over.
 
-Source: Aeron `Subscription`.
+Source: Aeron `Subscription`, `ClientConductor`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self, final
-from weakref import ref
+from weakref import WeakSet, ref
 
+import attrs
 from anyio import EndOfStream
 from anyio.abc import ObjectReceiveStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from aeron_async.client.arguments import check_limit
-from aeron_async.client.image import Image
-from aeron_async.client.message import Message
+from aeron_async.client.arguments import (
+    check_image_handler,
+    check_limit,
+    check_reason,
+    check_session_id,
+    destination_uri,
+)
+from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEvents, Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.client.subscription_base import SubscriptionBase
 from aeron_async.client.turn import Turn
-from aeron_async.errors import BusyError
-from aeron_async.kernel import NOTHING, inheriting
+from aeron_async.client.waiters import Signal, Wait, watched_wait
+from aeron_async.client.why import explain_subscription, stream_named
+from aeron_async.errors import BusyError, ClosedError, WrongLoopError
+from aeron_async.kernel import NOTHING, Reading, inheriting
 from aeron_async.protocol.arguments import check_function
+from aeron_async.protocol.channel_uri import ControlMode
+from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
+    from types import TracebackType
+    from typing import SupportsIndex
 
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.image import FragmentHandler
-    from aeron_async.client.subscription_base import ImageHandler
-    from aeron_async.driver.commands import ImageReady
+    from aeron_async.driver.commands import ImageEnd, ImageReady, SubscriptionReady
     from aeron_async.protocol.channel_uri import ChannelUri
+    from aeron_async.waits import Why
 
-__all__ = ["Subscription"]
+__all__ = [
+    "ImageHandler",
+    "Subscription",
+    "SubscriptionBase",
+]
+
+ImageHandler = Callable[[Image], object]
+"""Called in the event loop; an exception goes to the loop's exception handler."""
+
+
+class SubscriptionBase(Reading, ABC):
+    """One stream to receive; made by `Aeron.add_subscription`.
+
+    Attributes:
+        channel: As it was asked for.
+        stream_id: Within the channel.
+        local_address: What the socket is bound to, as `host:port`.
+        last_error: Of a subscription for responses, why nothing answers; None while a session does.
+        logs_waits: Whether a wait without any source is logged when it lasts for long; a server
+            that has no client for hours may not want that.
+    """
+
+    logs_waits = True
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        uri: ChannelUri,
+        stream_id: int,
+        *,
+        on_available_image: ImageHandler | None,
+        on_unavailable_image: ImageHandler | None,
+    ) -> None:
+        self.channel = str(uri)
+        self.stream_id = stream_id
+        self._aeron = aeron
+        self._home = aeron.home
+        self._on_available_image = check_image_handler(on_available_image, "on_available_image")
+        self._on_unavailable_image = check_image_handler(
+            on_unavailable_image, "on_unavailable_image"
+        )
+        self._images: dict[int, Image] = {}
+        self._unannounced: dict[int, Image] = {}
+        self._turn: list[Image] = []
+        self._is_started = False
+        self._is_closed = False
+        self._closed_because: Exception | None = None
+        self._progress = Signal()
+        self._events: WeakSet[ImageEvents] = WeakSet()
+        self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
+        self._last_image: Image | None = None
+        self.last_error: str | None = None
+        self.waits = aeron.waits
+        self._waits_since_ns: int | None = None
+        self._image_wait = Wait(self, "anext", self._waits_since)
+
+    @abstractmethod
+    def _make_image(self, ready: ImageReady) -> Image: ...
+
+    def _start(self, ready: SubscriptionReady) -> None:
+        """Take what the driver has made, and announce the images that it has joined already.
+
+        A handler may close the subscription, and then it is closed when this returns.
+        """
+        self._ready = ready
+        self.local_address = ready.local_address
+        self._is_started = True
+        for image in list(self._unannounced.values()):
+            self._announce(image)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Return the sources there are now, oldest first."""
+        return tuple(self._images.values())
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether there is any source."""
+        return bool(self._images)
+
+    @property
+    def progress(self) -> Signal:
+        """Return what rings when there may be more to read, or an image has come or gone."""
+        return self._progress
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the subscription is closed, by whomever."""
+        return self._is_closed
+
+    def image_by_session_id(self, session_id: SupportsIndex) -> Image | None:
+        """Return the source with that session, if there is one.
+
+        Raises:
+            ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+        """
+        session_id = check_session_id(session_id)
+        for image in self._images.values():
+            if image.session_id == session_id:
+                return image
+        return None
+
+    async def wait_connected(self, timeout: float | None = None) -> None:
+        """Wait until there is a source.
+
+        Args:
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            AeronTimeoutError: The timeout passed.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        await watched_wait(
+            self, self._progress, lambda: bool(self._images), "wait_connected", timeout
+        )
+
+    def _watch_for_image(self) -> None:
+        """Watch a wait that has no source to wait for; it ends with one, or with the wait."""
+        if self._waits_since_ns is None:
+            self._waits_since_ns = self.waits.now_ns()
+        if self.logs_waits and not self._image_wait.is_watched:
+            self.waits.begin(self._image_wait)
+
+    def _waits_since(self) -> int | None:
+        """Return since when a task waits for any source, in nanoseconds; None where none does."""
+        return None if self._images else self._waits_since_ns
+
+    def explain(self) -> Why:
+        """Return why the subscription waits; see `aeron_async.why`."""
+        is_open = self._is_started and not self._is_closed
+        seen = self._ready.seen() if is_open else SubscriptionSeen()
+        seen = attrs.evolve(seen, last_error=self.last_error)
+        stream = stream_named(self.channel, self.stream_id)
+        return explain_subscription(stream, seen, is_closed=self._is_closed)
+
+    def image_events(self) -> ImageEvents:
+        """Return an iterator over images that come and go, those there already included."""
+        events = ImageEvents(self._events, self)
+        for image in self._images.values():
+            events.put(ImageEvent(ImageEventKind.AVAILABLE, image))
+        if self._is_closed:
+            events.close()
+        return events
+
+    # Destinations.
+
+    async def add_destination(self, channel: str | ChannelUri) -> int:
+        """Receive at one more place, of a channel with `control-mode=manual`; return its id.
+
+        Args:
+            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
+
+        Raises:
+            ChannelUriError: The channel cannot be meant, or is no destination.
+            RegistrationError: The subscription's channel takes none, or the socket cannot be had.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        self.check_open()
+        return await self._aeron.add_subscription_destination(
+            self._ready.registration_id, destination_uri(channel, is_sent_to=False)
+        )
+
+    async def remove_destination(self, destination: str | ChannelUri | int) -> None:
+        """Receive at a place no more.
+
+        Args:
+            destination: The channel that was added, or the id that adding it returned.
+
+        Raises:
+            RegistrationError: It is none of the subscription's destinations.
+            ClosedError: The subscription was closed, before or meanwhile.
+        """
+        self.check_open()
+        await self._aeron.remove_subscription_destination(
+            self._ready.registration_id,
+            destination
+            if isinstance(destination, int)
+            else destination_uri(destination, is_sent_to=False),
+        )
+
+    async def reject_image(self, image: Image, reason: str) -> None:
+        """Let an image take nothing more; see `Image.reject`."""
+        self.check_open()
+        await self._aeron.reject_image(image.image_id, check_reason(reason))
+
+    @property
+    def registration_id(self) -> int:
+        """Return the id that a request for responses names this subscription by."""
+        return self._ready.registration_id
+
+    # Closing.
+
+    def close(self) -> None:
+        """Close now; whoever iterates comes to an end. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: The event loop it belongs to is not running here; it stays open.
+        """
+        if not self._is_closed:
+            self._check_loop()
+            self._mark_closed(None)
+            self._aeron.release_subscription(self, self._ready.registration_id)
+
+    async def aclose(self) -> None:
+        """Close now; whoever iterates comes to an end. Closing twice is closing once.
+
+        Raises:
+            WrongLoopError: It belongs to another event loop; it stays open.
+        """
+        self.close()
+        await asyncio.sleep(0)
+
+    # What the driver says.
+
+    def on_available_image(self, ready: ImageReady) -> None:
+        """Make an image; it is announced, and can be read, from the next turn of the loop on."""
+        image = self._unannounced[ready.image_id] = self._make_image(ready)
+        # Before the start there is nobody to tell: the driver answers with images already joined.
+        if self._is_started:
+            asyncio.get_running_loop().call_soon(self._announce, image)
+
+    def on_image_progress(self, image_id: int) -> None:
+        """Wake whoever waits for a message."""
+        del image_id
+        self._progress.ring()
+
+    def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
+        """Let go of an image."""
+        unannounced = self._unannounced.pop(image_id, None)
+        if unannounced is not None:
+            unannounced.mark_closed(end)
+        image = self._images.pop(image_id, None)
+        if image is not None:
+            if image in self._turn:
+                self._turn.remove(image)
+            self._retire(image, end)
+            self._progress.ring()
+
+    def on_unanswered(self, reason: str | None) -> None:
+        """Remember why nothing answers, and tell of it; None where something does again."""
+        self.last_error = reason
+        image = next(reversed(self._images.values()), self._last_image)
+        if reason is not None and image is not None:
+            self._put_event(ImageEventKind.UNANSWERED, image)
+
+    def on_driver_closed(self, error: Exception | None) -> None:
+        """Close without asking the driver: it is gone."""
+        self._mark_closed(error)
+
+    def _announce(self, image: Image) -> None:
+        """Tell of an image, and only then let it be read."""
+        if self._unannounced.pop(image.image_id, None) is None:
+            return
+        self._images[image.image_id] = image
+        self._last_image = self.last_error = None
+        self._put_event(ImageEventKind.AVAILABLE, image)
+        self._call(self._on_available_image, image)
+        if image.is_closed:
+            return
+        self._turn.append(image)
+        self._progress.ring()
+
+    def _retire(self, image: Image, end: ImageEnd | None = None) -> None:
+        """Close an image that was announced, and tell of it in the next turn of the loop."""
+        if self._batch.image is image:
+            self._batch.keep()
+        image.mark_closed(end)
+        if self._is_for_responses and not self._is_closed:
+            self._last_image = image
+        self._put_event(ImageEventKind.UNAVAILABLE, image)
+        asyncio.get_running_loop().call_soon(self._call, self._on_unavailable_image, image)
+
+    def _put_event(self, kind: ImageEventKind, image: Image) -> None:
+        for events in list(self._events):
+            events.put(ImageEvent(kind, image))
+
+    def _call(self, handler: ImageHandler | None, image: Image) -> None:
+        if handler is None:
+            return
+        try:
+            handler(image)
+        except Exception as error:  # noqa: BLE001 - it is reported; no handler may stop an agent
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": f"image handler of {self!r} failed", "exception": error}
+            )
+
+    def _mark_closed(self, because: Exception | None) -> None:
+        self._is_closed = True
+        self._closed_because = because
+        # Messages know their image, and it its subscription: a circle that nobody else breaks.
+        self._batch = NOTHING
+        self._taken = self._last_image = None
+        for image in self._unannounced.values():
+            image.mark_closed()
+        for image in self._images.values():
+            self._retire(image)
+        self._images.clear()
+        self._unannounced.clear()
+        self._turn.clear()
+        for events in list(self._events):
+            events.close()
+        self._progress.ring()
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` where it is closed."""
+        if self._is_closed:
+            message = f"the subscription on {self.channel} stream {self.stream_id} is closed"
+            raise ClosedError(message) from self._closed_because
+
+    def _check_loop(self) -> None:
+        if not self._home.is_here():
+            message = f"{self!r} belongs to another event loop, or thread: use and close it there"
+            raise WrongLoopError(message)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self._images)} images"
+        return f"<Subscription {self.channel} stream {self.stream_id}, {state}>"
+
 
 MESSAGES_PER_LIST: Final = 64
 """Messages in one list of `batches`, if nothing else is asked for."""

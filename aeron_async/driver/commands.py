@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import Counter
     from aeron_async.kernel import Doorbell
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import PublicationSeen, SubscriptionSeen
 

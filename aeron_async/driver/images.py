@@ -24,7 +24,7 @@ from aeron_async.driver.image_refusals import (
 )
 from aeron_async.driver.log_creation import create_log, with_channel_settings
 from aeron_async.errors import AeronError, ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.log_buffers import LogSpec
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.protocol.header import SetupFlags
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.receiver import Receiver
     from aeron_async.driver.resources import DriverResources
     from aeron_async.driver.subscribers import Readers, SubscriptionLink
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.setup import Setup
 
 __all__ = [

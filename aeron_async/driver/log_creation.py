@@ -12,9 +12,8 @@ import attrs
 
 from aeron_async.driver.core.stream_params import StartPosition
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec, file_length
 from aeron_async.logbuffer.metadata import LogType
-from aeron_async.logbuffer.term_log import LogBuffers, file_length
 from aeron_async.protocol.channel_uri import TagReference
 
 if TYPE_CHECKING:

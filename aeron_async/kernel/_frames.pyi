@@ -5,7 +5,7 @@ from aeron_async.kernel.reading import read_whole as read_whole
 from aeron_async.kernel.scanning import mark_starts as mark_starts
 from aeron_async.kernel.scanning import scan_for_send as scan_for_send
 from aeron_async.kernel.scanning import scan_runs as scan_runs
-from aeron_async.logbuffer.term_log import LogBuffers
+from aeron_async.logbuffer.log_buffers import LogBuffers
 
 REFUSED: int
 

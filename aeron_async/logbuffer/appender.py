@@ -1,49 +1,173 @@
-"""What both kinds of publication share: results of an offer, limits, the way into the log.
+"""Appenders: messages, claims and padding at the end of a log, for one writer or several.
 
 An offer first reserves room, which is where shared and exclusive publications differ, and then
 writes its frames there. Nothing that can be refused is left to be found out after the reservation.
 
-Source: Aeron `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
+Source: Aeron `BufferClaim`, `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from enum import IntEnum
+from struct import Struct
 from typing import TYPE_CHECKING, Final, cast, final
 
-from aeron_async.errors import MessageTooLongError
+from aeron_async.errors import ClosedError, ConfigurationError, MessageTooLongError
 from aeron_async.kernel import FrameWriter
-from aeron_async.logbuffer.claim import Claim
 from aeron_async.logbuffer.frame import (
+    DATA_WORD,
+    HEADER,
     OPEN_UNFRAGMENTED,
+    TYPE_SHIFT,
     session_word,
     stream_word,
     write_frame,
     write_message,
+    write_padding,
 )
+from aeron_async.logbuffer.log_buffers import zero
+from aeron_async.logbuffer.metadata import ACTIVE_TERM_COUNT_INDEX, rotate_log
 from aeron_async.logbuffer.position import (
     MAX_MESSAGE_LENGTH,
     MESSAGES_PER_TERM_MIN,
+    PARTITION_COUNT,
+    UINT32_MASK,
+    compute_position,
     framed_length,
     max_message_length,
     max_payload_length,
     max_position,
+    pack_tail,
     partition_index,
     term_id_at,
     term_offset_at,
+    unpack_tail,
 )
 from aeron_async.protocol.arguments import check_number, check_reserved, shown
-from aeron_async.protocol.header import DATA_HEADER_LENGTH, align_frame
+from aeron_async.protocol.header import DATA_HEADER_LENGTH, FRAME_ALIGNMENT, align_frame, wrap_int32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
-__all__ = ["AppendResult", "Appender", "byte_view"]
+__all__ = [
+    "AppendResult",
+    "Appender",
+    "Claim",
+    "ExclusiveAppender",
+    "SharedAppender",
+    "byte_view",
+]
+
+
+@final
+class Claim:
+    """One frame, opened and not yet committed; readers stop before it until it is.
+
+    It must be committed or aborted within the publication unblock timeout (15 s by default), or the
+    driver of a shared publication turns it into padding.
+
+    Attributes:
+        data: The payload, to be filled in place; released by `commit` and `abort`.
+        position: End of the frame in the stream.
+        is_open: Whether neither `commit` nor `abort` has been called.
+    """
+
+    __slots__ = (
+        "_frame_length",
+        "_longs",
+        "_offset",
+        "_term",
+        "_words",
+        "data",
+        "is_open",
+        "position",
+    )
+
+    def __init__(
+        self,
+        term: memoryview,
+        words: memoryview,
+        longs: memoryview,
+        offset: int,
+        *,
+        session: int,
+        stream: int,
+        length: int,
+        position: int,
+    ) -> None:
+        self._term = term
+        self._words = words
+        self._longs = longs
+        self._offset = offset
+        self._frame_length = frame_length = HEADER + length
+        index = offset >> 3
+        longs[index] = OPEN_UNFRAGMENTED - frame_length
+        longs[index + 1] = session + offset
+        longs[index + 2] = stream
+        self.data = self._term[offset + HEADER : offset + frame_length]
+        self.position = position
+        self.is_open = True
+
+    @property
+    def flags(self) -> int:
+        """The flags of the frame, as in `DataFlags`; unfragmented unless set otherwise."""
+        self._check_open()
+        return self._term[self._offset + 5]
+
+    @flags.setter
+    def flags(self, flags: int) -> None:
+        self._check_open()
+        self._term[self._offset + 5] = flags
+
+    @property
+    def reserved_value(self) -> int:
+        """Signed 64 bits that the application may use as it likes."""
+        self._check_open()
+        return self._longs[(self._offset >> 3) + 3]
+
+    @reserved_value.setter
+    def reserved_value(self, value: int) -> None:
+        self._check_open()
+        self._longs[(self._offset >> 3) + 3] = value
+
+    def commit(self) -> None:
+        """Let readers have the frame.
+
+        Raises:
+            ClosedError: The claim was committed or aborted before.
+        """
+        self._finish()
+
+    def abort(self) -> None:
+        """Turn the frame into padding, which readers step over; the room stays used.
+
+        Raises:
+            ClosedError: The claim was committed or aborted before.
+        """
+        self._check_open()
+        # The type is the high half of the second word; padding is type zero.
+        self._words[(self._offset >> 2) + 1] &= 0xFFFF
+        self._finish()
+
+    def _finish(self) -> None:
+        self._check_open()
+        self.is_open = False
+        with contextlib.suppress(BufferError):
+            # An array over the view keeps it alive; that is no reason to keep readers waiting.
+            self.data.release()
+        self._words[self._offset >> 2] = self._frame_length
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            msg = f"the claim up to position {self.position} was committed or aborted before"
+            raise ClosedError(msg)
+
 
 INT64_LIMIT: Final = 2**63
 UNRESERVED: Final = 0
@@ -347,3 +471,208 @@ def parts_of(buffers: Sequence[Buffer]) -> list[memoryview]:
             msg = f"item {index} of the message: {error}"
             raise TypeError(msg) from None
     return views
+
+
+@final
+class SharedAppender(Appender):
+    """One of any number of writers; all state is in the log.
+
+    The writers of one process share its event loop, so that a plain load and store stand for
+    Aeron's fetch-and-add: nothing can come between them. Across processes they could not.
+    """
+
+    __slots__ = ()
+
+    @property
+    def position(self) -> int:
+        """Where the next message would start, in bytes."""
+        metadata = self._metadata
+        tail = metadata.tail(metadata.active_term_count % PARTITION_COUNT)
+        term_id, offset = unpack_tail(tail, term_length=self._term_length)
+        return compute_position(
+            term_id, offset, initial_term_id=self._initial_term_id, bits=self._bits
+        )
+
+    def _reserve(self, size: int, length: int, limit: int) -> int:
+        tails = self._tails
+        count = self._metadata_words[ACTIVE_TERM_COUNT_INDEX]
+        tail = tails[count % PARTITION_COUNT]
+        if ((tail >> 32) - self._initial_term_id - count) & UINT32_MASK:
+            # Somebody has rotated the tail and not yet the count.
+            return AppendResult.ADMIN_ACTION
+        offset = tail & UINT32_MASK
+        position = (count << self._bits) + offset
+        if position < limit and offset + size <= self._term_length:
+            tails[count % PARTITION_COUNT] = tail + size
+            return position
+        position += min(offset, self._term_length) - offset
+        if position >= limit:
+            return self._refuse(position, length)
+        tails[count % PARTITION_COUNT] = tail + size
+        return self._end_of_log(tail, size)
+
+    def _end_of_log(self, tail: int, size: int) -> int:
+        """Pad the rest of a full term, if it is ours, and rotate."""
+        term_id, offset = unpack_tail(tail, term_length=self._term_length)
+        begin = compute_position(term_id, 0, initial_term_id=self._initial_term_id, bits=self._bits)
+        if offset < self._term_length:
+            # Whoever crosses the end pads; all who come later find the offset beyond it.
+            self._enter_term(begin)
+            rest = self._term_length - offset
+            write_padding(self._words, self._longs, offset, self._session, self._stream, rest)
+        if begin + offset + size >= self.max_position:
+            return AppendResult.MAX_POSITION_EXCEEDED
+        rotate_log(self._metadata, term_count=begin >> self._bits, term_id=term_id)
+        return AppendResult.ADMIN_ACTION
+
+
+FRAME_HEADER: Final = Struct("<8i")
+FIRST_WORD: Final = Struct("<q")
+
+
+@final
+class ExclusiveAppender(Appender):
+    """The only writer of its log: where it stands is its own, and the tail only tells others."""
+
+    __slots__ = ("_index", "_offset", "_term_id")
+
+    def __init__(self, log: LogBuffers) -> None:
+        super().__init__(log)
+        self._index = self._metadata.active_term_count % PARTITION_COUNT
+        self._term_id, self._offset = unpack_tail(
+            self._metadata.tail(self._index), term_length=log.term_length
+        )
+
+    @property
+    def position(self) -> int:
+        """Where the next message would start, in bytes."""
+        return self._term_begin + self._look_up_offset()
+
+    def append_padding(self, length: int, *, limit: int) -> int:
+        """Append `length` bytes that readers step over; return the end position or `AppendResult`.
+
+        Args:
+            length: Of the padding behind its frame header, in bytes.
+            limit: Position at which the log is full for now.
+
+        Raises:
+            MessageTooLongError: Longer than the longest message takes with all its headers.
+            ConfigurationError: The length is negative.
+        """
+        length = self.check_padding(length)
+        frame_length = length + DATA_HEADER_LENGTH
+        size = align_frame(frame_length)
+        start = self._reserve(size, length, limit)
+        if start < 0:
+            return start
+        offset = start - self._term_begin
+        zero(self._term, offset + DATA_HEADER_LENGTH, offset + size)
+        self._write_padding(offset, frame_length)
+        return start + size
+
+    def check_padding(self, length: int) -> int:
+        """Return the length of padding.
+
+        Raises:
+            MessageTooLongError: Longer than the longest message takes with all its headers.
+            ConfigurationError: It is no whole number of bytes.
+        """
+        length = check_number(length, "length", minimum=0, why=" bytes")
+        max_length = framed_length(
+            self.max_message_length, max_payload_length=self.max_payload_length
+        )
+        if length > max_length:
+            msg = (
+                f"padding of {length} bytes is longer than {max_length} bytes, the most for terms "
+                f"of {self._term_length} bytes: append it in parts, or raise term-length="
+            )
+            raise MessageTooLongError(msg)
+        return length
+
+    def offer_block(self, block: Buffer, *, limit: int) -> int:
+        """Append frames made for exactly this place; return the end position or `AppendResult`.
+
+        Only the first header is checked. The block must fit into the rest of the term; a full term
+        is rotated first.
+
+        Args:
+            block: Whole frames, aligned, the first of them data.
+            limit: Position at which the log is full for now.
+
+        Raises:
+            ConfigurationError: Length or first header of the block do not fit here.
+        """
+        view = byte_view(block)
+        length = view.nbytes
+        if self._look_up_offset() == self._term_length and (result := self._next_term()) < 0:
+            return result
+        start = self.position
+        if start >= limit:
+            return self._refuse(start, length)
+        self._check_block(view)
+        offset = self._offset
+        self._offset = end = offset + length
+        self._tails[self._index] = pack_tail(self._term_id, end)
+        self._term[offset + 8 : end] = view[8:]
+        # The word that holds the first length goes last: until then a reader sees nothing.
+        self._longs[offset >> 3] = FIRST_WORD.unpack_from(view)[0]
+        return start + length
+
+    def _look_up_offset(self) -> int:
+        """Return where the term is filled to: the kernel may have appended since the last time."""
+        if self.writer is not None:
+            self._offset = min(self._tails[self._index] & UINT32_MASK, self._term_length)
+        return self._offset
+
+    def _reserve(self, size: int, length: int, limit: int) -> int:
+        offset = self._look_up_offset()
+        start = self._term_begin + offset
+        if start >= limit:
+            return self._refuse(start, length)
+        end = offset + size
+        self._tails[self._index] = (self._term_id << 32) + end
+        if end > self._term_length:
+            return self._end_of_term()
+        self._offset = end
+        return start
+
+    def _end_of_term(self) -> int:
+        """Pad the rest of a full term and go on to the next."""
+        if self._offset < self._term_length:
+            self._write_padding(self._offset, self._term_length - self._offset)
+            self._offset = self._term_length
+        return self._next_term() or AppendResult.ADMIN_ACTION
+
+    def _next_term(self) -> int:
+        """Rotate; return 0, or `MAX_POSITION_EXCEEDED` when this term was the last."""
+        begin = self._term_begin + self._term_length
+        if begin >= self.max_position:
+            return AppendResult.MAX_POSITION_EXCEEDED
+        self._enter_term(begin)
+        self._index = (self._index + 1) % PARTITION_COUNT
+        self._term_id = wrap_int32(self._term_id + 1)
+        self._offset = 0
+        self._tails[self._index] = pack_tail(self._term_id, 0)
+        self._metadata.active_term_count = begin >> self._bits
+        return 0
+
+    def _write_padding(self, offset: int, frame_length: int) -> None:
+        write_padding(self._words, self._longs, offset, self._session, self._stream, frame_length)
+
+    def _check_block(self, block: memoryview) -> None:
+        length = block.nbytes
+        rest = self._term_length - self._offset
+        if not DATA_HEADER_LENGTH <= length <= rest or length % FRAME_ALIGNMENT:
+            msg = (
+                f"block of {length} bytes must be a multiple of {FRAME_ALIGNMENT}, and not longer "
+                f"than the {rest} bytes left in the term"
+            )
+            raise ConfigurationError(msg)
+        _, second, *found, _, _ = FRAME_HEADER.unpack_from(block)
+        wanted = [self._offset, self._log.session_id, self._log.stream_id, self._term_id]
+        if found != wanted or second >> TYPE_SHIFT != DATA_WORD >> TYPE_SHIFT:
+            msg = (
+                f"block begins with frame type {second >> TYPE_SHIFT & 0xFFFF} and (term offset, "
+                f"session id, stream id, term id) {found}: must be type 1 and {wanted}"
+            )
+            raise ConfigurationError(msg)

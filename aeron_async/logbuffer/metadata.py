@@ -1,10 +1,10 @@
-"""The 4096 bytes at the end of a log buffer: where it stands, and how it was made.
+"""The 4096 bytes of metadata at the end of a log, and its rotation to the next term.
 
 Hot fields (tails, active term count, limits of the stream) are single aligned loads and stores, so
 that another process mapping the same file never sees half a value. Fields are in host order, which
 is Aeron's little-endian order on every machine that Aeron runs on.
 
-Source: Aeron `LogBufferDescriptor`.
+Source: Aeron `LogBufferDescriptor`, `LogBufferDescriptor.rotateLog`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from enum import IntEnum
 from typing import Final, final, overload
 
 from aeron_async.errors import ConfigurationError
+from aeron_async.logbuffer.position import PARTITION_COUNT, pack_tail
+from aeron_async.protocol.header import wrap_int32
 
 __all__ = [
     "ACTIVE_TERM_COUNT_INDEX",
@@ -21,6 +23,7 @@ __all__ = [
     "METADATA_LENGTH",
     "LogMetadata",
     "LogType",
+    "rotate_log",
 ]
 
 METADATA_LENGTH: Final = 4096
@@ -185,3 +188,22 @@ class LogMetadata:
     def set_tail(self, partition: int, tail: int) -> None:
         """Store the raw tail counter of one term."""
         self.longs[partition] = tail
+
+
+def rotate_log(metadata: LogMetadata, *, term_count: int, term_id: int) -> None:
+    """Make the term after `term_id` the active one, unless somebody has.
+
+    Differs: Aeron compares and swaps, for its publishers are threads. Ours share one event loop,
+    and nothing can come between the load and the store.
+
+    Args:
+        metadata: Of the log.
+        term_count: How many terms after the initial one the full term is.
+        term_id: Of the full term.
+    """
+    following = (term_count + 1) % PARTITION_COUNT
+    # The slot must still hold the term of three rotations ago, or the work is done already.
+    if metadata.tail(following) >> 32 == wrap_int32(term_id + 1 - PARTITION_COUNT):
+        metadata.set_tail(following, pack_tail(term_id + 1, 0))
+    if metadata.active_term_count == term_count:
+        metadata.active_term_count = term_count + 1

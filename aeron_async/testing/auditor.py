@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.media.sockets import SocketAddress
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.testing.world import World
 
 __all__ = ["Auditor"]

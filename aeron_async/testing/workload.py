@@ -16,8 +16,7 @@ from aeron_async.logbuffer.position import framed_length
 
 if TYPE_CHECKING:
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import Image
-    from aeron_async.client.message import FragmentHeader
+    from aeron_async.client.image import FragmentHeader, Image
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.testing.recorder import Offered, Received, Recorder

@@ -12,7 +12,7 @@ from aeron_async.archive import begin_hints
 from aeron_async.archive.api import RecordingSignal, RecordingSignalEvent, SourceLocation
 from aeron_async.archive.begin_hints import BeginHints
 from aeron_async.archive.signals import SignalHub
-from aeron_async.client.signal import Signal
+from aeron_async.client.waiters import Signal
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import OfferTimeoutError
 from aeron_async.waits import SubscriptionSeen, WaitReason, Why

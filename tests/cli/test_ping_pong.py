@@ -17,8 +17,8 @@ from aeron_async.cli.pauses import Pauses
 from aeron_async.cli.ping import START_PONG, TIMESTAMP, Pinger, sleep_until
 from aeron_async.cli.runner import ADVICE
 from aeron_async.client.aeron import Aeron
-from aeron_async.client.publication_base import PublicationBase
-from aeron_async.client.subscription_base import SubscriptionBase
+from aeron_async.client.publication import PublicationBase
+from aeron_async.client.subscription import SubscriptionBase
 from aeron_async.errors import AeronTimeoutError
 from tests.cli.conftest import PATIENCE_S
 from tests.logs import without_lines_of_the_machine

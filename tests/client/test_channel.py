@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aeron_async as aa
+from aeron_async.client import channel
 from aeron_async.client import channel as channel_module
-from aeron_async.client import channel_options
 from aeron_async.protocol import channel_uri
 from aeron_async.protocol.address import Address
 from aeron_async.protocol.channel_uri import ChannelUri, FlowControlOptions, Group, Tags
@@ -288,7 +288,7 @@ def test_flow_control_that_cannot_be_meant_is_refused(
     ],
 )
 def test_type_checkers_know_what_each_mode_takes(name: str, roles: str, without: set[str]) -> None:
-    typed = getattr(channel_options, name).__annotations__
+    typed = getattr(channel, name).__annotations__
     taken = {
         key.replace("-", "_")
         for key, parameter in PARAMETERS.items()

@@ -11,7 +11,7 @@ import aeron_async as aa
 from aeron_async.congestion_control import CongestionControlParams, StaticWindowCongestionControl
 from aeron_async.driver.core.system_counters import DRIVER_COUNTER_TYPE_ID, DriverCounterId
 from aeron_async.flow_control import FlowControl, MinMulticastFlowControl, UnicastFlowControl
-from aeron_async.logbuffer.term_log import LogBuffers
+from aeron_async.logbuffer.log_buffers import LogBuffers
 from tests.client.fake_network import FakeNetwork
 from tests.client.local import fill
 from tests.client.test_refusals import CHANNEL, SETUP, SOURCE, STREAM_ID, records_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.counters import CountersManager
-    from aeron_async.logbuffer.log_spec import LogSpec
+    from aeron_async.logbuffer.log_buffers import LogSpec
 
 
 class StrategyError(Exception):

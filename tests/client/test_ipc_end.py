@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.image_events import ImageEventKind
+from aeron_async.client.image import ImageEventKind
 from tests.client.local import IPC, STREAM_ID, publications, take, until
 from tests.logs import captured_logs
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.client.image_events import ImageEventKind
+from aeron_async.client.image import ImageEventKind
 from tests.client.local import IPC, STREAM_ID, publications, take, until
 
 if TYPE_CHECKING:

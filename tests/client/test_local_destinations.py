@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.image_events import ImageEventKind
+from aeron_async.client.image import ImageEventKind
 from tests.client.local import IPC, STREAM_ID, fill, labels, publications, take, until
 
 if TYPE_CHECKING:

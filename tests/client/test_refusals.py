@@ -15,7 +15,7 @@ from aeron_async.driver.core.stream_counters import (
     StreamCounterType,
 )
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.logbuffer.term_log import LogBuffers
+from aeron_async.logbuffer.log_buffers import LogBuffers
 from aeron_async.protocol.setup import Setup
 from tests.client.fake_network import FakeNetwork
 from tests.client.local import fill
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.counters import CounterRecord, CountersManager
-    from aeron_async.logbuffer.log_spec import LogSpec
+    from aeron_async.logbuffer.log_buffers import LogSpec
 
 STREAM_ID = 1001
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:40456"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.image_events import ImageEventKind
+from aeron_async.client.image import ImageEventKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.wait_watch import Wait
+from aeron_async.client.waiters import Wait
 from aeron_async.testing import World, simulate
 from tests.logs import captured_logs
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.waiting_line import WaitingLine
+from aeron_async.client.waiters import WaitingLine
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.archive.persistent_subscription import LiveStream
-from aeron_async.client.why_subscription import explain_subscription
+from aeron_async.client.why import explain_subscription
 from aeron_async.waits import SubscriptionSeen
 from tests.client.waiting import HERE, SMALL, STREAM_ID, heard_by, told
 from tests.driver.fakes import data, setup

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from aeron_async.driver.core.ipc_publication import IpcPublication
 from aeron_async.driver.core.stream_counters import IpcPublicationCounters
 from aeron_async.driver.core.subscriber_position import SubscriberPosition
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.reader import TermReader
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from tests.driver.fakes import CONTEXT, SECOND, Counts, make_params
 from tests.logbuffer.logs import SESSION_ID, STREAM_ID, make_log
 

@@ -13,10 +13,9 @@ from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import ImageCounters, PublicationCounters
 from aeron_async.driver.core.subscriber_position import SubscriberPosition
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.reader import TermReader
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from aeron_async.protocol.data import DataHeader
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.status_message import StatusMessage

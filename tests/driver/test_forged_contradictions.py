@@ -19,7 +19,7 @@ from tests.driver.stage import Stage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aeron_async.driver.core.data_sender import FrameStarts
 from aeron_async.driver.core.system_counters import DriverCounterId
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.protocol.data import DataHeader
 from tests.driver.fakes import MS, nak, place

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from aeron_async.driver.core.publication import PublicationState
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import Claim
 from aeron_async.logbuffer.position import max_message_length
 from tests.driver.fakes import HALF_TERM, MS, SECOND
 from tests.driver.ipc_rig import IpcRig

@@ -7,7 +7,7 @@ import pytest
 from aeron_async.driver.core.ipc_publication import IpcWindow
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import Claim
 from tests.driver.fakes import HALF_TERM, SECOND, Counts
 from tests.driver.ipc_rig import IpcRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, TERM_LENGTH, make_log

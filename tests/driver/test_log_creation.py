@@ -6,7 +6,7 @@ import pytest
 
 from aeron_async.driver.log_creation import create_log
 from aeron_async.errors import ErrorCode, RegistrationError
-from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.log_buffers import LogSpec
 
 SPEC = LogSpec(session_id=1, stream_id=2, initial_term_id=3, term_length=65536, mtu_length=1408)
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import Claim
 from aeron_async.protocol.header import StatusMessageFlags
 from tests.driver.fakes import HALF_TERM, MS, RECEIVER_ID, SECOND, eliciting_message, nak
 from tests.driver.rigs import PublicationRig

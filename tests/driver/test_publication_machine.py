@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from aeron_async.driver.core.control_packet_dispatcher import ControlPacketDispatcher
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import Claim
 from aeron_async.logbuffer.position import framed_length, max_message_length
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.protocol.data import DataHeader

@@ -8,14 +8,13 @@ import pytest
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck, PublisherWindow
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import Claim, SharedAppender
 from aeron_async.logbuffer.position import pack_tail
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from tests.driver.fakes import HALF_TERM, SECOND, Counts
 from tests.logbuffer.logs import INITIAL_TERM_ID, NO_LIMIT, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 TIMEOUT_NS = 15 * SECOND
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aeron_async.driver.core.data_sender import resend_range
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.data import DataHeader

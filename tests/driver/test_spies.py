@@ -9,7 +9,7 @@ import pytest
 
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import Claim
 from aeron_async.protocol.header import FrameType, StatusMessageFlags
 from tests.driver.fakes import HALF_TERM, MS, SECOND, nak
 from tests.driver.rigs import PublicationRig

@@ -10,7 +10,7 @@ from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.data_sender import SEND_RETRY_NS, StreamSender
 from aeron_async.driver.core.stream_counters import PublicationCounters
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.protocol.data import DataHeader
 from tests.driver.fakes import MS, Counts, Outbox, make_params

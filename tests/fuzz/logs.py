@@ -10,19 +10,18 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.kernel import scan_for_send
-from aeron_async.logbuffer.cleaner import clean_to
+from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.position import max_message_length, pack_tail
 from aeron_async.logbuffer.reader import TermReader
-from aeron_async.logbuffer.rebuilder import fill_gap, insert, scan_for_gap
+from aeron_async.logbuffer.rebuilder import UnblockResult, fill_gap, insert, scan_for_gap, unblock
 from aeron_async.logbuffer.scanner import scan_block
-from aeron_async.logbuffer.unblocker import UnblockResult, unblock
 from tests.fuzz.script import Script
 from tests.logbuffer.logs import INITIAL_TERM_ID, MTU_LENGTH, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.logbuffer.assembler import ReadMessage
+    from aeron_async.logbuffer.reader import ReadMessage
 
 SLOT: Final = 32
 SLOT_COUNT: Final = TERM_LENGTH // SLOT

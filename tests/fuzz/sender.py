@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import AppendResult, Claim
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.data import DATA_HEADER
 from aeron_async.protocol.error import ErrorFrame
@@ -23,12 +22,7 @@ from tests.driver.fakes import HALF_TERM, MS, SECOND, SOURCE
 from tests.fuzz.script import Script
 from tests.fuzz.sending_end import COUNTS, SLOT_LIMIT, TERM_MASK, SendingEnd
 from tests.fuzz.wire import LONGEST_DATAGRAM
-from tests.logbuffer.logs import (
-    MAX_PAYLOAD,
-    SESSION_ID,
-    STREAM_ID,
-    TERM_LENGTH,
-)
+from tests.logbuffer.logs import MAX_PAYLOAD, SESSION_ID, STREAM_ID, TERM_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,10 @@ from aeron_async.driver.core.flow_control import unicast_flow_control
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.stream_counters import PublicationCounters
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.logbuffer.rebuilder import is_hole
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from aeron_async.protocol.data import DATA_HEADER
 from aeron_async.protocol.header import FrameType
 from tests.driver.fakes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.client.image_events import ImageEventKind
+from aeron_async.client.image import ImageEventKind
 from tests.interop.messages import NumberedMessages
 from tests.interop.ours import our_client
 from tests.interop.programs import wait_until

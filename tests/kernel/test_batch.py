@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aeron_async import kernel
 from aeron_async.kernel import batch as pure_batch
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from tests.kernel.test_twins import LENGTHS, WORD_BYTES, compiled, filled, needs_compiled
 from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log
 

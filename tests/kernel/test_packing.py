@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.kernel.scanning import scan_for_send
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from tests.driver.test_stream_sender import Rig
 from tests.kernel.test_twins import IS_BUILT, PURE, TWINS, compiled
 from tests.logbuffer.logs import NO_LIMIT, make_log

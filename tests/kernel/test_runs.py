@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled
 from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log, read_all
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.kernel import atomics, message, placing, reading, scanning
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.rebuilder import insert
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from tests.by_hand import NOT_BUILT
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aeron_async.logbuffer.log_spec import LogSpec
+from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec
 from aeron_async.logbuffer.reader import TermReader
-from aeron_async.logbuffer.term_log import LogBuffers
 
 TERM_LENGTH: Final = 64 * 1024
 MTU_LENGTH: Final = 1408

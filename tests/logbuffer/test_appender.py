@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from aeron_async.errors import ConfigurationError, MessageTooLongError
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.claim import Claim
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
-from aeron_async.logbuffer.shared_appender import SharedAppender
+from aeron_async.logbuffer.appender import AppendResult, Claim, ExclusiveAppender, SharedAppender
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,
     MAX_PAYLOAD,
@@ -27,7 +24,7 @@ from tests.logbuffer.logs import (
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 AppenderClass: TypeAlias = type[SharedAppender] | type[ExclusiveAppender]
 

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.errors import ClosedError
-from aeron_async.logbuffer.claim import Claim
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import Claim, ExclusiveAppender
 from aeron_async.logbuffer.reader import TermReader
 from tests.logbuffer.logs import NO_LIMIT, SESSION_ID, STREAM_ID, header, make_log, read_all
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 @pytest.fixture

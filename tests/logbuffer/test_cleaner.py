@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.logbuffer.cleaner import clean_to
+from aeron_async.logbuffer.log_buffers import clean_to
 from tests.logbuffer.logs import TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 @pytest.fixture

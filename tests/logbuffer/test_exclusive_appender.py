@@ -5,8 +5,7 @@ import struct
 import pytest
 
 from aeron_async.errors import ConfigurationError, MessageTooLongError
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import AppendResult, ExclusiveAppender
 from aeron_async.logbuffer.position import pack_tail
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,

@@ -10,19 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aeron_async.kernel import scan_for_send
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.claim import Claim
-from aeron_async.logbuffer.cleaner import clean_to
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import AppendResult, Claim, ExclusiveAppender, SharedAppender
+from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import partition_index
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.logbuffer.rebuilder import insert, scan_for_gap
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 MESSAGE_LENGTHS = st.one_of(st.integers(0, 200), st.integers(1300, 2900), st.integers(0, 8192))
 

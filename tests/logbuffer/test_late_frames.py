@@ -30,7 +30,7 @@ from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 class CountedWords:

@@ -5,15 +5,9 @@ from typing import Any
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.logbuffer.log_spec import default_frame_header
+from aeron_async.logbuffer.log_buffers import default_frame_header
 from aeron_async.logbuffer.metadata import LogType
-from tests.logbuffer.logs import (
-    INITIAL_TERM_ID,
-    SESSION_ID,
-    STREAM_ID,
-    TERM_LENGTH,
-    make_spec,
-)
+from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH, make_spec
 
 GOLDEN_HEADER = bytes.fromhex(
     "00000000 00c00100 00000000 58699e0b e9030000 987e856e 0000000000000000"

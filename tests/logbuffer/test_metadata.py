@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.logbuffer.log_spec import initialise
+from aeron_async.logbuffer.log_buffers import initialise
 from aeron_async.logbuffer.metadata import LogMetadata, LogType
 from aeron_async.logbuffer.position import pack_tail
 from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, make_spec

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
-from aeron_async.logbuffer.log_spec import LogSpec
-from aeron_async.logbuffer.producer import producer_position
-from aeron_async.logbuffer.shared_appender import SharedAppender
-from aeron_async.logbuffer.term_log import LogBuffers
+from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
+from aeron_async.logbuffer.log_buffers import LogBuffers, LogSpec, producer_position
 
 TERM_LENGTH = 65536
 

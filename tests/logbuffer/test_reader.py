@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.claim import Claim
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import AppendResult, Claim, ExclusiveAppender
 from aeron_async.logbuffer.reader import TermReader
 from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 class Collector:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import ExclusiveAppender
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.rebuilder import GAP_LENGTH_LIMIT, fill_gap, insert, scan_for_gap
 from tests.logbuffer.logs import (
@@ -19,7 +19,7 @@ from tests.logbuffer.logs import (
 )
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 @pytest.fixture

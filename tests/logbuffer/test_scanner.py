@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.kernel import scan_for_send
-from aeron_async.logbuffer.claim import Claim
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import Claim, ExclusiveAppender
 from aeron_async.logbuffer.scanner import scan_block
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 
 def send(log: LogBuffers, offset: int, limit: int = MTU_LENGTH) -> tuple[int, int]:

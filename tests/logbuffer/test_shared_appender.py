@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer.appender import AppendResult, Claim, SharedAppender
+from aeron_async.logbuffer.metadata import rotate_log
 from aeron_async.logbuffer.position import pack_tail
-from aeron_async.logbuffer.rotation import rotate_log
-from aeron_async.logbuffer.shared_appender import SharedAppender
 from tests.logbuffer.logs import INITIAL_TERM_ID, NO_LIMIT, TERM_LENGTH, header, make_log, read_all
 
 

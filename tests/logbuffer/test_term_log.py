@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.logbuffer.exclusive_appender import ExclusiveAppender
-from aeron_async.logbuffer.term_log import LogBuffers, file_length
+from aeron_async.logbuffer.appender import ExclusiveAppender
+from aeron_async.logbuffer.log_buffers import LogBuffers, file_length
 from tests.logbuffer.logs import NO_LIMIT, SESSION_ID, STREAM_ID, TERM_LENGTH, make_log, make_spec
 
 

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.logbuffer import unblocker
-from aeron_async.logbuffer.appender import AppendResult
-from aeron_async.logbuffer.claim import Claim
+from aeron_async.logbuffer import rebuilder
+from aeron_async.logbuffer.appender import AppendResult, Claim, SharedAppender
 from aeron_async.logbuffer.position import pack_tail
-from aeron_async.logbuffer.shared_appender import SharedAppender
-from aeron_async.logbuffer.unblocker import UnblockResult, unblock
+from aeron_async.logbuffer.rebuilder import UnblockResult, unblock
 from tests.logbuffer.logs import (
     INITIAL_TERM_ID,
     NO_LIMIT,
@@ -24,7 +22,7 @@ from tests.logbuffer.logs import (
 )
 
 if TYPE_CHECKING:
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 IDS = (SESSION_ID, STREAM_ID, INITIAL_TERM_ID, 0)
 
@@ -75,7 +73,7 @@ def test_room_is_left_to_a_publisher_that_wakes_up_in_between(
     reserve(log, 64)
     SharedAppender(log).offer(b"after", limit=NO_LIMIT)
     before = bytes(log._base)
-    monkeypatch.setattr(unblocker, "is_hole", lambda *_: False)
+    monkeypatch.setattr(rebuilder, "is_hole", lambda *_: False)
     assert unblock(log, 0) is UnblockResult.NO_ACTION
     assert bytes(log._base) == before
 

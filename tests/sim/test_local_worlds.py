@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.client.image_events import ImageEventKind
+from aeron_async.client.image import ImageEventKind
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.testing import VirtualLoop
 from aeron_async.testing.auditor import Auditor

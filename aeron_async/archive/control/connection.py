@@ -30,7 +30,7 @@ from aeron_async.archive.control.messages import (
     ResponseCode,
 )
 from aeron_async.archive.control.settings import CONTROL_STREAM_ID
-from aeron_async.client.wait_watch import Wait
+from aeron_async.client.waiters import Wait
 from aeron_async.errors import (
     AeronError,
     AeronTimeoutError,

@@ -38,13 +38,13 @@ from aeron_async.driver.core.outbox import HandshakeBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
 from aeron_async.kernel import mark_starts, scan_for_send, scan_runs
 from aeron_async.kernel.scanning import BLOCK_BITS
+from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logbuffer.position import (
     compute_position,
     max_message_length,
     partition_index,
     term_id_at,
 )
-from aeron_async.logbuffer.producer import producer_position
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.data import encode_heartbeat
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.timestamps import SendTimestamps
     from aeron_async.kernel.placing import Cuts
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.header import Buffer
 

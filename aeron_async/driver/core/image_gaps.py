@@ -22,7 +22,7 @@ from aeron_async.driver.core.budgets import NakPatience
 from aeron_async.driver.core.feedback_delay import StaticDelay
 from aeron_async.driver.core.loss_detector import NEVER_NS, LossDetector
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.logbuffer.cleaner import zero
+from aeron_async.logbuffer.log_buffers import zero
 from aeron_async.logbuffer.position import compute_position, partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import fill_gap, scan_for_gap
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.feedback_delay import FeedbackDelay
     from aeron_async.driver.core.status_message_sender import ImageFeedback
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
     "GAPS_AT_ONCE",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logs import LogBudget
 
 __all__ = [

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.publication_image import ImageIntake
     from aeron_async.driver.core.status_message_sender import ImageFeedback
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
     "GapClock",

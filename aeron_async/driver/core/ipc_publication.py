@@ -22,7 +22,7 @@ from aeron_async.driver.core.publication import (
     SubscribablePublication,
 )
 from aeron_async.driver.core.subscriber_position import release_subscribers
-from aeron_async.logbuffer.cleaner import clean_to
+from aeron_async.logbuffer.log_buffers import clean_to
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
     "IpcPublication",

@@ -30,7 +30,7 @@ from aeron_async.driver.core.subscriber_position import (
 )
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.kernel import Doorbell
-from aeron_async.logbuffer.producer import producer_position
+from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logs import LogBudget
 
 __all__ = [

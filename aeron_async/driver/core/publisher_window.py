@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.logbuffer.cleaner import clean_to
-from aeron_async.logbuffer.unblocker import UnblockResult, unblock
+from aeron_async.logbuffer.log_buffers import clean_to
+from aeron_async.logbuffer.rebuilder import UnblockResult, unblock
 
 if TYPE_CHECKING:
     from aeron_async.counters import Counter
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = ["BlockedPublisherCheck", "PublisherWindow"]
 

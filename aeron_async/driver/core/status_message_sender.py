@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import ReceiveDestination
     from aeron_async.driver.core.stream_counters import ImageCounters
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
     "ImageFeedback",

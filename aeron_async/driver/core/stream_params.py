@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.suppliers import CongestionControlSupplier, FlowControlSupplier
-    from aeron_async.logbuffer.term_log import LogBuffers
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [

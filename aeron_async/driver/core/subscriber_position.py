@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import Counter
     from aeron_async.kernel import Doorbell
+    from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logbuffer.metadata import LogMetadata
-    from aeron_async.logbuffer.term_log import LogBuffers
 
 __all__ = [
     "TRANSITIONS",

@@ -21,7 +21,7 @@ from aeron_async.archive.control.recording_events import RecordingEvents
 from aeron_async.archive.control.server import ControlServer
 from aeron_async.archive.control.settings import ControlSettings
 from aeron_async.archive.signals import SignalHub
-from aeron_async.client.signal import Signal
+from aeron_async.client.waiters import Signal
 from aeron_async.errors import (
     ArchiveError,
     ClosedError,

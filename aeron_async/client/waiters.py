@@ -1,4 +1,13 @@
-"""Waits that last for long are logged, once each: one timer of the client looks at all of them.
+"""Waiting tasks: wake-ups, their order, timeouts, and a log line for each long wait.
+
+Unlike an event it has no state to clear: whoever waits checks first, waits, and checks again.
+Nothing can slip between check and wait, for there is no `await` between them.
+
+Only the first in line is ever woken. Leaving, for whatever reason, it wakes the next: success goes
+on down the line, one that finds nothing stays first and stops it, and no wake-up is lost with a
+task that is cancelled. However many wait, news that helps nobody costs one attempt.
+
+Invariant: whoever is first either has been woken, or has found nothing since the last ring.
 
 The timer is set when a wait begins and none is set, and not set again when it finds no wait that is
 still to be logged: a wait that ends in time costs a look into a dictionary at most, and neither an
@@ -10,20 +19,126 @@ has begun before a line was written is covered by it.
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from aeron_async.client.arguments import check_timeout
 from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import AeronTimeoutError, OfferTimeoutError
 from aeron_async.logs import get_logger
 from aeron_async.text import printable
+from aeron_async.waits import PublicationSeen
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from aeron_async.clock import Clock
     from aeron_async.waits import Why
 
-__all__ = ["Wait", "WaitWatch", "Waiter"]
+__all__ = [
+    "Signal",
+    "Wait",
+    "WaitWatch",
+    "Waiter",
+    "WaitingLine",
+    "offer_timeout",
+    "wait_timeout",
+    "watched_wait",
+]
+
+
+class Signal:
+    """Wakes every task that waits."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def ring(self) -> None:
+        """Wake every task that waits now."""
+        if not self._waiters:
+            return
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until the next ring."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+
+@final
+class Place:
+    """One place in a line, and since when it is taken; in nanoseconds."""
+
+    __slots__ = ("since_ns",)
+
+    def __init__(self, since_ns: int) -> None:
+        self.since_ns = since_ns
+
+
+@final
+class WaitingLine:
+    """A line of tasks of one loop; each joins, waits as often as it must, and leaves."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        # Not a dict: that one looks for its first entry behind all that have gone before it.
+        self._waiters: OrderedDict[Place, asyncio.Future[None] | None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def since_ns(self) -> int | None:
+        """Return since when the first in line waits; None where no task does."""
+        for place in self._waiters:
+            return place.since_ns
+        return None
+
+    def join(self, now_ns: int = 0) -> Place:
+        """Stand at the end, and return the place; it must be left again."""
+        place = Place(now_ns)
+        self._waiters[place] = None
+        return place
+
+    async def wait(self, place: Place) -> None:
+        """Wait to be woken, once."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[place] = waiter
+        try:
+            await waiter
+        finally:
+            self._waiters[place] = None
+
+    def leave(self, place: Place) -> None:
+        """Give a place up; the next one tries if it was the first."""
+        is_first = next(iter(self._waiters)) is place
+        del self._waiters[place]
+        if is_first:
+            self.ring()
+
+    def ring(self) -> None:
+        """Wake the first in line."""
+        if self._waiters:
+            self._wake(next(iter(self._waiters.values())))
+
+    def ring_all(self) -> None:
+        """Wake everybody: there is nothing left to wait for."""
+        for waiter in self._waiters.values():
+            self._wake(waiter)
+
+    def _wake(self, waiter: asyncio.Future[None] | None) -> None:
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
 
 SHORTEST_S: Final = 0.001
 """Timers that fire a little early are set again for no less."""
@@ -204,3 +319,75 @@ class WaitWatch:
             cause=cause,
             why=text,
         )
+
+
+def offer_timeout(why: Why, waited_ns: int) -> OfferTimeoutError:
+    """Return the error of an offer that found no room in time."""
+    seen = why.seen
+    assert isinstance(seen, PublicationSeen), "a publication was asked"
+    return OfferTimeoutError(
+        f"offer waited {waited_ns / NS_PER_SECOND:.3f} s: {why}",
+        position=seen.position,
+        position_limit=seen.position_limit,
+        waited_ns=waited_ns,
+        is_connected=seen.is_connected,
+        slowest_receiver=seen.slowest_receiver,
+        why=why,
+    )
+
+
+def wait_timeout(why: Why, operation: str, waited_ns: int) -> AeronTimeoutError:
+    """Return the error of another operation whose timeout has passed."""
+    message = f"{operation} waited {waited_ns / NS_PER_SECOND:.3f} s: {why}"
+    return AeronTimeoutError(message, why=why)
+
+
+class OpenWaiter(Waiter, Protocol):
+    """A publication or subscription that can be closed while its callers wait."""
+
+    waits: WaitWatch
+    logs_waits: bool
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` where it is closed."""
+        ...
+
+
+async def watched_wait(
+    waiter: OpenWaiter,
+    changed: Signal,
+    condition: Callable[[], bool],
+    operation: str,
+    timeout: float | None,
+) -> None:
+    """Wait until a condition holds.
+
+    Args:
+        waiter: Whose condition it is.
+        changed: Rings when the condition may have come to hold, and when the waiter is closed.
+        condition: Is asked before any waiting too.
+        operation: What the caller called.
+        timeout: Seconds to wait at most; None waits as long as it takes.
+
+    Raises:
+        AeronTimeoutError: The timeout passed; its text says why.
+        ClosedError: The waiter was closed, before or while waiting.
+    """
+    timeout = check_timeout(timeout)
+    waiter.check_open()
+    if condition():
+        return
+    started_ns = waiter.waits.now_ns()
+    wait = Wait(waiter, operation, lambda: started_ns)
+    if waiter.logs_waits:
+        waiter.waits.begin(wait)
+    try:
+        async with asyncio.timeout(timeout):
+            while not condition():
+                await changed.wait()
+                waiter.check_open()
+    except TimeoutError:
+        waited_ns = waiter.waits.now_ns() - started_ns
+        raise wait_timeout(waiter.explain(), operation, waited_ns) from None
+    finally:
+        waiter.waits.end(wait)

@@ -1,0 +1,385 @@
+"""One log over one buffer: three terms and metadata; made, mapped, measured and cleaned.
+
+Layout: term 0, 1, 2, a hole where pages are larger than 4 KiB, and the metadata in the last 4096
+bytes. The buffer may be anonymous memory or a mapped file of an Aeron directory; nothing here can
+tell.
+
+Source: Aeron `LogBufferDescriptor`; `DriverConductor` (initialisation of publication and image
+logs), `LogBuffers`, `LogBufferDescriptor`, `NetworkPublication.producerPosition`,
+`IpcPublication.cleanBufferTo`, `NetworkPublication.cleanBufferTo`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from aeron_async.errors import ConfigurationError
+from aeron_async.logbuffer.metadata import (
+    END_OF_STREAM_UNKNOWN,
+    LOG_TYPE_OFFSET,
+    METADATA_LENGTH,
+    LogMetadata,
+    LogType,
+)
+from aeron_async.logbuffer.position import (
+    PARTITION_COUNT,
+    check_mtu,
+    check_page_size,
+    check_term_length,
+    compute_position,
+    pack_tail,
+    partition_index,
+    position_bits,
+    term_offset_at,
+    unpack_tail,
+)
+from aeron_async.protocol.header import (
+    DATA_HEADER_LENGTH,
+    FRAME_ALIGNMENT,
+    DataFlags,
+    FrameType,
+    wrap_int32,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "LogBuffers",
+    "LogSpec",
+    "clean_to",
+    "default_frame_header",
+    "file_length",
+    "initialise",
+    "producer_position",
+    "zero",
+]
+
+NULL_VALUE: Final = -1
+
+
+@final
+@attrs.frozen(kw_only=True)
+class LogSpec:
+    """Everything that is fixed when a log is made; lengths in bytes, times in nanoseconds.
+
+    Attributes:
+        correlation_id: Registration id of the publication, or correlation id of the image.
+        start_term_id: Term of the first frame; `None` means the initial term.
+        start_term_offset: Offset of the first frame in that term; a multiple of 32.
+        entity_tag: Tag of the publication, -1 for none; images hold 0.
+        response_correlation_id: Likewise.
+
+    Raises:
+        ConfigurationError: A length, id or start that no log can have.
+    """
+
+    session_id: int
+    stream_id: int
+    initial_term_id: int
+    term_length: int
+    mtu_length: int
+    log_type: LogType = LogType.CONCURRENT_PUBLICATION
+    correlation_id: int = 0
+    start_term_id: int | None = None
+    start_term_offset: int = 0
+    page_size: int = 4096
+    publication_window_length: int = 0
+    receiver_window_length: int = 0
+    socket_sndbuf_length: int = 0
+    os_default_socket_sndbuf_length: int = 0
+    os_max_socket_sndbuf_length: int = 0
+    socket_rcvbuf_length: int = 0
+    os_default_socket_rcvbuf_length: int = 0
+    os_max_socket_rcvbuf_length: int = 0
+    max_resend: int = 0
+    entity_tag: int = attrs.field()
+    response_correlation_id: int = attrs.field()
+    linger_timeout_ns: int = 0
+    untethered_window_limit_timeout_ns: int = 0
+    untethered_linger_timeout_ns: int = 0
+    untethered_resting_timeout_ns: int = 0
+    is_group: bool = False
+    is_response: bool = False
+    rejoin: bool = False
+    reliable: bool = False
+    sparse: bool = False
+    signal_eos: bool = False
+    spies_simulate_connection: bool = False
+    tether: bool = False
+
+    @entity_tag.default
+    def _default_entity_tag(self) -> int:
+        return 0 if self.log_type is LogType.IMAGE else NULL_VALUE
+
+    @response_correlation_id.default
+    def _default_response_correlation_id(self) -> int:
+        return 0 if self.log_type is LogType.IMAGE else NULL_VALUE
+
+    def __attrs_post_init__(self) -> None:
+        check_term_length(self.term_length)
+        check_mtu(self.mtu_length)
+        check_page_size(self.page_size)
+        for name in ("session_id", "stream_id", "initial_term_id", "start_term_id"):
+            value = getattr(self, name)
+            if value is not None and value != wrap_int32(value):
+                msg = f"{name} {value} does not fit a signed 32-bit integer"
+                raise ConfigurationError(msg)
+        offset = self.start_term_offset
+        if not 0 <= offset <= self.term_length or offset % FRAME_ALIGNMENT:
+            msg = (
+                f"start term offset {offset} must be a multiple of {FRAME_ALIGNMENT} within the "
+                f"term length of {self.term_length}: set term-offset="
+            )
+            raise ConfigurationError(msg)
+        if self.start_term_count < 0:
+            msg = (
+                f"start term id {self.start_term_id} lies before the initial term id "
+                f"{self.initial_term_id}: set term-id= or init-term-id="
+            )
+            raise ConfigurationError(msg)
+
+    @property
+    def start_term_count(self) -> int:
+        """How many terms after the initial one the log starts."""
+        if self.start_term_id is None:
+            return 0
+        return wrap_int32(self.start_term_id - self.initial_term_id)
+
+
+# Fields that the metadata takes over under the same name.
+COPIED: Final = tuple(
+    field.name
+    for field in attrs.fields(LogSpec)
+    if field.name not in {"start_term_id", "start_term_offset"}
+)
+
+
+def default_frame_header(*, session_id: int, stream_id: int, initial_term_id: int) -> bytes:
+    """Return the 32 bytes that every frame of a log starts from: version 0, unfragmented data."""
+    header = bytearray(DATA_HEADER_LENGTH)
+    words = memoryview(header).cast("i")
+    words[1] = DataFlags.UNFRAGMENTED << 8 | FrameType.DATA << 16
+    words[3] = session_id
+    words[4] = stream_id
+    words[5] = initial_term_id
+    return bytes(header)
+
+
+def initialise(metadata: LogMetadata, spec: LogSpec) -> None:
+    """Write the metadata of a log that nobody has seen yet.
+
+    A publication gets its tails: the start in the active slot, and in the two others the term ids
+    they would last have held, so that the first rotation finds what it expects. The tails and the
+    active term count of an image stay zero; its driver keeps the position elsewhere.
+    """
+    for name in COPIED:
+        setattr(metadata, name, getattr(spec, name))
+    # After the ids, which live inside it.
+    metadata.default_frame_header = default_frame_header(
+        session_id=spec.session_id,
+        stream_id=spec.stream_id,
+        initial_term_id=spec.initial_term_id,
+    )
+    metadata.default_frame_header_length = DATA_HEADER_LENGTH
+    metadata.end_of_stream_position = END_OF_STREAM_UNKNOWN
+    metadata.is_connected = 0
+    metadata.active_transport_count = 0
+    metadata.is_publication_revoked = False
+    if spec.log_type is LogType.IMAGE:
+        return
+    count = spec.start_term_count
+    term_id = spec.initial_term_id + count
+    metadata.set_tail(count % PARTITION_COUNT, pack_tail(term_id, spec.start_term_offset))
+    metadata.set_tail((count + 1) % PARTITION_COUNT, pack_tail(term_id - 2, 0))
+    metadata.set_tail((count + 2) % PARTITION_COUNT, pack_tail(term_id - 1, 0))
+    metadata.active_term_count = count
+
+
+def file_length(*, term_length: int, page_size: int) -> int:
+    """Return the length of a whole log: three terms and the metadata, rounded up to pages."""
+    return -(-(PARTITION_COUNT * term_length + METADATA_LENGTH) // page_size) * page_size
+
+
+@final
+class LogBuffers:
+    """One log: three terms of equal length and the metadata.
+
+    Attributes:
+        metadata: Typed access to the last 4096 bytes.
+        terms: The terms as bytes.
+        term_words: The same as signed 32-bit integers: one load or store per frame length.
+        term_longs: The same as signed 64-bit integers: a frame header is four of them.
+        term_length: In bytes; a power of two.
+        position_bits: log2 of the term length.
+        is_closed: Whether the views have been given back.
+    """
+
+    __slots__ = (
+        "_base",
+        "_owned",
+        "initial_term_id",
+        "is_closed",
+        "metadata",
+        "mtu_length",
+        "position_bits",
+        "session_id",
+        "stream_id",
+        "term_length",
+        "term_longs",
+        "term_words",
+        "terms",
+    )
+
+    def __init__(self, base: memoryview, metadata: LogMetadata, owned: mmap.mmap | None) -> None:
+        self._base = base
+        self._owned = owned
+        self.metadata = metadata
+        self.term_length = length = metadata.term_length
+        self.position_bits = position_bits(length)
+        self.initial_term_id = metadata.initial_term_id
+        self.mtu_length = metadata.mtu_length
+        self.session_id = metadata.session_id
+        self.stream_id = metadata.stream_id
+        self.terms = (base[:length], base[length : 2 * length], base[2 * length : 3 * length])
+        first, second, third = self.terms
+        self.term_words = (first.cast("i"), second.cast("i"), third.cast("i"))
+        self.term_longs = (first.cast("q"), second.cast("q"), third.cast("q"))
+        self.is_closed = False
+
+    @classmethod
+    def create(cls, spec: LogSpec, buffer: Buffer | None = None) -> LogBuffers:
+        """Make a log as `spec` says, in anonymous memory unless a zeroed buffer is given.
+
+        Anonymous memory costs nothing until a page is touched. It is shared and not private, for
+        the kernel may back private memory by huge pages, of which one written byte costs 2 MiB.
+
+        Raises:
+            ConfigurationError: The buffer has not the length that the spec needs.
+        """
+        length = file_length(term_length=spec.term_length, page_size=spec.page_size)
+        owned = None
+        if buffer is None:
+            buffer = owned = mmap.mmap(-1, length)
+        base = memoryview(buffer).cast("B")
+        if base.nbytes != length:
+            msg = (
+                f"buffer of {base.nbytes} bytes must be {length} bytes long for terms of "
+                f"{spec.term_length} bytes and pages of {spec.page_size}"
+            )
+            _release(base)
+            raise ConfigurationError(msg)
+        metadata = LogMetadata(base[-METADATA_LENGTH:])
+        initialise(metadata, spec)
+        return cls(base, metadata, owned)
+
+    @classmethod
+    def map(cls, buffer: Buffer) -> LogBuffers:
+        """Open a log that exists, in a buffer that stays the caller's.
+
+        Raises:
+            ConfigurationError: The buffer cannot be a whole log; nothing holds on to it.
+        """
+        base = memoryview(buffer).cast("B")
+        if base.nbytes < METADATA_LENGTH:
+            msg = f"log buffer of {base.nbytes} bytes must hold {METADATA_LENGTH} of metadata"
+            _release(base)
+            raise ConfigurationError(msg)
+        metadata = LogMetadata(base[-METADATA_LENGTH:])
+        try:
+            _check_layout(metadata, base.nbytes)
+        except ConfigurationError:
+            _release(metadata.longs, metadata.words, metadata.block, base)
+            raise
+        return cls(base, metadata, None)
+
+    def close(self) -> None:
+        """Give back every view of the buffer, and the buffer itself if this log made it.
+
+        A view that the application still holds keeps the memory alive: unmapping under it would be
+        a crash, so the mapping is then left to the garbage collector, which unmaps after the last
+        view.
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        metadata = self.metadata
+        _release(*self.term_longs, *self.term_words, *self.terms)
+        _release(metadata.longs, metadata.words, metadata.block, self._base)
+        if self._owned is not None:
+            with contextlib.suppress(BufferError):
+                self._owned.close()
+            self._owned = None
+
+
+def _check_layout(metadata: LogMetadata, length: int) -> None:
+    """Refuse metadata that does not describe a log of `length` bytes."""
+    check_term_length(metadata.term_length)
+    check_page_size(metadata.page_size)
+    check_mtu(metadata.mtu_length)
+    expected = file_length(term_length=metadata.term_length, page_size=metadata.page_size)
+    if length != expected:
+        msg = (
+            f"log buffer of {length} bytes must be {expected} bytes long for terms of "
+            f"{metadata.term_length} bytes and pages of {metadata.page_size}"
+        )
+        raise ConfigurationError(msg)
+    if metadata.block[LOG_TYPE_OFFSET] not in tuple(LogType):
+        msg = f"log buffer of type {metadata.block[LOG_TYPE_OFFSET]} is of no publication or image"
+        raise ConfigurationError(msg)
+
+
+def _release(*views: memoryview) -> None:
+    for view in views:
+        with contextlib.suppress(BufferError):
+            view.release()
+
+
+def producer_position(log: LogBuffers) -> int:
+    """Return up to where publishers have claimed the log, in bytes, committed or not.
+
+    The tail of a full term runs beyond its end; the position does not.
+    """
+    metadata = log.metadata
+    tail = metadata.tail(metadata.active_term_count % PARTITION_COUNT)
+    term_id, offset = unpack_tail(tail, term_length=log.term_length)
+    return compute_position(
+        term_id, offset, initial_term_id=log.initial_term_id, bits=log.position_bits
+    )
+
+
+ZEROS: Final = memoryview(bytes(64 * 1024))
+
+
+def zero(term: memoryview, start: int, end: int) -> None:
+    """Fill a range of a term with zeros."""
+    step = len(ZEROS)
+    while start < end:
+        stop = min(start + step, end)
+        term[start:stop] = ZEROS[: stop - start]
+        start = stop
+
+
+def clean_to(log: LogBuffers, *, clean_position: int, position: int) -> int:
+    """Zero from `clean_position` towards `position`, within one term; return how far it came.
+
+    Call again, on a later turn, when that is short of `position`. The first eight bytes go last, so
+    that a reader never meets a frame length in front of a body that is gone.
+
+    Args:
+        log: To be cleaned.
+        clean_position: Up to where it is clean.
+        position: Up to where all readers have consumed, and more.
+    """
+    offset = term_offset_at(clean_position, term_length=log.term_length)
+    length = min(position - clean_position, log.term_length - offset)
+    if length <= 0:
+        return clean_position
+    index = partition_index(clean_position, bits=log.position_bits)
+    zero(log.terms[index], offset + 8, offset + length)
+    log.term_longs[index][offset >> 3] = 0
+    return clean_position + length
