@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import aeron_async as aa
 from aeron_async.testing.hostile import ATTACKS, Attack, shots
-from aeron_async.testing.payload import make_payload
+from aeron_async.testing.recorder import make_payload
 from aeron_async.testing.victim import Target, Victim
 
 STREAM_ID: Final = 1001

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from aeron_async.testing.fates import Conditions
-from aeron_async.testing.payload import make_payload
+from aeron_async.testing.recorder import make_payload
 from aeron_async.testing.world import simulate
 
 if TYPE_CHECKING:

@@ -373,8 +373,10 @@ def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
     if seen.is_local:
         return (
             WaitReason.NO_PUBLICATION_HERE,
-            "no publication of this driver has this channel and stream"
-            f"{_nearby_publications(seen)}",
+            (
+                "no publication of this driver has this channel and stream"
+                f"{_nearby_publications(seen)}"
+            ),
             (
                 "publish with a client of the same MediaDriver: IPC and spies stay within one; to "
                 "receive from others leave aeron-spy: out, or use UDP"

@@ -10,14 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from aeron_async.testing.fates import Bursts, Conditions, Fate, ScriptedFates
-    from aeron_async.testing.host import Host
-    from aeron_async.testing.host_clock import HostClock
-    from aeron_async.testing.leaks import LeakError
-    from aeron_async.testing.link import Link
-    from aeron_async.testing.pcap import PcapWriter
+    from aeron_async.testing.fates import Bursts, Conditions, Fate, Link, ScriptedFates
+    from aeron_async.testing.host import Host, HostClock
     from aeron_async.testing.recorder import Recorder, ViolationError
-    from aeron_async.testing.trace import Trace, Verdict
+    from aeron_async.testing.trace import PcapWriter, Trace, Verdict
     from aeron_async.testing.virtual_clock import (
         DeadlockError,
         LivelockError,
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
         VirtualLoop,
         run_virtual,
     )
-    from aeron_async.testing.world import World, simulate
+    from aeron_async.testing.world import LeakError, World, simulate
 else:
     # Not for type checkers, which would believe in every name.
     def __getattr__(name: str) -> object:
@@ -60,14 +56,10 @@ __all__ = [
 ]
 
 MODULES: Final = {
-    "fates": ("Bursts", "Conditions", "Fate", "ScriptedFates"),
-    "host": ("Host",),
-    "host_clock": ("HostClock",),
-    "leaks": ("LeakError",),
-    "link": ("Link",),
-    "pcap": ("PcapWriter",),
+    "fates": ("Bursts", "Conditions", "Fate", "Link", "ScriptedFates"),
+    "host": ("Host", "HostClock"),
     "recorder": ("Recorder", "ViolationError"),
-    "trace": ("Trace", "Verdict"),
+    "trace": ("PcapWriter", "Trace", "Verdict"),
     "virtual_clock": (
         "DeadlockError",
         "LivelockError",
@@ -75,7 +67,7 @@ MODULES: Final = {
         "VirtualLoop",
         "run_virtual",
     ),
-    "world": ("World", "simulate"),
+    "world": ("LeakError", "World", "simulate"),
 }
 """Where each public name comes from."""
 

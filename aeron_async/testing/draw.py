@@ -15,7 +15,7 @@ from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, NS_PER_US
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.header import FrameType
 from aeron_async.testing.fates import Bursts, Conditions
-from aeron_async.testing.payload import IDENTITY_LENGTH
+from aeron_async.testing.recorder import IDENTITY_LENGTH
 from aeron_async.testing.scenario import FEATURES, Reader, Scenario, Stream, Trouble, TroubleKind
 
 __all__ = ["Dice", "draw_scenario"]

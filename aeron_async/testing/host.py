@@ -1,31 +1,224 @@
-"""A host of a world: its clock, its drivers, and the services that run on it.
+"""A host of a world: its clock, its drivers and services, and what failed on it.
+
+Invariant: whatever fails is told once: as a failure itself, or beside the first that follows.
 
 Invariant: whatever runs on a host runs in its context, so that the host can stand still, lose
 power, and start again, without anybody inside knowing how.
+
+Source: the faults are those of Jepsen's clock nemesis.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from contextvars import Context, copy_context
+from fractions import Fraction
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from traceback import format_exception
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.testing.host_clock import HostClock
 from aeron_async.testing.virtual_clock import OWNER
 
 if TYPE_CHECKING:
-    from aeron_async.testing.failures import Failures
-    from aeron_async.testing.sim_host import SimHost
+    from collections.abc import Iterable, Sequence
+
+    from aeron_async.testing.sim_network import SimHost
     from aeron_async.testing.virtual_clock import VirtualTime
 
-__all__ = ["Host", "Service"]
+__all__ = [
+    "Failures",
+    "Host",
+    "HostClock",
+    "Service",
+    "add_notes",
+]
+
+BOOT_NS: Final = 1_000 * NS_PER_SECOND
+"""Uptime at the start: a clock that began at 0 would hide who forgot that it need not."""
+EPOCH_MS: Final = 1_800_000_000_000
+"""Wall-clock time at the start, in January 2027."""
+
+
+class HostClock:
+    """A `Clock` over virtual time.
+
+    Args:
+        loop: Whose time is the true one.
+    """
+
+    def __init__(self, loop: VirtualTime) -> None:
+        self._loop = loop
+        self._since_ns = loop.now_ns
+        self._base_ns = BOOT_NS
+        self._epoch_base_ms = EPOCH_MS
+        self._rate = Fraction(1)
+        self._is_right = True
+
+    def now_ns(self) -> int:
+        """Return monotonic time in nanoseconds, as this host has it."""
+        passed_ns = self._loop.now_ns - self._since_ns
+        if not self._is_right:
+            passed_ns = passed_ns * self._rate.numerator // self._rate.denominator
+        return self._base_ns + passed_ns
+
+    def epoch_ms(self) -> int:
+        """Return wall-clock time in milliseconds since 1970, as this host has it."""
+        return self._epoch_base_ms + (self.now_ns() - BOOT_NS) // NS_PER_MS
+
+    def epoch_ns(self) -> int:
+        """Return wall-clock time in nanoseconds since 1970, as this host has it."""
+        return self._epoch_base_ms * NS_PER_MS + self.now_ns() - BOOT_NS
+
+    def jump(self, by_ns: int) -> None:
+        """Step monotonic time, as a hypervisor does that moves a machine."""
+        self._base_ns += by_ns
+        self._epoch_base_ms -= by_ns // NS_PER_MS
+
+    def jump_epoch(self, by_ms: int) -> None:
+        """Step wall-clock time alone, as somebody does who sets the date."""
+        self._epoch_base_ms += by_ms
+
+    def set_rate(self, rate: Fraction | float) -> None:
+        """Let this clock run faster or slower than true time from now on.
+
+        Args:
+            rate: Its seconds in a true second; 1 is right.
+        """
+        self._base_ns = self.now_ns()
+        self._since_ns = self._loop.now_ns
+        self._rate = Fraction(rate).limit_denominator(1_000_000)
+        self._is_right = self._rate == 1
+
+
+ERRORS_SHOWN: Final = 8
+LINE_LENGTH_MAX: Final = 300
+"""In characters: of an error's own message, where it is one line of another."""
+CALLBACK: Final = "a callback"
+
+
+@final
+class Failures:
+    """Keeps what services and callbacks raised until somebody is told.
+
+    Args:
+        loop: The loop in virtual time, which asks here when nothing can go on.
+
+    Attributes:
+        errors: All of them, told or not, oldest first.
+    """
+
+    def __init__(self, loop: VirtualTime) -> None:
+        self.errors: list[Exception] = []
+        self._loop = loop
+        self._told_count = 0
+        self._raisers: list[tuple[Exception, str]] = []
+        loop.explain = self.explain
+
+    def add(self, error: Exception, raiser: str) -> None:
+        """Keep an error, which carries from now on who raised it.
+
+        Args:
+            error: The error.
+            raiser: Such as "service 'book' on host 'shop'".
+        """
+        self.errors.append(error)
+        if not any(each is error for each, _ in self._raisers):
+            self._raisers.append((error, raiser))
+            error.add_note(f"Raised by {raiser}, at {self._loop.time():.6g} virtual seconds.")
+
+    def on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take what nobody else does: an exception handler for loops."""
+        error, task = context.get("exception"), context.get("future")
+        if not isinstance(error, Exception):
+            self.errors.append(RuntimeError(str(context)))
+        elif isinstance(task, asyncio.Task):
+            self.add(error, f"task {task.get_name()!r}")
+        else:
+            self.errors.append(error)
+
+    def take(self) -> list[Exception]:
+        """Return what has not been told yet, and is now; callbacks last, as they tell least."""
+        errors = self.errors[self._told_count :]
+        self._told_count = len(self.errors)
+        return sorted(errors, key=lambda error: self._raiser_of(error) == CALLBACK)
+
+    def describe(self, error: Exception) -> str:
+        """Return one line of who failed, and how."""
+        first_line = str(error).partition("\n")[0][:LINE_LENGTH_MAX]
+        return f"{self._raiser_of(error)} failed: {type(error).__name__}: {first_line}"
+
+    def group(self, errors: Sequence[Exception]) -> ExceptionGroup[Exception]:
+        """Return a group of errors whose message begins with the first of them."""
+        message = f"exceptions that nobody handled: {self.describe(errors[0])}"
+        return ExceptionGroup(message, errors[:ERRORS_SHOWN])
+
+    def explain(self, failure: RuntimeError) -> None:
+        """Let a failure of the loop begin with what failed before, and be caused by it.
+
+        Who waits for ever mostly waits for somebody who is dead.
+        """
+        # A task that was forgotten reports its exception when it is freed. Python 3.13 keeps it in
+        # a cycle until the collector runs.
+        gc.collect()
+        errors = self.take()
+        if errors:
+            before = "; ".join(map(self.describe, errors[:ERRORS_SHOWN]))
+            failure.args = (f"{before}; since then, {failure}",)
+            failure.__cause__ = errors[0]
+            add_notes(failure, errors[1:])
+
+    def add_to(self, failure: BaseException) -> None:
+        """Let another failure tell what has not been told yet."""
+        add_notes(failure, self.take())
+
+    def raise_untold(self) -> None:
+        """Raise what has not been told yet.
+
+        Raises:
+            Exception: There is one error.
+            ExceptionGroup: There are several.
+        """
+        errors = self.take()
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise self.group(errors)
+
+    def _raiser_of(self, error: Exception) -> str:
+        raisers = [raiser for each, raiser in self._raisers if each is error]
+        return raisers[0] if raisers else CALLBACK
+
+
+def add_notes(failure: BaseException, errors: Iterable[Exception]) -> None:
+    """Let a failure tell of other exceptions too, whole, for nobody else will."""
+    known = set(map(id, all_within(failure)))
+    others = [error for error in errors if id(error) not in known]
+    for error in others[:ERRORS_SHOWN]:
+        failure.add_note(f"Beside that:\n{''.join(format_exception(error))}")
+
+
+def all_within(failure: BaseException) -> list[BaseException]:
+    """Return an exception, its causes and contexts, and what is grouped in any of them."""
+    found: list[BaseException] = []
+    waiting: list[BaseException | None] = [failure]
+    while waiting:
+        error = waiting.pop()
+        if error is None or any(each is error for each in found):
+            continue
+        found.append(error)
+        waiting += [error.__cause__, error.__context__]
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
+    return found
+
 
 T = TypeVar("T")
 

@@ -122,9 +122,10 @@ def pytest_runtest_makereport(
 @async_fixture
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A `World` in virtual time, closed and looked after when the test is over."""
-    from aeron_async.testing.leaks import aclose_all  # noqa: PLC0415 - see the module's invariant
-    from aeron_async.testing.virtual_clock import VirtualTime  # noqa: PLC0415 - likewise
-    from aeron_async.testing.world import World  # noqa: PLC0415 - likewise
+    from aeron_async.testing.virtual_clock import (  # noqa: PLC0415 - see the module's invariant
+        VirtualTime,
+    )
+    from aeron_async.testing.world import World, aclose_all  # noqa: PLC0415 - likewise
 
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualTime):
@@ -157,8 +158,10 @@ def partition(world: World) -> Callable[..., AbstractContextManager[None]]:
 @pytest.fixture
 def simulate(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """`aeron_async.testing.simulate` with the seed and conditions of the test."""
-    from aeron_async.testing.leaks import tell_and_close  # noqa: PLC0415 - see the module's invariant
-    from aeron_async.testing.world import simulate  # noqa: PLC0415 - likewise
+    from aeron_async.testing.world import (  # noqa: PLC0415 - see the module's invariant
+        simulate,
+        tell_and_close,
+    )
 
     seed, conditions = seed_of(request.node), conditions_of(request.node)
 

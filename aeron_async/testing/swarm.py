@@ -21,9 +21,9 @@ import attrs
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.testing.draw import draw_scenario
-from aeron_async.testing.pcap import PcapWriter
 from aeron_async.testing.run import run_scenario
 from aeron_async.testing.scenario import FEATURES
+from aeron_async.testing.trace import PcapWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

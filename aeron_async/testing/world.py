@@ -1,4 +1,4 @@
-"""A world in a bottle: hosts with drivers, clients and services, on a network one can break.
+"""A world in a bottle: hosts on a simulated network, with a leak check at its end.
 
 Everything in it is the real thing but for the sockets, the clocks and the dice. A world and its
 seed always tell the same story, as far as its order is the loop's and asyncio's; a story that goes
@@ -16,19 +16,25 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.errors import ConfigurationError
-from aeron_async.testing.failures import Failures, add_notes
-from aeron_async.testing.host import Host
+from aeron_async.testing.host import Failures, Host, add_notes
 from aeron_async.testing.sim_network import SimNetwork
+from aeron_async.testing.tasks import describe_task, task_order
 from aeron_async.testing.virtual_clock import VirtualLoop, VirtualTime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Set as AbstractSet
     from types import TracebackType
 
-    from aeron_async.testing.fates import Conditions
-    from aeron_async.testing.link import Link
+    from aeron_async.testing.fates import Conditions, Link
 
-__all__ = ["World", "simulate"]
+__all__ = [
+    "LeakError",
+    "World",
+    "aclose_all",
+    "simulate",
+    "tell_and_close",
+]
 
 HOSTS_MAX: Final = 4096
 YOUNG: Final = 1
@@ -228,3 +234,48 @@ def simulate(
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         return runner.run(main())
+
+
+SETTLING_S: Final = 0.01
+"""Virtual seconds in which what was cancelled last comes to its end."""
+
+
+class LeakError(AssertionError):
+    """Something is still open after the world was closed."""
+
+
+async def aclose_all(world: World, *, others: AbstractSet[asyncio.Task[Any]] = frozenset()) -> None:
+    """Close a world, and see that nothing is left.
+
+    Args:
+        world: To be closed.
+        others: Tasks that are none of the world's business.
+
+    Raises:
+        ExceptionGroup: Callbacks raised something that nobody handled.
+        LeakError: Sockets or tasks are left.
+    """
+    await world.aclose()
+    await world.sleep(SETTLING_S)
+    left = [
+        f"{host.machine.socket_count} sockets of {host.name}"
+        for host in world.hosts
+        if host.machine.socket_count
+    ]
+    tasks = asyncio.all_tasks() - others - {asyncio.current_task()}
+    left += [f"task {describe_task(task)}" for task in sorted(tasks, key=task_order)]
+    if left:
+        message = f"left open when the test was over: {'; '.join(left)}"
+        raise LeakError(message)
+
+
+async def tell_and_close(story: Callable[[World], Awaitable[Any]], world: World) -> Any:
+    """Let a story happen, then close its world, and see that nothing is left.
+
+    Raises:
+        LeakError: Sockets or tasks are left.
+    """
+    others = asyncio.all_tasks()
+    result = await story(world)
+    await aclose_all(world, others=others)
+    return result

@@ -16,7 +16,7 @@ from aeron_async.driver.core.system_counters import DriverCounterId, SystemCount
 from aeron_async.kernel import placing
 from aeron_async.protocol.header import DataFlags, RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.testing.sim_buffer import ReceiveBuffer
+from aeron_async.testing.sim_network import ReceiveBuffer
 from tests.driver.fakes import (
     EOS,
     HALF_TERM,

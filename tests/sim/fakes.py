@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aeron_async.testing.fates import Conditions
-    from aeron_async.testing.sim_host import SimHost
+    from aeron_async.testing.sim_network import SimHost
 
 MS = 0.001
 

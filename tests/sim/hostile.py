@@ -12,11 +12,10 @@ from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.hostile import Attack, shots
-from aeron_async.testing.leaks import tell_and_close
 from aeron_async.testing.recorder import Recorder
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.victim import Target, Victim
-from aeron_async.testing.world import World, simulate
+from aeron_async.testing.world import World, simulate, tell_and_close
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

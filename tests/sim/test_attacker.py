@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.testing.attacker import ADDRESS, IMPERSONATIONS, Attacker
 from aeron_async.testing.draw import draw_scenario
 from aeron_async.testing.hostile import ATTACKS, heartbeats_ahead
+from aeron_async.testing.nemesis import ADDRESS, IMPERSONATIONS, Attacker
 from aeron_async.testing.run import run_scenario
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.world import simulate

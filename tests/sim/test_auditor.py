@@ -10,7 +10,7 @@ import pytest
 
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.header import FrameType
-from aeron_async.testing.auditor import Auditor, data_frames
+from aeron_async.testing.run import Auditor, data_frames
 from aeron_async.testing.trace import Trace, Verdict
 
 TERM_LENGTH = 64 * 1024

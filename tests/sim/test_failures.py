@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.testing.failures import LINE_LENGTH_MAX, Failures, add_notes
+from aeron_async.testing.host import LINE_LENGTH_MAX, Failures, add_notes
 from aeron_async.testing.virtual_clock import DeadlockError, TimeLimitError, VirtualLoop
 from aeron_async.testing.world import World, simulate
 

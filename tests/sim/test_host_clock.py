@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
-from aeron_async.testing.host_clock import BOOT_NS, EPOCH_MS, HostClock
+from aeron_async.testing.host import BOOT_NS, EPOCH_MS, HostClock
 from aeron_async.testing.virtual_clock import VirtualTime, run_virtual
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
-from aeron_async.testing.fates import Conditions, Fate, ScriptedFates
-from aeron_async.testing.link import Link
+from aeron_async.testing.fates import Conditions, Fate, Link, ScriptedFates
 from aeron_async.testing.trace import Verdict
 
 DATAGRAM = bytes(1_000)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.cli.pcap import CaptureReader
-from aeron_async.testing.pcap import PcapWriter, udp_packet
-from aeron_async.testing.trace import Trace, Verdict
+from aeron_async.testing.trace import PcapWriter, Trace, Verdict, udp_packet
 from aeron_async.testing.world import simulate
 
 if TYPE_CHECKING:

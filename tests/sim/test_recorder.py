@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.testing.payload import IDENTITY_LENGTH, make_payload
-from aeron_async.testing.recorder import Offered, Recorder, ViolationError
+from aeron_async.testing.recorder import (
+    IDENTITY_LENGTH,
+    Offered,
+    Recorder,
+    ViolationError,
+    make_payload,
+)
 
 if TYPE_CHECKING:
     from aeron_async.testing.recorder import Received

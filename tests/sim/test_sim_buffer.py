@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.testing.sim_buffer import RUN_COUNT_MAX, RUN_LENGTH_MAX, ReceiveBuffer
+from aeron_async.testing.sim_network import RUN_COUNT_MAX, RUN_LENGTH_MAX, ReceiveBuffer
 
 ALICE = ("10.0.0.1", 5)
 BOB = ("10.0.0.2", 5)

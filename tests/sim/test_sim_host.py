@@ -10,7 +10,7 @@ import pytest
 
 from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ClosedError, RegistrationError
-from aeron_async.testing import sim_host
+from aeron_async.testing import sim_network
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.virtual_clock import run_virtual
 from tests.sim.fakes import MS, Listener, make_network, opened
@@ -107,7 +107,7 @@ def test_an_address_of_another_host_is_refused() -> None:
 
 
 def test_free_ports_are_found_again_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sim_host, "EPHEMERAL_PORTS", range(100, 102))
+    monkeypatch.setattr(sim_network, "EPHEMERAL_PORTS", range(100, 102))
 
     async def story(network: Any, alice: Any, bob: Any) -> None:
         first = await opened(alice, ("0.0.0.0", 100)).__aenter__()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import aeron_async as aa
     from aeron_async.driver.media.transport import BoundedTransport
-    from aeron_async.testing.sim_host import SimHost
+    from aeron_async.testing.sim_network import SimHost
 
 
 GROUPS = [("224.20.30.39", 40_456), ("ff02::1:3", 40_456)]

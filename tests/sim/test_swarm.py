@@ -259,7 +259,7 @@ def test_what_does_not_recover_in_time_is_the_failure_of_a_run(
 
 
 def test_a_socket_left_open_is_the_failure_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aeron_async.testing.sim_host.SimHost.socket_count", 1)
+    monkeypatch.setattr("aeron_async.testing.sim_network.SimHost.socket_count", 1)
     failure = run_seed(1, frozenset(FEATURES)).failure
     assert failure.startswith("ViolationError: reclaim: after 40 s without trouble host0 holds ")
     assert failure.endswith(" 1 sockets")
