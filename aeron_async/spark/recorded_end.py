@@ -1,7 +1,7 @@
 """Up to where a recording may be read that has no stop position.
 
 It is being recorded, or was when its archive died. Files have their full length from the start, so
-the frames of the last one tell, as `archive.disk.frames_end` decides for the archive's recovery:
+the frames of the last one tell, as `archive.disk.tail_scan` decides for the archive's recovery:
 here as there, what is no frame is the end, unless frames lie behind it that belong there; and the
 last frame is believed when each page of it holds something, or its checksum is right.
 
