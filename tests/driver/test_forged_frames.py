@@ -440,7 +440,7 @@ def test_a_datagram_that_fits_nowhere_ends_no_image_whose_source_has_its_terms(
     assert stage.setup_request_count == 1
     if is_answered:
         stage.hear_setup(stage.rig.log.term_length)
-    stage.pass_time(110 * MS if is_answered else 3_100 * MS)
+    stage.pass_time(210 * MS if is_answered else 3_100 * MS)
     stage.expect_everything()
     for _ in range(20):
         stage.rig.feed(forged, stage.now_ns)
@@ -452,6 +452,67 @@ def test_a_datagram_that_fits_nowhere_ends_no_image_whose_source_has_its_terms(
     stage.rig.feed(forged, stage.now_ns)
     stage.pass_time(50 * MS)
     assert stage.setup_request_count == (2 if is_answered else 7)
+
+
+def held_back(stage: Stage) -> int:
+    """Let the source send what fits nowhere, then a frame that fits; return what was read."""
+    stage.rig.feed(data(0, 64, term_offset=TERM_LENGTH), stage.now_ns)
+    stage.send(1)
+    stage.pass_time(10 * MS)
+    assert stage.setup_request_count == 1
+    return len(stage.read)
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_the_end_of_a_stream_shows_nothing_that_was_sent_in_other_terms(
+    stage: Stage, *, is_confirmed: bool
+) -> None:
+    """Row B1: a publisher closes while its image asks; it answers no more."""
+    read_count = held_back(stage)
+    if is_confirmed:
+        stage.hear_setup(stage.rig.log.term_length)
+    stage.hear_setup(2**20)
+    stage.rig.feed(heartbeat(stage.position, EOS), stage.now_ns)
+    stage.pass_time(SECOND, heartbeats=False)
+    ended = stage.image.ended
+    assert ended is not None
+    if is_confirmed:
+        assert ended.reason is ImageEndReason.END_OF_STREAM
+        assert len(stage.read) == read_count + 1
+    else:
+        assert ended.reason is ImageEndReason.CONTRADICTED
+        assert len(stage.read) == read_count
+
+
+def test_a_stranger_that_confirms_forged_terms_does_not_get_shown_what_is_held(
+    stage: Stage,
+) -> None:
+    """Row B1: answers of both kinds release nothing: the image holds back, and ends."""
+    read_count = held_back(stage)
+    for _ in range(32):
+        stage.hear_setup(stage.rig.log.term_length)
+        stage.hear_setup(2**20)
+        stage.pass_time(100 * MS)
+        assert len(stage.read) == read_count
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
+def test_an_image_that_was_contradicted_shows_nothing_more() -> None:
+    """Row B2: a reader that is always behind read on for ever, and its image never ended."""
+    stage = Stage()
+    stage.send(20)
+    shown = stage.image.rebuild_position
+    stage.image._watch.doubts.prove(shown, shown, shown)
+    # The reader takes nothing, and the publisher goes on.
+    stage.rig.read = lambda **_: []  # type: ignore[method-assign]
+    for _ in range(10):
+        stage.send(2)
+        stage.pass_time(100 * MS)
+        assert stage.image.rebuild_position == shown
+    assert stage.image.ended is not None
+    assert stage.image.ended.position == shown
 
 
 @pytest.mark.parametrize("is_ahead", [False, True])

@@ -260,7 +260,7 @@ class ControlSession:
         if verdict is not Verdict.ACCEPT:
             code = ArchiveErrorCode.AUTHENTICATION_REJECTED
             await self._refuse(correlation_id, code, "authentication rejected")
-        if not self._server.try_accept(self):
+        if not self._server.try_accept():
             most = self._settings.max_sessions
             text = f"archive is full: sessions={most} are open, as many as max_sessions allows"
             await self._refuse(correlation_id, ArchiveErrorCode.GENERIC, text)

@@ -505,12 +505,14 @@ class ControlServer:
         self.router.forget(session)
         self.tokens.forget(session)
 
-    def try_accept(self, session: ControlSession) -> bool:
-        """Return whether a client may be let in; False where there are as many as there may be."""
-        accepted_count = sum(
-            each.is_accepted and each is not session for each in self._sessions.values()
-        )
-        if accepted_count >= self.settings.max_sessions:
+    def try_accept(self) -> bool:
+        """Return whether a client may be let in; False where there are as many as there may be.
+
+        Those count that have used their session. The others may be nobody's, and keep no client
+        out: the waiting room bounds them, and they come on top.
+        """
+        active_count = sum(each.is_active for each in self._sessions.values())
+        if active_count >= self.settings.max_sessions:
             self._refused_sessions += 1
             return False
         return True

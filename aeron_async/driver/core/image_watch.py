@@ -123,7 +123,7 @@ FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long nothing else must have come from there: a publisher of the image sends heartbeats."""
 TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How often an image whose terms a SETUP contradicts asks its source for the true ones."""
-TERMS_ANSWER_NS: Final = HEARTBEAT_INTERVAL_NS
+TERMS_ANSWER_NS: Final = 2 * HEARTBEAT_INTERVAL_NS
 """After an answer, how long another one that says otherwise is waited for."""
 TERMS_QUESTIONS: Final = 6
 """How often it asks. The source of an honest image answers with the terms that it has."""
@@ -142,7 +142,7 @@ class TermsQuestion:
     A question is answered by the SETUPs that come until the next one. One that brings the terms of
     the image settles the matter. One that brings other terms counts against the image. Where both
     come, one of them is a stranger's: an image that moves on, or is whole and idle, is believed,
-    and one that stands still is not.
+    and one that stands still, or holds back what came, is not.
 
     Attributes:
         begin_ns: When it was asked first, or is to be.
@@ -158,6 +158,7 @@ class TermsQuestion:
         "_contrary_count",
         "_has_foreign",
         "_has_own",
+        "_is_confirmed",
         "_misfits_rest_until_ns",
         "_rest_until_ns",
         "begin_ns",
@@ -174,7 +175,7 @@ class TermsQuestion:
     def _reset(self, now_ns: int, *, position: int) -> None:
         self.begin_ns = self._asked_ns = now_ns
         self._asked_count = self._contrary_count = 0
-        self._has_own = self._has_foreign = False
+        self._has_own = self._has_foreign = self._is_confirmed = False
         self._begin_position = position
 
     @property
@@ -214,7 +215,7 @@ class TermsQuestion:
     def on_own_setup(self, now_ns: int) -> None:
         """Take note of a SETUP with the terms of the image."""
         if self.is_open and self._asked_count:
-            self._has_own = True
+            self._has_own = self._is_confirmed = True
             self.deadline_ns = min(self.deadline_ns, now_ns + TERMS_ANSWER_NS)
 
     def stop(self) -> None:
@@ -233,7 +234,7 @@ class TermsQuestion:
         if not self._asked_count:
             return True
         has_own, has_foreign = self._has_own, self._has_foreign
-        is_stuck = position == self._begin_position and not is_idle and not self.is_holding
+        is_stuck = position == self._begin_position and not is_idle
         if has_own and not (has_foreign and is_stuck):
             self.rest(now_ns)
             return False
@@ -274,6 +275,11 @@ class TermsQuestion:
     def is_over(self) -> bool:
         """Return whether it was asked often enough."""
         return self._asked_count >= TERMS_QUESTIONS
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Return whether the source has answered with other terms, and never with the image's."""
+        return (self._contrary_count > 0 or self._has_foreign) and not self._is_confirmed
 
     @property
     def is_disproved(self) -> bool:
@@ -431,8 +437,8 @@ class ImageWatch:
 
     @property
     def is_holding(self) -> bool:
-        """Return whether readers are shown nothing: what has come may not be the whole stream."""
-        return self._terms.is_holding
+        """Return whether readers are shown nothing more: until the source has answered, or ever."""
+        return self._terms.is_holding or self.doubts.end is not None or self.broken is not None
 
     def on_shown(self, position: int) -> None:
         """Take note of how far the stream is whole, each time an image is looked at closely."""
@@ -493,6 +499,9 @@ class ImageWatch:
         terms, position = self._terms, intake.floor_position
         # A publisher that has ended its stream sends no SETUP.
         if not is_active or intake.is_rejected or intake.is_end_of_stream:
+            if terms.is_holding and terms.is_contradicted:
+                # What is held was sent in other terms, and part of it fits nowhere.
+                self._disprove_terms(position)
             terms.stop()
             return
         is_idle = intake.misfit_ns < terms.begin_ns <= intake.idle_ns

@@ -795,7 +795,7 @@ class PublicationImage:
         self._watch.look(
             self._gaps, self._intake, now_ns, is_active=self.state is ImageState.ACTIVE
         )
-        if was_holding and not self._watch.is_holding and self._watch.broken is None:
+        if was_holding and not self._watch.is_holding:
             self._track_rebuild(now_ns)
 
     def _report(self, now_ns: int) -> int:

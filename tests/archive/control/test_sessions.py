@@ -353,6 +353,26 @@ async def test_one_client_too_many_is_told_that_the_archive_is_full(
         assert server.refused_sessions == 1
 
 
+async def test_clients_that_never_ask_keep_none_out(
+    aeron: aa.Aeron, archive: FakeArchive, settings: ControlSettings, channel: str
+) -> None:
+    """Row B4: somebody takes the answers of sessions that nobody uses; those count elsewhere."""
+    async with ControlServer(archive, aeron, attrs.evolve(settings, max_sessions=1)) as server:
+        await aeron.add_subscription(RESPONSES, 20)
+        publication = await aeron.add_exclusive_publication("aeron:ipc", 10)
+        connect = AuthConnectRequest(
+            correlation_id=1,
+            response_stream_id=20,
+            version=PROTOCOL_VERSION,
+            response_channel=RESPONSES,
+        )
+        for _ in range(3):
+            await publication.offer(CODEC.encode(connect), timeout=5)
+        await until(lambda: sum(each.is_accepted for each in server._sessions.values()) == 3)
+        async with RemoteArchive.connect(aeron, control_channel=channel) as remote:
+            assert remote.archive_id == 77
+
+
 async def test_what_is_malformed_or_too_long_is_dropped(
     by_hand: ByHand, server: ControlServer
 ) -> None:
