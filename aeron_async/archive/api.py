@@ -1,8 +1,8 @@
 """The interface of an archive, local or remote, and the values in its answers.
 
-`aeron_async.archive.LocalArchive` is one that lives in this event loop, over a directory of its
-own; `aeron_async.archive.RemoteArchive` speaks with one over its control channel, ours or the
-official one.
+`Archive` is implemented by `LocalArchive`, which runs in this event loop over a directory of its
+own, and by `RemoteArchive`, which asks another archive, ours or the official one, over its control
+channel.
 
 Source: Aeron `AeronArchive`, `RecordingSignal`.
 """

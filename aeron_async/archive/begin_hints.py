@@ -1,7 +1,7 @@
-"""Says once, in the log, that nothing of what is to be recorded has come, and why that may be.
+"""Warnings, one each, about requested recordings that do not start, and the likely reason.
 
-Where a stream comes from is easily got wrong: an archive records by default what its own driver
-publishes, and whoever publishes elsewhere would wait for a recording that never begins.
+An archive records by default what its own driver publishes. A user who publishes through another
+driver would otherwise wait, without a word, for a recording that never begins.
 """
 
 from __future__ import annotations

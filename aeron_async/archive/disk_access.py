@@ -1,7 +1,7 @@
 """Blocking work off the event loop: threads for the disk, and the catalog behind them.
 
-Invariant: what was begun is done before its caller goes on, cancelled or not. The memory that it
-reads belongs to somebody, who may take it back then.
+Invariant: work that a `Disk` has begun is done before its caller goes on, cancelled or not. The
+memory that the work reads belongs to another object, which may take it back then.
 """
 
 from __future__ import annotations

@@ -67,6 +67,9 @@ __all__ = [
 log = get_logger(__name__)
 
 
+# The directory.
+
+
 @attrs.frozen
 class OpenFiles:
     """What an archive holds open for as long as it lives."""
@@ -171,6 +174,9 @@ def close_files(files: OpenFiles) -> None:
         files.catalog.close()
     finally:
         files.mark.close()
+
+
+# The archive.
 
 
 class LocalListing:

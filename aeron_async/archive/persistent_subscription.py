@@ -1,13 +1,14 @@
 """A subscription that reads a recording first, and then joins its live stream.
 
-It replays from where it is told, and joins the live stream once it has come near its end. Both are
-read until they meet: the first message that came live is handed out from the recording, and from
-the next one on the live stream goes on. Where the live stream is lost, because this reader could
-not keep up or its source went away, it is replayed again from the last message.
+`PersistentSubscription` replays from the position it is given, and joins the live stream
+(`LiveStream`) when it has come near its end. It reads both until they meet: it takes the first
+message of the live stream from the recording, and every later one from the live stream. Where the
+live stream is lost, because this reader was too slow or the source went away, it replays again from
+the last message.
 
-Every message comes once, in order, whatever happens to either; but where the recording has stopped
-and its stream has gone on, what lies between is nowhere. That ends the iteration with an error, or
-is reported, and the live stream goes on behind it.
+Invariant: every message comes once, in order, whatever happens to either. But where the recording
+has stopped and its stream has continued, the messages in between are lost: a `RecordingGap`. It
+ends the iteration with an error, or it is reported and the live stream follows behind it.
 
 Differs: Aeron waits for the recording to go on.
 
@@ -48,6 +49,9 @@ __all__ = [
     "end_behind",
     "subscribe",
 ]
+
+
+# The live stream.
 
 
 @final
@@ -133,6 +137,9 @@ OnGap = Literal["raise", "report"]
 """What becomes of an iteration that comes to a gap."""
 
 
+# Gaps.
+
+
 @final
 @attrs.frozen
 class RecordingGap:
@@ -190,6 +197,8 @@ async def end_behind(
             await rest.aclose()
     return stop
 
+
+# The subscription.
 
 READ: Final = ("describe", "recording_position", "replay")
 """What an archive must have to be subscribed to."""

@@ -1,15 +1,18 @@
 """One recording session: blocks of an image, written to segment files in their order.
 
-There are two lanes. One is a thread of its own that the interpreter never holds up, and takes
-several blocks at once: a thread of the interpreter waits for its turn before and after each write,
-and while the event loop is busy a turn takes milliseconds, in which a publisher fills its window.
-The other is the threads for everything else, one block at a time; it serves where there is no
-compiled kernel, where files are not the system's, and where frames get checksums.
+A `RecordingSession` gives the blocks of its image to a `RecordingLane`, of which there are two.
+`ThreadLane` has a thread of its own that the interpreter never holds up, and takes several blocks
+at once: a thread of the interpreter waits for its turn before and after each write, and while the
+event loop is busy a turn takes milliseconds, in which a publisher fills its window. `PoolLane`
+shares the threads of all other disk work, and takes one block at a time; it serves where there is
+no compiled kernel, where files are not the system's, and where frames get checksums.
 
-Invariant: memory of a block is somebody's, and is looked at until the block has been collected.
+Invariant: the memory of a block belongs to the log of the image, and a lane reads it until the
+block has been collected.
 
-Invariant: the image's position moves when what lies before it has been written, and not earlier;
-so the publisher is held back by the disk, and what a reader of the recording sees is on it.
+Invariant: the position of the image moves when everything before it has been written, and not
+earlier. So the disk slows the publisher down, and what a reader of the recording sees has been
+written.
 
 Source: Aeron `RecordingSession`, `ArchiveConductor.startRecordingSession`, `RecordingSession.init`.
 """
@@ -52,6 +55,8 @@ __all__ = [
     "open_lane",
     "open_session",
 ]
+
+# Lanes.
 
 SMALLEST_WRITE: Final = 1 << 16
 LARGEST_WRITE: Final = 1 << 22
@@ -359,6 +364,9 @@ async def close_file(
 
 
 log = get_logger(__name__)
+
+
+# The session.
 
 
 @final

@@ -55,6 +55,9 @@ __all__ = [
 ]
 
 
+# Requests to record.
+
+
 @attrs.define(eq=False, kw_only=True)
 class RecordingRequest:
     """A subscription that records.
@@ -176,6 +179,8 @@ async def pass_over(image: Image, request: RecordingRequest) -> None:
             await progress.wait()
 
 
+# Ends that the catalog does not have yet.
+
 TRY_AGAIN_SECONDS: Final = 1.0
 
 log = get_logger(__name__)
@@ -247,6 +252,9 @@ class RecordingEnds:
             and catalog.get(recording_id).stop_position in (ACTIVE, position)
         ):
             catalog.update(recording_id, stop_position=position, stop_timestamp_ms=now_ms)
+
+
+# Entries in the catalog.
 
 
 @final
@@ -364,6 +372,9 @@ async def check_room(resources: ArchiveResources) -> None:
             f"{resources.directory.path}: make room, or lower low_storage_threshold"
         )
         raise ArchiveError(message, code=ArchiveErrorCode.STORAGE_SPACE)
+
+
+# All recordings of one archive.
 
 
 @final

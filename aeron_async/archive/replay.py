@@ -1,8 +1,9 @@
 """A replay as an iterator: the messages of a recording of this archive.
 
-Blocks come off the disk one ahead of the one that is being read. What is still being recorded is
-read like what was recorded long ago, up to where it has been written; there the replay waits until
-that has moved. So there is no seam where one would end and the other begin.
+`LocalReplay` reads blocks from the disk, one ahead of the one whose messages it returns. It reads
+an active recording like a stopped one, up to where it has been written; there it waits until the
+recording has grown. So there is no seam between what was recorded before and what is being recorded
+now.
 
 Source: Aeron `FragmentAssembler`, `ReplayMerge`, `AeronArchive.replay`; as an iterator it is ours.
 """
@@ -52,6 +53,9 @@ __all__ = [
 ]
 
 FRAME_MASK: Final = 31
+
+
+# The range of a replay.
 
 
 @final
@@ -233,6 +237,8 @@ def check_within(position: int, descriptor: RecordingDescriptor, recorded: int, 
         raise InvalidPositionError(message, nearest=position & ~FRAME_MASK)
 
 
+# Messages of several fragments.
+
 BEGIN_BIT: Final = DataFlags.BEGIN_FRAGMENT << FLAGS_SHIFT
 END_BIT: Final = DataFlags.END_FRAGMENT << FLAGS_SHIFT
 
@@ -304,6 +310,8 @@ class ReplayAssembler:
         return None, offset
 
 
+# The source of the messages.
+
 NEVER: Final = (1 << 63) - 1
 
 
@@ -352,6 +360,8 @@ class ReplaySource(Taking):
     def __repr__(self) -> str:
         return f"<ReplaySource of session {self.session_id}, stream {self.stream_id}>"
 
+
+# The iterator.
 
 MESSAGES_PER_BATCH: Final = 1024
 

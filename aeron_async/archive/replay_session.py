@@ -1,7 +1,8 @@
 """Replays into publications: the sessions of one archive, and the limit of each.
 
-Frames go out as they were recorded, but for session and stream, and at the same positions; padding
-is made anew. The pace is that of the subscribers.
+A `ReplaySession` publishes frames as they were recorded, but for session and stream, and at the
+same positions; in place of recorded padding it appends padding of its own. The subscribers set the
+pace.
 
 Source: Aeron `ReplaySession`, `ArchiveConductor`, its part of replays;
 `CreateReplayPublicationSession`.
@@ -53,6 +54,8 @@ __all__ = [
     "Replays",
     "address_frames",
 ]
+
+# Limits.
 
 ALLOCATED: Final = 1
 LOOK_SECONDS: Final = 0.005
@@ -145,6 +148,8 @@ def counter_limit(counters: CountersReader, counter_id: int) -> CounterLimit:
         raise ClosedError(message)
     return CounterLimit(counters, counter_id)
 
+
+# One replay.
 
 HEADER_LENGTH: Final = 32
 FRAME_MASK: Final = 31
@@ -340,6 +345,8 @@ def first_frame(block: RecordedBlock) -> RecordedBlock:
         return block
     return type(block)(block.buffer, block.position, length, 0)
 
+
+# All replays of one archive.
 
 NULL_POSITION: Final = -1
 UINT32_MASK: Final = 0xFFFF_FFFF

@@ -1,6 +1,6 @@
 """The client: one object that adds publications and subscriptions, and closes them all.
 
-Invariant: nothing here holds a cancel scope open between entering and leaving.
+Invariant: a client holds no cancel scope open between entering and leaving its `async with` block.
 
 Source: Aeron `Aeron`.
 """

@@ -1,11 +1,11 @@
 """Channels by their mode, and the options that each mode takes.
 
+A URI says a mode by parameters that stand together in it. Here each mode is a method of `Channel`,
+which takes the parameters that belong to the mode and refuses the others. `Fc` makes the values of
+one parameter, `fc`.
+
 Parameters have the names of their keys, with `_` for `-`; the page of channel parameters says what
 each does. Lengths are bytes, or texts such as "64k"; times are nanoseconds, or texts such as "5s".
-
-A URI says a mode by what stands together in it; here the mode has a name, takes what belongs to
-it, and refuses the rest. Parameters have the names of their keys, with `_` for `-`. Lengths are
-bytes, or texts such as "64k"; times are nanoseconds, or texts such as "5s".
 
 Source: Aeron `ChannelUriStringBuilder`, `ChannelUriStringBuilder.taggedFlowControl` and its
 neighbours.
@@ -51,6 +51,9 @@ __all__ = [
     "SubscriptionOptions",
     "UnicastOptions",
 ]
+
+
+# Options, for type checkers and editors.
 
 
 class Named(TypedDict, total=False):
@@ -166,6 +169,8 @@ class SpyOptions(Named, Untethered, total=False):
 
     tether: bool
 
+
+# Modes.
 
 BOTH: Final = frozenset({Role.PUBLICATION, Role.SUBSCRIPTION})
 SENDS: Final = frozenset({Role.PUBLICATION})
@@ -433,6 +438,8 @@ def _refuse(mode: str, reason: str) -> None:
     message = f"Channel.{mode}: {reason}"
     raise ChannelUriError(message)
 
+
+# Flow control.
 
 PARAMETER: Final = parameter_for_key("fc")
 

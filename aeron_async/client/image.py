@@ -1,9 +1,9 @@
 """Images: one source of a subscription, what it delivers, and when it comes and goes.
 
-A message is made by the kernel that reads it.
+Invariant: the position of an `Image` moves after the application has taken a message, never before,
+so that flow control follows what was processed and not what was delivered.
 
-Invariant: the position moves after the application has taken a message, never before, so that flow
-control follows what was processed and not what was delivered.
+The kernel that reads a message also makes it: `Message` is defined there, and exported here.
 
 Source: Aeron `Header`, `FragmentHandler`, `Image`, `AvailableImageHandler`,
 `UnavailableImageHandler`.

@@ -1,8 +1,8 @@
 """Publications that clients share: identity, offers, claims, and waiting for room.
 
-An offer that finds room appends and returns without waiting. One that finds none waits for the
-window to open and costs nothing meanwhile. A cancelled offer has either been appended, or not at
-all: between finding room and appending there is no `await`.
+An offer that finds room appends its message and returns without waiting. Otherwise `offer` waits
+for window space without polling. A cancelled offer was either appended whole, or not at all:
+between finding room and appending there is no `await`.
 
 Source: Aeron `Publication.NOT_CONNECTED` and its neighbours, `Publication`,
 `ConcurrentPublication`.

@@ -1,14 +1,15 @@
 """Subscriptions: their images, the one task that consumes them, and what it has taken.
 
-Invariant: an image is announced before it can be read, and nothing is announced before whoever
-added the subscription could have it.
+Invariant: `SubscriptionBase` announces an image before it can be read, and announces none before
+the caller that added the subscription could have it.
 
-`async for` walks through what has arrived without suspending, one small object a message, and gives
-the loop a turn after every batch. Each step says that the message before it has been taken, and
-moves that image's position: a slow loop body slows the publisher, and nothing is lost.
+`async for` over a `Subscription` walks through what has arrived without suspending, one small
+object a message, and lets the loop run other tasks after every batch. Each step says that the
+message before it has been taken, and moves the position of its image: a slow loop body slows the
+publisher, and nothing is lost.
 
-Invariant: what was read beyond the position belongs to one task, and is read again when another
-takes over.
+Invariant: what a `Subscription` has read beyond the position belongs to one task, and is read again
+when another task takes over.
 
 Source: Aeron `Subscription`, `ClientConductor`.
 """

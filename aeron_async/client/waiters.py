@@ -1,20 +1,22 @@
 """Waiting tasks: wake-ups, their order, timeouts, and a log line for each long wait.
 
-Unlike an event it has no state to clear: whoever waits checks first, waits, and checks again.
-Nothing can slip between check and wait, for there is no `await` between them.
+Unlike an event, a `Signal` has no state to clear: a task checks first, waits, and checks again.
+Nothing can come between check and wait, for there is no `await` between them.
 
-Only the first in line is ever woken. Leaving, for whatever reason, it wakes the next: success goes
-on down the line, one that finds nothing stays first and stops it, and no wake-up is lost with a
-task that is cancelled. However many wait, news that helps nobody costs one attempt.
+A `WaitingLine` wakes only the first in line. A task that leaves, for whatever reason, wakes the
+next: success passes down the line, a task that finds nothing stays first and stops it, and no
+wake-up is lost with a task that is cancelled. However many tasks wait, a wake-up that helps none of
+them costs one attempt.
 
-Invariant: whoever is first either has been woken, or has found nothing since the last ring.
+Invariant: the first task of a `WaitingLine` either has been woken, or has found nothing since the
+last ring.
 
-The timer is set when a wait begins and none is set, and not set again when it finds no wait that is
-still to be logged: a wait that ends in time costs a look into a dictionary at most, and neither an
-idle client nor one whose waits were all logged has a timer.
+`WaitWatch` sets its timer when a wait begins and none is set, and does not set it again when it
+finds no wait that is still to be logged: a wait that ends in time costs a look into a dictionary at
+most, and neither an idle client nor one whose waits were all logged has a timer.
 
-Whatever waits in one line, such as offers of one publication, is one wait: that of the first. What
-has begun before a line was written is covered by it.
+All tasks in one line, such as offers of one publication, are one wait: that of the first. Its log
+line covers every task that began to wait before the line was written.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ __all__ = [
     "wait_timeout",
     "watched_wait",
 ]
+
+
+# Wake-ups.
 
 
 class Signal:
@@ -139,6 +144,8 @@ class WaitingLine:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
+
+# Log lines for long waits.
 
 SHORTEST_S: Final = 0.001
 """Timers that fire a little early are set again for no less."""
@@ -319,6 +326,9 @@ class WaitWatch:
             cause=cause,
             why=text,
         )
+
+
+# Timeouts.
 
 
 def offer_timeout(why: Why, waited_ns: int) -> OfferTimeoutError:

@@ -1,4 +1,4 @@
-"""Why a publication or a subscription waits, and what to change."""
+"""The reasons why a publication or a subscription waits, and what to change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Appenders: messages, claims and padding at the end of a log, for one writer or several.
 
-An offer first reserves room, which is where shared and exclusive publications differ, and then
-writes its frames there. Nothing that can be refused is left to be found out after the reservation.
+An offer first reserves room, which `SharedAppender` and `ExclusiveAppender` do differently, and
+then writes its frames there. Everything that can be refused is checked before the reservation.
 
 Source: Aeron `BufferClaim`, `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
 """
@@ -63,6 +63,9 @@ __all__ = [
     "SharedAppender",
     "byte_view",
 ]
+
+
+# Claims.
 
 
 @final
@@ -168,6 +171,8 @@ class Claim:
             msg = f"the claim up to position {self.position} was committed or aborted before"
             raise ClosedError(msg)
 
+
+# What both kinds of publication share.
 
 INT64_LIMIT: Final = 2**63
 UNRESERVED: Final = 0
@@ -473,6 +478,9 @@ def parts_of(buffers: Sequence[Buffer]) -> list[memoryview]:
     return views
 
 
+# Several writers.
+
+
 @final
 class SharedAppender(Appender):
     """One of any number of writers; all state is in the log.
@@ -525,6 +533,8 @@ class SharedAppender(Appender):
         rotate_log(self._metadata, term_count=begin >> self._bits, term_id=term_id)
         return AppendResult.ADMIN_ACTION
 
+
+# One writer.
 
 FRAME_HEADER: Final = Struct("<8i")
 FIRST_WORD: Final = Struct("<q")

@@ -1,11 +1,12 @@
 """Datagrams for places where frames may lie already: duplicates, retransmissions, and forgeries.
 
-Invariant: frames that are placed here never overlap one another, and no frame takes the place of
-another one. What an honest publisher sends for one place has the same header every time; payload
+Invariant: frames that `LateFrames` places never overlap one another, and no frame takes the place
+of another one. What an honest publisher sends for one place has the same header every time; payload
 and reserved value may carry the time of sending or of arrival.
 
-To find out what lies around a place, frames and gaps before it are walked over. Anybody may send a
-datagram that makes that way long, so that each image has so many slots of 32 bytes a second for it.
+To find out what lies around a place, `LateFrames` walks over the frames and gaps before it. Any
+peer can send a datagram that makes that way long, so `WalkBudget` gives each image so many slots of
+32 bytes a second for it.
 
 Differs: Aeron looks at the first four bytes of the first place alone, and writes over the rest.
 """

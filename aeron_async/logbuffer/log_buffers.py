@@ -1,12 +1,12 @@
 """One log over one buffer: three terms and metadata; made, mapped, measured and cleaned.
 
 Layout: term 0, 1, 2, a hole where pages are larger than 4 KiB, and the metadata in the last 4096
-bytes. The buffer may be anonymous memory or a mapped file of an Aeron directory; nothing here can
-tell.
+bytes. The buffer may be anonymous memory or a mapped file of an Aeron directory; the code is the
+same for both.
 
-Source: Aeron `LogBufferDescriptor`; `DriverConductor` (initialisation of publication and image
-logs), `LogBuffers`, `LogBufferDescriptor`, `NetworkPublication.producerPosition`,
-`IpcPublication.cleanBufferTo`, `NetworkPublication.cleanBufferTo`.
+Source: Aeron `LogBuffers`, `LogBufferDescriptor`; `DriverConductor` (initialisation of publication
+and image logs), `NetworkPublication.producerPosition`, `IpcPublication.cleanBufferTo`,
+`NetworkPublication.cleanBufferTo`.
 """
 
 from __future__ import annotations
@@ -60,6 +60,9 @@ __all__ = [
 ]
 
 NULL_VALUE: Final = -1
+
+
+# What is fixed when a log is made.
 
 
 @final
@@ -198,6 +201,9 @@ def initialise(metadata: LogMetadata, spec: LogSpec) -> None:
     metadata.set_tail((count + 1) % PARTITION_COUNT, pack_tail(term_id - 2, 0))
     metadata.set_tail((count + 2) % PARTITION_COUNT, pack_tail(term_id - 1, 0))
     metadata.active_term_count = count
+
+
+# The log.
 
 
 def file_length(*, term_length: int, page_size: int) -> int:
@@ -339,6 +345,9 @@ def _release(*views: memoryview) -> None:
             view.release()
 
 
+# The position of the publishers.
+
+
 def producer_position(log: LogBuffers) -> int:
     """Return up to where publishers have claimed the log, in bytes, committed or not.
 
@@ -351,6 +360,8 @@ def producer_position(log: LogBuffers) -> int:
         term_id, offset, initial_term_id=log.initial_term_id, bits=log.position_bits
     )
 
+
+# Cleaning.
 
 ZEROS: Final = memoryview(bytes(64 * 1024))
 

@@ -1,8 +1,8 @@
 """The 4096 bytes of metadata at the end of a log, and its rotation to the next term.
 
-Hot fields (tails, active term count, limits of the stream) are single aligned loads and stores, so
-that another process mapping the same file never sees half a value. Fields are in host order, which
-is Aeron's little-endian order on every machine that Aeron runs on.
+Hot fields of `LogMetadata` (tails, active term count, limits of the stream) are single aligned
+loads and stores, so that another process mapping the same file never sees half a value. Fields are
+in host order, which is Aeron's little-endian order on every machine that Aeron runs on.
 
 Source: Aeron `LogBufferDescriptor`, `LogBufferDescriptor.rotateLog`.
 """

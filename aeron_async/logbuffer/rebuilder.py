@@ -1,8 +1,10 @@
 """Repair of terms: datagrams put in their place, gaps found and padded, stuck claims cleared.
 
-Four things can have been left behind: a term that is full and was not rotated, a frame that was
-opened and not committed, room that was reserved and not opened, and the end of a term that was
-crossed and not padded. Each becomes padding or a rotation, so that readers can go on.
+`insert`, `scan_for_gap` and `fill_gap` rebuild the log of an image. `unblock` repairs the log of a
+publication, in which a publisher that stopped can have left four things behind: a term that is full
+and was not rotated, a frame that was opened and not committed, room that was reserved and not
+opened, and the end of a term that was crossed and not padded. Each becomes padding or a rotation,
+so that readers can continue.
 
 Source: Aeron `TermRebuilder`, `TermGapScanner`, `TermGapFiller`, `LogBufferUnblocker`,
 `TermUnblocker`.
@@ -45,6 +47,9 @@ GAP_LENGTH_LIMIT: Final = 1024 * 1024
 """The longest gap that one scan tells, in bytes."""
 GAP_LENGTH_AT_FIRST: Final = 4096
 """How far the end of a gap is looked for at first, in bytes."""
+
+
+# Rebuilding.
 
 
 def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview) -> bool:
@@ -131,6 +136,9 @@ def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool
         length,
     )
     return True
+
+
+# Unblocking.
 
 
 @final

@@ -1,7 +1,7 @@
 """A world in a bottle, for tests: virtual time, a simulated network, hosts one can break.
 
-Names are imported when they are first used: the plugin for pytest stands in this package, and it is
-loaded by every run of pytest where the package is installed.
+Names are imported when they are first used: the plugin for pytest is in this package, and every run
+of pytest loads it where the package is installed.
 """
 
 from __future__ import annotations

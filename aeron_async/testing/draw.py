@@ -1,7 +1,7 @@
-"""Draws a scenario from a seed: what a seed stands for.
+"""Scenarios drawn from seeds: what each seed stands for.
 
 Invariant: each feature has dice of its own, so that leaving one out changes nothing about the
-others: that is how a failing seed is made smaller.
+others. That is how a failing seed is made smaller.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What becomes of each datagram, and the links on which that is decided.
+"""Fates of datagrams, and the links on which they are decided.
 
 A fate is the list of what arrives: nothing, the datagram, twice the datagram, something else, each
-with the time it takes beyond the link's own.
+with the time it takes beyond the link's own. `ScriptedFates` and `SeededFates` decide it.
 
-Invariant: datagrams leave in the order they were sent, and arrive in it, unless the conditions say
-they are reordered.
+Invariant: datagrams leave a `Link` in the order they were sent, and arrive in it, unless the
+conditions say they are reordered.
 
 Source: the impairments are those of `tc netem`, and of RFC 8867's neighbours; bursts of loss follow
 Gilbert and Elliott.
@@ -39,6 +39,8 @@ __all__ = [
 
 Passage = tuple[int, bytes]
 """Something that arrives: nanoseconds beyond the link's own delay, and the bytes."""
+
+# Fates.
 
 FLIPPED_BITS_MAX: Final = 16
 EXTENSION_LENGTH_MAX: Final = 64
@@ -233,6 +235,9 @@ def _check_minimum(name: str, value: int, minimum: int) -> None:
     if value < minimum:
         message = f"{name}={value} must be {minimum} or more"
         raise ConfigurationError(message)
+
+
+# Links.
 
 
 class Link:

@@ -1,11 +1,11 @@
 """Forged frames, and the forger who sends them in a publisher's name.
 
-All of them differ from what the publisher sends by more than payload: frames of the same header
-and another payload cannot be told from genuine ones by anybody, and are left out. So is what no
-copy of a genuine frame contradicts, because that was lost.
+All forgeries differ from what the publisher sends by more than payload: no receiver can tell a
+frame with the same header and another payload from a genuine one, so such frames are left out. So
+is what no copy of a genuine frame contradicts, because that was lost.
 
-It sees each datagram on its way to a receiver, and now and then has another one arrive there, just
-before it or just after it, from the publisher's own address.
+A `Forger` sees each datagram on its way to a receiver, and now and then lets another one arrive
+there, just before it or just after it, from the publisher's own address.
 
 Source: rows B1 and B2; the attack of one frame that ends or freezes a stream.
 """

@@ -1,11 +1,12 @@
 """A host of a world: its clock, its drivers and services, and what failed on it.
 
-Invariant: whatever fails is told once: as a failure itself, or beside the first that follows.
+Invariant: `Failures` reports every exception once: as a failure itself, or beside the first that
+follows.
 
-Invariant: whatever runs on a host runs in its context, so that the host can stand still, lose
-power, and start again, without anybody inside knowing how.
+Invariant: everything that runs on a `Host` runs in its context, so that the host can stand still,
+lose power, and start again without its processes knowing how.
 
-Source: the faults are those of Jepsen's clock nemesis.
+Source: the faults of `HostClock` are those of Jepsen's clock nemesis.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ __all__ = [
     "Service",
     "add_notes",
 ]
+
+# The clock.
 
 BOOT_NS: Final = 1_000 * NS_PER_SECOND
 """Uptime at the start: a clock that began at 0 would hide who forgot that it need not."""
@@ -97,6 +100,8 @@ class HostClock:
         self._rate = Fraction(rate).limit_denominator(1_000_000)
         self._is_right = self._rate == 1
 
+
+# Failures.
 
 ERRORS_SHOWN: Final = 8
 LINE_LENGTH_MAX: Final = 300
@@ -219,6 +224,8 @@ def all_within(failure: BaseException) -> list[BaseException]:
             waiting += error.exceptions
     return found
 
+
+# The host.
 
 T = TypeVar("T")
 

@@ -1,8 +1,9 @@
-"""What a stranger may say to a publication that has many receivers and asks none who it is.
+"""Attacks on publications that have many receivers and ask none of them who it is.
 
-A unicast publication hears one address; one with a group or with destinations hears everybody. So
-these attacks need no forged address, and they are made of frames that an honest receiver may send,
-too: whoever wants to be a receiver is one. What they may cost is bounded, and over when they are.
+A unicast publication hears one address; one with a group or with destinations hears every address.
+So these attacks need no forged address, and they are made of frames that an honest receiver may
+send: every sender that wants to be a receiver is one. What the attacks may cost is bounded, and
+ends with them.
 
 Source: the table of hostile peers in the documentation (`hostile-peers.md`).
 """

@@ -1,9 +1,9 @@
 """The troubles of a run: a timetable of faults, and an attacker on the network.
 
-What it overhears it learns as anybody could: the stream from its SETUP, how far it has come from
-the status messages, the addresses from either.
+`Attacker` learns only what any listener on the network could: the stream from its SETUP, how far it
+has come from the status messages, the addresses from either.
 
-Source: the name and the trade are Jepsen's.
+Source: the name and the trade of `Nemesis` are Jepsen's.
 """
 
 from __future__ import annotations

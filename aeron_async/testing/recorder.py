@@ -1,12 +1,12 @@
-"""What was offered and received, and whether one is an exact slice of the other.
+"""Records of the messages offered and received, and the check of one against the other.
 
-Layout, little endian: 8 bytes the number of the publication, 8 bytes the number of the message,
-then a slice of one fixed pattern that both numbers choose. A message shorter than 16 bytes is the
-slice alone.
+Layout of a message, little endian: 8 bytes the number of the publication, 8 bytes the number of the
+message, then a slice of one fixed pattern that both numbers choose. A message shorter than 16 bytes
+is the slice alone.
 
-The checker is a model: for every publication the list of messages with their positions, for every
-image the place in that list. Each message received must be the next one, whole, byte for byte, at
-its position.
+`Recorder` is a model: for every publication (`Offered`) the list of messages with their positions,
+for every image (`Received`) the place in that list. Each message received must be the next one,
+whole, byte for byte, at its position.
 
 Invariants, by the names they have in the documentation: N1 exact, N2 in order and once, N3 no
 silent gap, N4 an image ends with its stream or with the silence of its source, N5 an offer that

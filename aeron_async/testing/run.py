@@ -1,12 +1,12 @@
 """One scenario from beginning to end, audited at every datagram.
 
-Invariant N7, by the names it has in the documentation: the sender position stays within the sender
-limit, offers within the publisher limit, an image within half a term of its last status message;
-no datagram is longer than the MTU; readers are never beyond what was written, and on IPC never
-lapped; positions never go back.
+`Auditor` checks safety all the time. When the troubles are over, `Run` demands that everything
+works within a bound (N6, by the name it has in the documentation); then it closes everything, and
+all of it must be gone.
 
-Safety is checked all the time. When the troubles are over everything must work within a bound
-(N6), then everything is closed and must be gone.
+Invariant N7: the sender position stays within the sender limit, offers within the publisher limit,
+an image within half a term of its last status message; no datagram is longer than the MTU; readers
+are never beyond what was written, and on IPC never lapped; positions never go back.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ __all__ = [
     "Outcome",
     "run_scenario",
 ]
+
+# The auditor.
 
 SESSION_ID: Final = Struct("<i")
 DATA_FRAME: Final = Struct("<i2xHi8xi")
@@ -225,6 +227,8 @@ def _conductor_of(driver: Any) -> Conductor | None:
         return None
     return conductor
 
+
+# The run.
 
 RECOVERY_S: Final = 40.0
 """From the last trouble until everything offered has arrived: an image that silence has ended

@@ -1,28 +1,26 @@
 """A simulated network: hosts with addresses, interfaces and sockets, joined by links.
 
-`lo` leads to the host itself. `eth0` has the first address of each family, `eth1` the second, and
-so on; multicast that leaves an `eth0` reaches the `eth0` of every host, and no other interface.
+Every ordered pair of hosts in a `SimNetwork` has its own link with its own dice, so that a fault
+added to one link changes nothing on another. Every datagram is traced.
 
-Invariant: datagrams leave in the order they came, each as it came, and each once. A run is of one
-length, source and instant; only its last datagram may be shorter.
+The interfaces of a `SimHost`: `lo` leads to the host itself. `eth0` has the first address of each
+family, `eth1` the second, and so on; multicast that leaves an `eth0` reaches the `eth0` of every
+host, and no other interface.
 
-A datagram that is alone is given as a run of one half of the time, which Linux never does: so that
-small worlds too come in by either way.
+Multicast: a socket with a group in its description is a member of the group at one interface; a
+socket that is bound to the address of the group is a member at every interface. Each member host
+has its own link, and so loses other datagrams than its neighbour.
 
-Invariant: what a protocol is given is valid only during the call; the simulator takes it back
-afterwards, so that whoever kept it finds out.
+Invariant: datagrams leave a `ReceiveBuffer` in the order they came, each as it came, and each once.
+A run is of one length, source and instant; only its last datagram may be shorter. In half of the
+cases a lone datagram is given as a run of one, which Linux never does, so that small worlds too use
+both ways in.
 
-Every ordered pair of hosts has its own link with its own dice, so that a fault added here changes
-nothing there. Every datagram is traced.
+Invariant: what a `SimTransport` gives to a protocol is valid only during the call; the simulator
+takes it back afterwards, so that a protocol that kept it fails.
 
-Multicast: a socket with a group in its description is its member at one interface, and so is, at
-every interface, a socket that is bound to the group's address. Each member host has its own link,
-and so loses other datagrams than its neighbour.
-
-Source: Linux, `udp_gro_receive`.
-
-Source: the behaviour is Linux's, where UDP leaves it open: ports from 32768, a refusal (ICMP) told
-to connected sockets only, errors of `sendto` told at once.
+Source: Linux, `udp_gro_receive`; where UDP leaves the behaviour open it is Linux's too: ports from
+32768, a refusal (ICMP) told to connected sockets only, errors of `sendto` told at once.
 """
 
 from __future__ import annotations
@@ -68,6 +66,8 @@ __all__ = [
     "interface_table",
 ]
 
+# Interfaces.
+
 LOOPBACK_INDEX: Final = 1
 FIRST_INDEX: Final = 2
 LOOPBACK: Final = (("127.0.0.1", 8), ("::1", 128))
@@ -111,6 +111,8 @@ def interface_index(addresses: Iterable[str], host: str) -> int:
             return each.index
     return LOOPBACK_INDEX if host.startswith("127.") else FIRST_INDEX
 
+
+# Receive buffers.
 
 RUN_COUNT_MAX: Final = 64
 """Datagrams in a run: Linux's `UDP_GRO_CNT_MAX`."""
@@ -186,6 +188,8 @@ class ReceiveBuffer:
         self._arrived.clear()
         self._length = 0
 
+
+# Sockets.
 
 DATAGRAM_LENGTH_MAX: Final = 65_507
 """The most that UDP over IPv4 can carry, in bytes."""
@@ -371,6 +375,8 @@ class SimTransport(BoundedTransport):
         # Refused where the protocol kept a slice, whose bytes a real socket would write over.
         self._tell(buffer.clear)
 
+
+# Hosts.
 
 EPHEMERAL_PORTS: Final = range(32_768, 61_000)
 RCVBUF_DEFAULT_LENGTH: Final = 212_992
@@ -677,6 +683,8 @@ def _is_wildcard(host: str) -> bool:
 def _is_loopback(host: str) -> bool:
     return host.startswith("127.") or host == "::1"
 
+
+# The network.
 
 WITHIN_A_HOST: Final = Conditions(delay_ns=10_000)
 NAMES_SHOWN: Final = 8

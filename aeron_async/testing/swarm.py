@@ -1,4 +1,4 @@
-"""Runs many random worlds, and makes whatever fails as small as it can.
+"""A swarm of random worlds, in which each scenario that fails is made as small as possible.
 
 `python -m aeron_async.testing.swarm --seeds 0..1000` runs a thousand of them, on as many processes
 as there are processors. Each failure is a line that ends with the command which replays it.

@@ -1,8 +1,9 @@
 """The trace of every datagram of a world, and its capture file.
 
-Nothing is kept: a listener that wants to keep something says how much.
+A `Trace` keeps no events: a `Watcher` that wants to keep some says how many.
 
-Each gets an IP and a UDP header of its own making, without Ethernet; times are virtual, from 1970.
+`PcapWriter` gives each datagram an IP and a UDP header of its own making, without Ethernet; times
+are virtual, from 1970.
 
 Source: pcap with nanoseconds, link type 101 (raw IP), https://www.tcpdump.org/linktypes.html.
 """

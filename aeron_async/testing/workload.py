@@ -1,7 +1,7 @@
-"""What the hosts of a run do: publish, subscribe, and note every message.
+"""The work of the hosts of a run: to publish, to subscribe, and to note every message.
 
-A host is one service with one driver and one client. When it crashes and starts again it adds
-everything anew, and the recorder sees new publications and new images.
+A host is one service with one driver and one client. When it crashes and starts again it adds all
+its publications and subscriptions again, and the recorder sees new publications and new images.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A world in a bottle: hosts on a simulated network, with a leak check at its end.
 
-Everything in it is the real thing but for the sockets, the clocks and the dice. A world and its
-seed always tell the same story, as far as its order is the loop's and asyncio's; a story that goes
-through sets of its own, or has a task factory of its own, must see to that order itself.
+Everything in a world is the real thing but for the sockets, the clocks and the dice. A world and
+its seed always give the same run, as far as its order is the loop's and asyncio's; a story that
+iterates over sets of its own, or has a task factory of its own, must make that order repeatable
+itself.
 """
 
 from __future__ import annotations

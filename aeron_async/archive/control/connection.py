@@ -1,7 +1,8 @@
 """A client's session with a remote archive: requests, their answers, and its errors.
 
-Any number of requests may be on their way; each has a correlation id, by which its answer finds who
-waits for it. Listings are the exception: an archive has one of a session at a time.
+A `ControlConnection` may have any number of requests under way. Each has a correlation id, by which
+its answer finds the `Pending` request. Listings are the exception: an archive works on one listing
+of a session at a time.
 
 Source: Aeron `AeronArchive`, `ControlResponsePoller`.
 """
@@ -67,6 +68,8 @@ __all__ = [
     "where_answers_go",
     "why_no_archive",
 ]
+
+# Errors.
 
 KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.UNKNOWN_RECORDING: UnknownRecordingError,
@@ -139,6 +142,8 @@ def unknown_recording(recording_id: int) -> UnknownRecordingError:
     """Return the error about a recording that is not there, in the official archive's words."""
     return UnknownRecordingError(f"unknown recording id: {recording_id}")
 
+
+# The session.
 
 LOG: Final = get_logger(__name__)
 MOST_LATE: Final = 4_096

@@ -1,7 +1,7 @@
 """One client of a served archive: it is let in, its requests are carried out, and it is answered.
 
-Requests are carried out one after the other, in order; a listing goes on beside them. Whatever is
-said goes through one queue, so that a slow client holds up nobody but itself, and not for long.
+`ControlSession` carries out requests one after the other, in order; a listing runs beside them. All
+its messages go through one queue, so that a slow client delays only itself, and not for long.
 
 Source: Aeron `ControlSession`.
 """

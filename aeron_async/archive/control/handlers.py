@@ -78,6 +78,9 @@ __all__ = [
 ]
 
 
+# Refusals.
+
+
 def refusal_of(request: Request, error: Exception, log: Log) -> ArchiveError:
     """Return what a client hears of an error; one that nobody foresaw is logged."""
     if isinstance(error, ArchiveError):
@@ -85,6 +88,9 @@ def refusal_of(request: Request, error: Exception, log: Log) -> ArchiveError:
     if not isinstance(error, AeronError):
         log.error("archive_request_failed", request=str(request), exc_info=error)
     return ArchiveError(str(error))
+
+
+# Requests that are answered with a number.
 
 
 class ServedArchive(Protocol):
@@ -298,6 +304,8 @@ DELETIONS: Final = (
 )
 """Whoever asks this hears when it is done."""
 
+
+# Listings.
 
 IDS: Final = Struct("<qq")
 ALIGNMENT: Final = 64

@@ -1,7 +1,8 @@
 """The messages of the control protocol, and the codec of them all.
 
-Every request but the first two says which session it belongs to, and a number by which its answer
-is known. Positions and lengths are in bytes. -1 stands for what is not given.
+Every request but `AuthConnectRequest` and `CloseSessionRequest` has the id of its session, and a
+correlation id by which the client knows the answer. Positions and lengths are in bytes. -1 stands
+for a value that is not given.
 
 Source: Aeron `aeron-archive-codecs.xml`.
 """

@@ -1,7 +1,7 @@
 """A replay that comes over the network: a subscription to a stream made for it.
 
-Invariant: it ends where the recording was to be replayed up to, or raises; a replay that the
-archive breaks off is never taken for a whole one.
+Invariant: a `RemoteReplay` ends at the position up to which it was asked to replay, or raises; it
+never takes a replay that the archive breaks off for a whole one.
 
 Source: Aeron `AeronArchive.replay`.
 """

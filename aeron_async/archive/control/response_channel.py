@@ -1,11 +1,14 @@
 """The channel on which an archive answers a client, and what it may send before an answer comes.
 
-Invariant: a stranger decides where the answers go, and nothing else. The log buffers have the
-length that the archive's settings say, and parameters that are not permitted are left out. A host
-that has not answered is sent at most three bytes for each byte of the request that named it. Of
-names that strangers choose only a few are looked up at once, one of each source: the system's
-resolver may take long, in threads that the application's own names need. Sources whose names have
-failed leave a place for others, and others leave one for them: a source can be forged.
+Invariant: a client that the archive does not know yet decides where its answers go, and nothing
+else. `response_channel` gives the log buffers the length that the archive's settings say, and
+leaves out parameters that are not permitted. Before a host has answered, the archive sends it at
+most three bytes for each byte of the request that named it.
+
+`LookUps` resolves the names that such clients choose: a few at once, and one of each source. The
+system's resolver may take long, in threads that the application needs for its own names. Sources
+whose names have failed leave a place for others, and others leave one for them, because an attacker
+can forge a source.
 
 Differs: Aeron keeps twenty-odd parameters, takes the length of the terms from the client, and has
 no such bound.

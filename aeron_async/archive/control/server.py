@@ -1,16 +1,17 @@
 """The server of an archive: it admits clients, and routes their requests and signals.
 
-Invariant: at most so many sessions of one source, and so many in all, are open to clients that have
-not used the session id that they were told; each costs memory and datagrams, and the request may
-have come from anywhere. Requests beyond that wait, which costs their bytes only; those beyond that
-are refused.
+Invariant: `WaitingRoom` bounds the sessions of clients that have not yet used the session id they
+were given: so many of one source, and so many in all. Each costs memory and datagrams, and the
+request may have come from anywhere. Requests beyond that wait, which costs their bytes only; where
+too many wait, one is refused.
 
-A source none of whose clients was silent or refused goes before others, and takes their place, also
-among the requests that wait. What is remembered of a source goes with it.
+A source none of whose clients was silent or refused goes before the others and takes their place,
+also among the requests that wait. `WaitingRoom` forgets a source when its image is gone.
 
 Differs: Aeron opens a session for each request, and waits 5 s for each client.
 
-What comes from outside is bounded, and what is malformed or foreign is counted, logged and dropped.
+`ControlServer` bounds what comes from outside. It counts, logs and drops what is malformed or
+foreign.
 
 Source: Aeron `ControlSession`, `ArchiveConductor.generateReplayToken`, `ControlSession.sendSignal`,
 `ControlSessionAdapter`, `ArchiveConductor`.
@@ -68,6 +69,9 @@ __all__ = [
 ]
 
 
+# Tokens for replays.
+
+
 def replaced_channel(request: Any, image: Image) -> Any:
     """Return a request to replay that names whom it answers."""
     uri = ChannelUri.parse(request.replay_channel)
@@ -116,6 +120,8 @@ class ReplayTokens:
         """Let a session's tokens be worth nothing any more."""
         self._tokens = {key: each for key, each in self._tokens.items() if each[0] is not session}
 
+
+# Recording signals.
 
 MOST_OWNERS: Final = 4_096
 """Subscriptions that it is known of who has asked for them; the oldest are forgotten."""
@@ -196,6 +202,8 @@ class SignalRouter:
             )
         )
 
+
+# Admission of clients.
 
 YOUNG_SHIFT: Final = 1
 """A session makes way for another source's after half of its time."""
@@ -391,6 +399,8 @@ class WaitingRoom:
         if image in self._failures:
             self._failures[image] += 1
 
+
+# The server.
 
 LOG: Final = get_logger(__name__)
 NO_TOKEN: Final = -1

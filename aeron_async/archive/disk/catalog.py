@@ -2,18 +2,18 @@
 
 Layout of the header, little endian: version, length of the header (32), next recording id (64
 bits), alignment of entries; zeros up to 32. Entries follow until one whose length is not positive.
-A catalog of before alignments has 0 there, its entries are 1024 bytes apart, and the first one is
+A catalog from before alignments has 0 there; its entries are 1024 bytes apart, and the first one is
 at 1024.
 
-Differs: Aeron makes a new catalog wherever there is none, and trusts one that is there; recordings
-that it does not know of are written over by those that get their ids.
-
-Entries are only ever appended; what changes in one changes in place. In memory there are the ids
-and offsets of those that count, and nothing else: the descriptor of a recording is read when it is
-asked for.
+`Catalog` only ever appends entries, and changes their fields in place. In memory it holds the ids
+and offsets of the valid entries, and nothing else; it reads the descriptor of a recording when a
+caller asks for it.
 
 Invariant: the header knows of an id before an entry has it, and an entry is whole on the disk
 before its length says that there is one; ids are never used again.
+
+Differs: Aeron makes a new catalog wherever there is none, and trusts one that is there; recordings
+that it does not know of are written over by those that get their ids.
 
 Source: Aeron `Catalog`, `CatalogHeader`, `CatalogIndex`.
 """
@@ -74,6 +74,8 @@ __all__ = [
     "scan_entries",
     "version_text",
 ]
+
+# The file: its header and its entries.
 
 CATALOG_NAME: Final = "archive.catalog"
 HEADER: Final = Struct("<iiqi")
@@ -217,6 +219,8 @@ def grown_capacity(capacity: int, needed: int) -> int | None:
     return capacity
 
 
+# Ids of recordings.
+
 LARGEST_ID: Final = 1 << 62
 
 
@@ -242,6 +246,8 @@ def refuse_to_forget(directory: Directory, files: list[str]) -> None:
         )
         raise ArchiveFileError(message, file=CATALOG_NAME, offset=0)
 
+
+# The catalog.
 
 EIGHT_BYTES: Final = 8
 STATE_AT: Final = 4

@@ -1,12 +1,14 @@
 """Truncating, purging and detaching: changes of recordings on disk, and their retention.
 
-Each change is written to the catalog first, in one place, and the files follow: whoever dies in
-between leaves files that no longer count, and whoever asks for the same again removes them.
+Each change is written to the catalog first, in one place, and the files follow. A process that dies
+in between leaves files that no longer count; the same call, made again, removes them.
 
-No call knows of replays, nor of who records; those who do check first.
+No function here knows what is being replayed or by whom a stream is recorded: the caller checks
+that first.
 
-Only whole segments go, the oldest first; never the one that holds the end, and never one that
-something still replays. `changes.purge_segments` lets them go.
+`expired_segments` chooses what a `Retention` no longer keeps: whole segments only, the oldest
+first, never the one that holds the end, and never one that is being replayed. `purge_segments`
+removes them.
 
 Source: Aeron `ArchiveConductor`, `DeleteSegmentsSession`.
 """
@@ -59,6 +61,9 @@ __all__ = [
     "purge_segments",
     "truncate",
 ]
+
+
+# Changes of one recording.
 
 
 def check_segments_are_plain(directory: Directory, recording_id: int) -> None:
@@ -404,6 +409,9 @@ def first_frame(
         file.close()
     message = f"no frame in its first term of {descriptor.term_length} bytes"
     raise ArchiveFileError(message, file=file.name, offset=0)
+
+
+# Retention.
 
 
 @attrs.frozen(kw_only=True)

@@ -1,7 +1,8 @@
 """A directory of files as the archive sees it: few operations, each of which may fail.
 
-Everything the archive does to a disk goes through these two protocols, so that a test can stand
-between: with short reads and writes, with errors, or with pages that a crash loses.
+The archive reaches the disk through `File` and `Directory`, so that a test can stand in between:
+with short reads and writes, with errors, or with pages that a crash loses. `OsFile` and
+`OsDirectory` are the system's own.
 
 Every call blocks. Names are plain: no separator, nothing hidden, so that no name leads out of the
 directory.
@@ -38,6 +39,8 @@ __all__ = [
     "reason_of",
     "write_all",
 ]
+
+# Errors.
 
 ACTS: Final[Mapping[int, str]] = {
     errno.ENOSPC: "make room there, for instance with `aeron-async archive prune`",
@@ -83,6 +86,8 @@ def not_plain(name: str, kind: str) -> ArchiveFileError:
     message = f"{kind}, and an archive reads and removes plain files only: take it away yourself"
     return ArchiveFileError(message, file=name, offset=0)
 
+
+# Files and directories.
 
 LONGEST_NAME: Final = 255
 NO_FILE: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
@@ -229,6 +234,9 @@ def read_exactly(file: File, buffer: memoryview, offset: int) -> int:
             break
         count += read
     return count
+
+
+# Those of the operating system.
 
 
 @final

@@ -2,20 +2,21 @@
 
 Layout, little endian: 8 bytes that say what follows (block length 128, template 200, schema 100,
 version 2), a block of 128 bytes of numbers, four strings, each with its length in 32 bits before
-it, and zeros up to 8192, where a log of errors begins. Files of before Aeron 1.47 begin with the
+it, and zeros up to 8192, where a log of errors begins. Files from before Aeron 1.47 begin with the
 block.
 
-The last 32 bytes of the block, which the official archive leaves alone, hold a signature of ours:
-with the start of the archive that wrote them, so that one by another that started since is told.
+The last 32 bytes of the block, which the official archive leaves alone, hold our `Signature`. It
+repeats the start of the archive that wrote it: where the header has another start, another archive
+has started since.
 
-Whoever has the directory holds a lock on the file too, which the system takes back when a process
-dies; so two that start at once are never both let in, and one of ours that died is known to be dead
-at once. An official archive holds no lock: it is dead when it has not been heard for 10 s.
+An open `MarkFile` also holds a lock on the file, which the system takes back when the process dies.
+So of two archives that start at once only one gets the directory, and one of ours that died is
+known to be dead at once. An official archive holds no lock: it is dead when it has shown no
+activity for 10 s.
 
 Differs: Aeron waits 10 s after any archive that died; here not after one of ours, on this machine.
 
-Source: Aeron `aeron-archive-mark-codecs.xml`, `ArchiveMarkFile`, `ArchiveMarkFile`; Agrona
-`MarkFile`.
+Source: Aeron `aeron-archive-mark-codecs.xml`, `ArchiveMarkFile`; Agrona `MarkFile`.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ __all__ = [
     "read_mark_file",
 ]
 
+# The run of the system.
+
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -75,6 +78,8 @@ def current_boot() -> int:
         return 0
     return int(text.replace("-", "")[:15], 16)
 
+
+# Layout.
 
 HEADER_LENGTH: Final = 8_192
 SBE: Final = Struct("<HHHH")
@@ -311,6 +316,8 @@ def chosen_archive_id(given: int, previous: MarkFileHeader | None) -> int:
     # A file of before there were archive ids has zeros there.
     return kept if kept not in {NO_ARCHIVE_ID, 0} else secrets.randbits(62) + 1
 
+
+# The mark file.
 
 MARK_FILE_NAME: Final = "archive-mark.dat"
 LINK_NAME: Final = "archive-mark.lnk"

@@ -1,10 +1,10 @@
 """A reader of recordings: blocks of whole frames, and the frames around a position.
 
-Every header is held against its place: version, type, term offset, term id and stream. A frame that
-is not what it must be is named with its file and offset, once all before it has been read; so a
-reader ends or raises, and never stalls.
+`RecordingReader` holds every header against its place: version, type, term offset, term id and
+stream. It names a frame that is not what it must be, with file and offset, once everything before
+it has been read; so a reader ends or raises, and never stalls.
 
-Every term begins with a frame, so no more than one term is ever walked.
+Every term begins with a frame. So `find_place` and `check_position` walk over one term at most.
 
 Differs: Aeron looks for a header at the position itself, and takes what a payload holds for one if
 it looks like one.
@@ -43,6 +43,9 @@ __all__ = [
 ]
 
 
+# Blocks.
+
+
 @final
 @attrs.frozen
 class RecordedBlock:
@@ -78,7 +81,7 @@ class RecordingReader:
     Args:
         directory: Of the archive.
         descriptor: Of the recording; where it stops is not looked at.
-        position: Where a frame begins, in bytes; see `frame_places.check_position`.
+        position: Where a frame begins, in bytes; see `check_position`.
         checksum: What data frames have in place of their session, to be checked; None for none.
 
     Attributes:
@@ -217,6 +220,8 @@ class RecordingReader:
             at += aligned
         return length, padding
 
+
+# Frames around a position.
 
 FLAGS_AT: Final = 5
 TYPE_AT: Final = 6

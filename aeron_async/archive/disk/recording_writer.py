@@ -1,9 +1,9 @@
-"""Writes what is recorded into segment files, byte for byte as it lay in the log.
+"""The writer of segment files: frames, byte for byte as they lay in the log.
 
-A block is believed when the length of its first frame is there, and that is written last: whoever
-dies in the middle of a block leaves nothing that could be taken for a frame. From sync level 1 on
-the disk is waited for before it and after it, so that not even a power failure leaves a frame whose
-end is missing.
+A reader believes a block when the length of its first frame is there, and the writer writes that
+length last: a process that dies in the middle of a block leaves nothing that could be taken for a
+frame. From sync level 1 on the writer waits for the disk before that length and after it, so that
+not even a power failure leaves a frame whose end is missing.
 
 Differs: Aeron writes a block in one go, and refuses to start after a crash when the last frame
 may be torn; here it cannot be.

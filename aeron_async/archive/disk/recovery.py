@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 
+# The stream that files tell of.
+
+
 @attrs.frozen
 class Stream:
     """What each frame of a recording says of its stream.
@@ -102,6 +105,8 @@ def stream_told(
         return None
     return Stream(wrap_int32(term_id - position // term_length), stream_id)
 
+
+# Ends of recordings.
 
 REPAIR: Final = "`aeron-async archive repair` ends recordings before such"
 WHAT_CAN_BE_DONE: Final = "`aeron-async archive repair` says what can be done"

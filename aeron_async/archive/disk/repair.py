@@ -1,20 +1,21 @@
 """Repair of what a crash leaves of an archive: a plan of changes, and copies before each.
 
-One that lacks frames stays as short as it is. With zeros in their place the last frame that is
-there in part would pass for a whole one, and be replayed.
+`repair` mends four things: a next recording id that is used, a recording without an end, one with
+an end that its files do not reach, and a segment that is too short and lacks no frame. It reports
+everything else that is wrong as `Unmended`, and leaves it as it is. No frame before a damaged one
+is ever lost. Frames behind a damaged one are lost only in the last file, and only if there is
+nothing where the damaged one should be, or the recording has no end.
 
-A crash leaves no such frame: it leaves zeros, or a frame whose header agrees with its place. So one
-that is whole but for its stream and its first term tells of a damaged entry, or of a file that came
-from elsewhere; where the recording ends, it does not tell.
+A copy of every changed file stays, as `<name>.before-repair`.
+
+A segment that lacks frames stays as short as it is. With zeros in their place the last frame that
+is there in part would pass for a whole one, and be replayed.
+
+A crash leaves zeros, or frames whose headers agree with their place. So a frame that is whole but
+for its stream and its first term shows a damaged entry, or a file that came from elsewhere
+(`find_contradiction`); it does not show where the recording ends.
 
 Differs: Aeron goes by lengths alone, and takes whatever has one for a frame.
-
-Four things are mended: a next recording id that is used, a recording without an end or with one
-that its files do not reach, and a segment that is too short and lacks no frame. Whatever else is
-wrong is told, and left as it is: no frame before a damaged one is ever lost, and none behind it,
-unless it is of the last file, and there is nothing where it should be, or the recording has no end.
-
-Of every file that is changed a copy stays, as `<name>.before-repair`.
 
 Source: Aeron `ArchiveTool.verify`, which asks before it truncates.
 """
@@ -83,6 +84,8 @@ __all__ = [
     "unknown",
 ]
 
+# Copies.
+
 COPY_SUFFIX: Final = ".before-repair"
 
 
@@ -120,6 +123,9 @@ def copy_file(source: File, target: File) -> None:
             write_all(target, [buffer[:count]], offset)
         offset += count
     target.sync(metadata=True)
+
+
+# Segments that are too short.
 
 
 def short_files(
@@ -163,6 +169,9 @@ def lacks_nothing(
         buffer=buffer,
     )
     return not any(isinstance(each, Problem) for each in walk)
+
+
+# What is not mended.
 
 
 @attrs.frozen(kw_only=True)
@@ -322,6 +331,9 @@ def find_contradiction(
         advice=f"a copy of the catalog might tell which is right; `{command}` removes all of it",
         commands=(command,),
     )
+
+
+# The plan and its repairs.
 
 
 @final
@@ -560,7 +572,7 @@ def end_of_frames(
 def is_damage(
     file: File, descriptor: RecordingDescriptor, base: int, offset: int, buffer: ScanBuffer
 ) -> bool:
-    """Return whether what is no frame is also no end that a crash leaves; see `frames_end`."""
+    """Return whether what is no frame is also no end that a crash leaves; see `tail_scan`."""
     count = buffer.fill(file, offset, offset + HEADER_LENGTH)
     if count < HEADER_LENGTH or buffer.words[0] <= 0:
         return False

@@ -1,7 +1,7 @@
-"""Where the frames of a segment file end, and whether they are what they must be.
+"""The scan of a segment file: where its frames end, and whether they are what they must be.
 
-Two ways to walk: `find_end` looks at lengths only, and tells how much there may be; `check_frames`
-looks at every field of every header, and at checksums.
+There are two ways to walk: `find_end` looks at lengths only, and says how much there may be;
+`check_frames` looks at every field of every header, and at checksums.
 
 Source: Aeron `Catalog.recoverStopOffset`, `ArchiveTool.verify`.
 """

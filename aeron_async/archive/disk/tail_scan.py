@@ -1,8 +1,9 @@
 """The end of a segment: its last whole frame, and what lies behind that.
 
-A frame is believed if its header agrees with its place: version, type, term offset, term id, stream
-and a length from 32 bytes up to the end of its term. The first that does not is the end, unless one
-that agrees lies behind it in the file: that is no end that a crash leaves, but damage.
+`find_frames_end` believes a frame if its header agrees with its place: version, type, term offset,
+term id, stream and a length from 32 bytes up to the end of its term. The first that does not is the
+end, unless one that agrees lies behind it in the file: that is no end that a crash leaves, but
+damage.
 
 The session is never looked at: a recording may have been extended by another publication, and where
 there are checksums they lie in its place.
@@ -44,6 +45,8 @@ __all__ = [
     "find_last",
     "find_torn",
 ]
+
+# The last frame.
 
 PAGE_LENGTH: Final = 4_096
 TORN_HEADER_LENGTH: Final = 32
@@ -100,6 +103,8 @@ def find_last(file: File, start: int, end: int, buffer: ScanBuffer) -> int:
         offset += at
     return last
 
+
+# The end of the frames.
 
 STREAM_AND_TERM: Final = Struct("<ii")
 STREAM_AT: Final = 16
@@ -280,6 +285,9 @@ def first_belonging(data: memoryview, descriptor: RecordingDescriptor, position:
                 return at
         place = text.find(wanted, at + HEADER_LENGTH + STREAM_AT)
     return None
+
+
+# What lies behind the end.
 
 
 def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:

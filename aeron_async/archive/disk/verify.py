@@ -1,6 +1,6 @@
 """Verification of an archive: its files held against its catalog, and nothing changed.
 
-Nothing is changed. Memory stays what it is, however much is recorded: files are read in pieces.
+Files are read in pieces, so that the memory needed does not grow with what is recorded.
 
 Source: Aeron `ArchiveTool.verify`.
 """
@@ -55,6 +55,8 @@ __all__ = [
     "verify",
     "verify_recording",
 ]
+
+# Doubts about the catalog.
 
 YEAR_10000_MS: Final = 253_402_300_800_000
 """The first millisecond that no calendar of Python's has, since 1970."""
@@ -130,6 +132,8 @@ def time_problem(descriptor: RecordingDescriptor) -> str | None:
             return f"{name} timestamp {time_ms} is no time from 1970 to 9999, in milliseconds"
     return None
 
+
+# Verification.
 
 BEFORE_REPAIR: Final = ".before-repair"
 OURS: Final = {CATALOG_NAME, MARK_FILE_NAME, LINK_NAME}
