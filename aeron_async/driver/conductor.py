@@ -1,13 +1,13 @@
 """The conductor: the agent that carries out client commands, one at a time.
 
-Nothing else moves while a socket is being opened. A request whose client no longer waits is undone
-at once.
+Invariant: `CommandQueue` starts a command only when the one before it has ended, so that nothing
+else changes while a socket is being opened. If the client of a command no longer waits for its
+result, the result is undone at once.
 
-Requests of clients are carried out one after the other, so that nothing else moves while a socket
-is being opened. A request whose client no longer waits is undone at once.
+`Destinations` puts the commands about destinations into the queue; `Conductor` runs the queue.
 
-Source: Aeron `ClientCommandAdapter`, `DriverConductor.onAddSendDestination`, `onAddRcvDestination`
-and their neighbours, `DriverConductor`.
+Source: Aeron `DriverConductor`, `ClientCommandAdapter`, `DriverConductor.onAddSendDestination`,
+`onAddRcvDestination` and their neighbours.
 """
 
 from __future__ import annotations
@@ -67,6 +67,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+# The queue of commands.
 
 
 @attrs.frozen(eq=False)
@@ -200,6 +203,9 @@ class CommandQueue:
         if client_id not in self._clients:
             message = "the client was closed while the request was under way"
             raise ClosedError(message)
+
+
+# Commands about destinations.
 
 
 class Destinations:
@@ -336,6 +342,9 @@ class Destinations:
                 raise
             return None
         return channel.remote_data
+
+
+# The agent.
 
 
 def _undo_nothing(result: None) -> None:

@@ -1,8 +1,8 @@
 """Channel endpoints of one driver: find, open, share, add destinations, close.
 
-Source: Aeron `DriverConductor.getOrCreateSendChannelEndpoint` and its neighbours; counter types 6,
-7, 14 and 18, `DriverConductor.getOrCreateSendChannelEndpoint`, `onAddSendDestination`,
-`DriverConductor.getOrCreateReceiveChannelEndpoint`, `onAddRcvDestination`.
+Source: Aeron `DriverConductor.getOrCreateSendChannelEndpoint`, `onAddSendDestination`,
+`DriverConductor.getOrCreateReceiveChannelEndpoint`, `onAddRcvDestination` and their neighbours;
+counter types 6, 7, 14 and 18.
 """
 
 from __future__ import annotations

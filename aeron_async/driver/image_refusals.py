@@ -1,7 +1,11 @@
 """Streams that are not joined: the log says why, and so does a frame to the publisher.
 
-A SETUP may be forged, so its source hears little: of each stream once a second at most, each time
-no more than three bytes for each byte of the SETUP, and no source more than half of all.
+`ImageBudget` and `window_refusal` decide what is refused; `Refusals` remembers it for those who
+ask why a subscription waits.
+
+Invariant: a SETUP may be forged, so `RefusalFrames` sends its source little: for each stream one
+frame a second at most, no more than three bytes for each byte of the SETUP, and to no source more
+than half of all.
 
 Differs: Aeron logs the error in its own driver, and its publisher waits without a word.
 """
@@ -37,6 +41,8 @@ __all__ = [
     "start_position",
     "window_refusal",
 ]
+
+# Frames to the publisher.
 
 MAX_TEXT_LENGTH: Final = 80
 """Bytes of a reason on the wire: with the header of its frame three times the length of a SETUP."""
@@ -106,6 +112,8 @@ class RefusalFrames:
         else:
             self._counters[SystemCounterId.SHORT_SENDS].increment()
 
+
+# What is refused.
 
 TOO_MUCH: Final = "{} would be {}, and the limit is {}: raise {}"
 TOO_MUCH_TWICE: Final = f"{TOO_MUCH}; {TOO_MUCH}"
@@ -234,6 +242,8 @@ def window_refusal(setup: Setup, receiver_window_length: int) -> Refusal | None:
         return Refusal(WINDOW_TOO_SHORT, values, brief, ErrorCode.NOT_SUPPORTED)
     return None
 
+
+# What has been refused, for explanations.
 
 MAX_REFUSALS: Final = 64
 """Streams that are remembered."""

@@ -1,7 +1,6 @@
 """Images of one driver: make one for a SETUP, join subscriptions, release.
 
-Source: Aeron `DriverConductor.onCreatePublicationImage`, `DriverConductor.onCreatePublicationImage`
-and its neighbours.
+Source: Aeron `DriverConductor.onCreatePublicationImage` and its neighbours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Network publications of one driver: add, share, give destinations, release.
 
-Source: Aeron `DriverConductor.newNetworkPublication`, `DriverConductor.onAddNetworkPublication` and
-its neighbours.
+Source: Aeron `DriverConductor.onAddNetworkPublication`, `DriverConductor.newNetworkPublication`
+and their neighbours.
 """
 
 from __future__ import annotations

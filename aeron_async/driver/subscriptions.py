@@ -1,14 +1,14 @@
 """Subscriptions of one driver: add, join images, follow responses, release.
 
-A server that restarts answers with another session. The subscription takes it where the session
-before has ended or fallen silent, and a stream that is heard is never given up for what one frame
-says: such a frame can be forged.
+A subscription in `Subscriptions` receives from the network, or reads streams of its own driver, or
+both: its channel and its destinations decide.
 
-A subscription receives from the network, or reads streams of its own driver, or both: that is up to
-its channel and its destinations.
+Invariant: `ResponseSubscriptions` never gives up a stream that is still heard because of one
+frame: a frame can be forged. A server that restarts answers with another session; the subscription
+takes that one only when the session before has ended or fallen silent.
 
-Source: Aeron `aeron_driver_conductor_on_response_setup`, `DriverConductor.onAddNetworkSubscription`
-and its neighbours.
+Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours,
+`aeron_driver_conductor_on_response_setup`.
 """
 
 from __future__ import annotations

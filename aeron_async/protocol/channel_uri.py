@@ -3,9 +3,11 @@
     uri    = [ "aeron-spy:" ] "aeron:" ( "udp" | "ipc" ) [ "?" param { "|" param } ]
     param  = key "=" value
 
-Nothing is escaped, and keys are case sensitive. A `ChannelUri` that exists is one that can be
-meant: every value is in its range and no two contradict each other. What depends on the role is
-checked by `check_publication`, `check_subscription` and the two checks of destinations.
+Nothing is escaped, and keys are case sensitive.
+
+Invariant: in a `ChannelUri` that exists every value is in its range, and no two contradict each
+other. Constraints of one role are checked by `check_publication`, `check_subscription`,
+`check_send_destination` and `check_receive_destination`.
 
 Source: Aeron `ChannelUri`, `ChannelUriStringBuilder`, `aeron_uri.c`.
 """

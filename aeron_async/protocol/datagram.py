@@ -1,10 +1,11 @@
 """Whole datagrams: the checks that drivers use, and frames as values for tools.
 
-`frame_type` and `check_data` see every datagram that arrives; they read integers out of the
-buffer and allocate nothing. The other checks take control frames already decoded.
+Control frames travel alone, DATA and PAD frames one behind the other. The first frame
+tells a driver what a datagram is, and it builds no value for a data frame.
 
-Control frames travel alone, DATA and PAD frames one behind the other. Drivers look at the first
-frame and hand on the rest unseen: they use the checks, and build no value for a data frame.
+Invariant: `frame_type` and `check_data` see every datagram that arrives, so they read integers out
+of the buffer and allocate nothing. The other checks take control frames that are decoded already.
+Only tools and tests build a value, `DataFrame` or `OpaqueFrame`, for each frame.
 
 Source: Aeron `aeron_is_frame_valid`, `aeron_publication_image_validate_packet`,
 `aeron_send_channel_endpoint.c`, `aeron_receive_channel_endpoint.c`.
@@ -59,6 +60,8 @@ __all__ = [
     "frame_type",
     "frames",
 ]
+
+# Checks for drivers.
 
 INVALID: Final = -1
 OLD_TERM: Final = -2
@@ -216,6 +219,9 @@ def check_error(error: ErrorFrame) -> bool:
 
 def _is_in_term(term_offset: int, term_length: int) -> bool:
     return 0 <= term_offset < term_length and not term_offset & _ALIGNMENT_MASK
+
+
+# Frames as values, for tools and tests.
 
 
 @attrs.frozen

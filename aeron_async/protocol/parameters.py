@@ -1,10 +1,8 @@
 """The parameters of channel URIs: key, kind, roles, default and meaning of each.
 
-The order of the table is the order in which a channel URI prints its parameters. Defaults are those
-of a driver that is not configured otherwise.
-
-`PARAMETERS` is what help texts and the documentation print: for each key its kind, the roles in
-which it counts, its default and its meaning.
+`PARAMETERS` is also what help texts and the documentation print. Its order is the order in which a
+channel URI prints its parameters, and its defaults are those of a driver that is not configured
+otherwise.
 
 Source: Aeron `CommonContext`, `aeron_uri.h`.
 """

@@ -1,9 +1,10 @@
 """SETUP and RSP_SETUP frames: what a sender offers, and which session answers.
 
-Layout, 40 bytes: the common header, then term_offset, session_id, stream_id, initial_term_id,
-active_term_id, term_length, mtu, ttl (int32 each).
+Layout of `Setup`, 40 bytes: the common header, then term_offset, session_id, stream_id,
+initial_term_id, active_term_id, term_length, mtu, ttl (int32 each).
 
-Layout, 20 bytes: the common header, then session_id, stream_id, response_session_id (int32 each).
+Layout of `ResponseSetup`, 20 bytes: the common header, then session_id, stream_id,
+response_session_id (int32 each).
 
 Source: Aeron `SetupFlyweight`, `ResponseSetupFlyweight`.
 """

@@ -1,39 +1,17 @@
 """Budgets for what peers can make a driver send: replies, NAKs and resends.
 
-The address a question came from may be made up; whoever lives there gets the answers.
+Any host that can send to a port of the driver can ask, and the address a question came from may be
+forged; then the host with that address gets the answers. So each kind of answer has its limit:
 
-A frame that arrived behind a gap proves it; each proven gap may be asked for several times, as soon
-as its delays say. Only what has no such proof draws on the budget: a gap that ends where a
-heartbeat claims the sender to be, and the same gap asked for again and again. So an honest stream
-is repaired at the speed of its losses, however many small gaps a second that makes, while a
-heartbeat of somebody else, half a term ahead of the sender, brings a bounded number of NAKs.
+- `ReplyLimiter`: replies in a second, in all and for each asker;
+- `NakBudget` and `NakPatience`: NAKs of one image;
+- `RetransmitBudget`: resends of one publication.
 
-Nor are NAKs for what does not come repeated at that speed for long. Whoever begins streams by the
-dozen, in the name of somebody else, and claims to have sent much of each, would otherwise have a
-thousand NAKs a second sent to that somebody for each stream: a hundred bytes for every one. So a
-stream that does not move on has a few NAKs, and then five a second.
+Invariant: a NAK is free of `NakBudget` only where a frame that arrived behind the gap proves that
+the gap is there, and then a few times for each gap. `NakPatience` slows down the NAKs for a gap
+that nothing fills.
 
 Differs: Aeron repeats a NAK every 100 us without end, and believes every heartbeat.
-
-Whoever can send to the port can ask, and 28 bytes bring up to 2 MiB. The bucket holds so much at
-most, and what is taken from it comes back in two ways: a share of every byte that is sent for the
-first time, and a base for every second. So resends never exceed, over any time whatever,
-
-    burst + base * seconds + share * bytes sent for the first time.
-
-The share must not slow honest repair. Where a fraction p of all datagrams is lost, resends are
-p / (1 - p) of what is sent for the first time: 43 % at a loss of 30 %. With a share below that what
-is sent shrinks with what may be repaired, again and again, until only the base is left: simulated,
-a quarter and a base of 128 KiB keep a sixth of the goodput, and half keeps all of it. Half is the
-next round number that leaves room for chance.
-
-The base is for repair that goes by time. What was lost just before a stream pauses is repaired
-while nothing is sent: a receiver window each second. And at round trips longer than the retransmit
-linger a gap is answered every linger, again and again before the first answer can arrive: 128 full
-datagrams each second are one each linger and a few more. At a loss of 30 %, 15 to 50 ms and an MTU
-of 8 KiB they keep nine tenths of the goodput, a window of 128 KiB alone little more than half.
-
-Differs: Aeron has no such bound.
 """
 
 from __future__ import annotations
@@ -57,6 +35,8 @@ __all__ = [
     "ReplyLimiter",
     "RetransmitBudget",
 ]
+
+# Replies.
 
 INTERVAL_NS: Final = 1_000_000_000
 
@@ -128,6 +108,8 @@ class ReplyLimiter:
         return True
 
 
+# NAKs.
+
 FREE_NAKS_PER_GAP: Final = 8
 """At 30 % loss of NAKs and of what they bring, one gap in two hundred needs more than these."""
 
@@ -147,6 +129,12 @@ NS_PER_SECOND: Final = 1_000_000_000
 
 class NakBudget:
     """A bucket that is full at first; no second sees more than the limit leave it.
+
+    A frame that arrived behind a gap proves it; each proven gap may be asked for several times, as
+    soon as its delays say. Only a NAK without such proof draws on the bucket: for a gap that ends
+    where a heartbeat claims the sender to be, and for the same gap again and again. So an honest
+    stream is repaired at the speed of its losses, however many small gaps a second that makes,
+    while a forged heartbeat, half a term ahead of the sender, brings a bounded number of NAKs.
 
     Args:
         limit: NAKs in a second, at least 10; a tenth of them may leave at once.
@@ -195,6 +183,11 @@ class NakBudget:
 class NakPatience:
     """Asks more slowly for what does not come, and very slowly for what is not paid for.
 
+    A stranger who begins streams by the dozen in the name of another host, and claims to have sent
+    much of each, would otherwise have a thousand NAKs a second sent to that host for each stream:
+    a hundred bytes for every one of its own. So a stream that does not move on has a few NAKs, and
+    then five a second.
+
     A gap is asked for a few times in haste, then often enough to be heard soon after a sender has
     turned a deaf ear for 10 ms. And all NAKs of a stream together are paid for by what they bring:
     two bytes for each byte that the stream has moved on, so that nobody gets much more out than in.
@@ -237,6 +230,8 @@ class NakPatience:
         return 0 if self._count <= HASTY_NAKS else REPEAT_WAIT_NS
 
 
+# Resends.
+
 SECOND: Final = 1_000_000_000
 # The bucket counts billionths of a byte, so that nothing is lost however often it is looked at.
 CREDIT_PER_BYTE: Final = SECOND
@@ -245,6 +240,27 @@ CREDIT_PER_PERCENT: Final = CREDIT_PER_BYTE // 100
 
 class RetransmitBudget:
     """What one publication may still send again.
+
+    A NAK of 28 bytes brings up to 2 MiB. The bucket holds so much at most, and what is taken from
+    it comes back in two ways: a share of every byte that is sent for the first time, and a base
+    for every second. So resends never exceed, over any time whatever,
+
+        burst + base * seconds + share * bytes sent for the first time.
+
+    The share must not slow honest repair. Where a fraction p of all datagrams is lost, resends are
+    p / (1 - p) of what is sent for the first time: 43 % at a loss of 30 %. With a share below that
+    what is sent shrinks with what may be repaired, again and again, until only the base is left:
+    simulated, a quarter and a base of 128 KiB keep a sixth of the goodput, and half keeps all of
+    it. Half is the next round number that leaves room for chance.
+
+    The base is for repair that goes by time. What was lost just before a stream pauses is repaired
+    while nothing is sent: a receiver window each second. And at round trips longer than the
+    retransmit linger a gap is answered every linger, again and again before the first answer can
+    arrive: 128 full datagrams each second are one each linger and a few more. At a loss of 30 %,
+    15 to 50 ms and an MTU of 8 KiB they keep nine tenths of the goodput, a window of 128 KiB alone
+    little more than half.
+
+    Differs: Aeron has no such bound.
 
     Args:
         context: Its limits.

@@ -1,10 +1,10 @@
 """The settings of a media driver, checked once and never changed.
 
-Invariant: a context that exists is consistent; no later code asks again, except for what only the
-operating system knows, such as the socket buffers it really gives.
+Invariant: a `DriverContext` that exists is consistent. No later code checks a setting again,
+except for what only the operating system knows, such as the socket buffers it really gives.
 
-Source: Aeron `Configuration`, `aeron_driver_context.c`, `aeron_driver_context.c`; names beginning
-`aeron_async.` are ours, `PreferredMulticastFlowControl`, `MediaDriver.Context`.
+Source: Aeron `MediaDriver.Context`, `Configuration`, `PreferredMulticastFlowControl`,
+`aeron_driver_context.c`; names beginning `aeron_async.` are ours.
 """
 
 from __future__ import annotations

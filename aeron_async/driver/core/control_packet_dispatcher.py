@@ -1,8 +1,8 @@
-"""From a control datagram to the publication it speaks of.
+"""The dispatch of control datagrams to the publications they speak of.
 
-Where it came from is not asked of a unicast publication: its socket is connected, and hears nobody
-but its receiver. What passes is checked for what it says, and by the publication for who says it.
-Where the socket is connected to nobody, receivers become destinations by what they say.
+The dispatcher checks what a datagram says; the publication checks who says it. The socket of a
+unicast publication is connected, and hears its receiver alone, so the source is not checked there.
+Where the socket is connected to no peer, a receiver becomes a destination by what it says.
 
 Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 """

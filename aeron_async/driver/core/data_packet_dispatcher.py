@@ -1,7 +1,8 @@
 """The dispatch of data datagrams to images, and the search for unknown senders.
 
-Data of an unknown session that somebody wants is answered with a status message that asks for a
-SETUP; the SETUP makes the image. Whatever nobody wants is dropped at the cost of one look-up.
+When data of an unknown session arrives for a stream that is subscribed to, the dispatcher asks for
+a SETUP with a status message, and the SETUP makes the image. Data that no subscription wants is
+dropped at the cost of one look-up.
 
 Source: Aeron `DataPacketDispatcher`, `Receiver`.
 """

@@ -1,29 +1,16 @@
 """The sending half of a network publication: SETUPs, data, heartbeats and resends.
 
-The log cannot tell by itself, because payload may look like a header: a peer that has a say in what
-is published could have bytes of its own sent to the receivers as frames. So the sender remembers,
-for every 4 KiB of the stream, where the first datagram in it began, and a frame is found by walking
-from header to header from there. Only these two kinds of places are ever believed.
-
-An honest NAK begins where a gap does: where some datagram ended that was sent or sent again. What
-is sent again may be cut elsewhere than before, so that is the start of a frame, but not always that
-of a datagram as it was first sent.
-
-The cost: a comparison for each datagram, and 8 bytes for each 4 KiB of a term, touched as the
-stream goes by. A question walks over 4 KiB and a datagram at most, and that only if the place
-claims to be the one that is asked for, which hardly any payload does. Rejected: a bit for each
-place in a term, which costs a store for each datagram and knows nothing of other cuts; and walking
-from the start of the term, which takes milliseconds for every NAK.
-
-An honest receiver asks from where one of the publication's frames begins. One that goes on asking
-from elsewhere was sent something that is not of the publication, and its stream stands still.
-
 Invariant: data leaves only up to the sender limit, except that a padding frame, of which only the
 header travels, may carry the sender position past it.
 
-Source: Aeron has none; it resends from wherever a NAK says, `aeron_network_publication_resend`, has
-none; it answers such NAKs with whatever lies there, `NetworkPublication.send`,
-`aeron_network_publication.c`.
+Invariant: a resend begins only where a frame of the publication begins; `FrameStarts` knows where
+that is. A NAK for any other place is refused, and `RefusedNaks` warns when the same one comes
+again and again: a receiver that asks from there was sent something that is not of the publication,
+and its stream stands still.
+
+Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`. For `FrameStarts` and
+`RefusedNaks` it has none: `aeron_network_publication_resend` resends from wherever a NAK says, and
+answers with whatever lies there.
 """
 
 from __future__ import annotations
@@ -70,11 +57,29 @@ __all__ = [
     "resend_range",
 ]
 
+# Where frames begin, and resends from there.
+
 POSITION_LENGTH: Final = 8
 
 
 class FrameStarts:
     """The datagrams that began a block of the stream, for the last term's length of it.
+
+    The log alone cannot tell where frames begin, because payload may look like a header: a peer
+    that has a say in what is published could have bytes of its own sent to the receivers as
+    frames. So this class remembers, for every 4 KiB of the stream, where the first datagram in it
+    began, and finds a frame by walking from header to header from there. Only these two kinds of
+    places are ever believed.
+
+    An honest NAK begins where a gap does: where some datagram ended that was sent or sent again.
+    What is sent again may be cut elsewhere than before, so that is the start of a frame, but not
+    always that of a datagram as it was first sent.
+
+    The cost: a comparison for each datagram, and 8 bytes for each 4 KiB of a term, touched as the
+    stream goes by. A question walks over 4 KiB and a datagram at most, and that only if the place
+    claims to be the one that is asked for, which hardly any payload does. Rejected: a bit for each
+    place in a term, which costs a store for each datagram and knows nothing of other cuts; and
+    walking from the start of the term, which takes milliseconds for every NAK.
 
     Args:
         log: Where the frames are.
@@ -187,6 +192,8 @@ def resend_range(
     return offset - term_offset
 
 
+# NAKs that are refused.
+
 REPEATS_MIN: Final = 8
 """So many NAKs for one place are no accident."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
@@ -249,6 +256,8 @@ class RefusedNaks:
             remedy=REMEDY,
         )
 
+
+# What leaves.
 
 UNANSWERED_INTERVAL_MAX_NS: Final = 1_000_000_000
 """The longest pause between SETUPs that a budget allows; each is twice as long as the one before.

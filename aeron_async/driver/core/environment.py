@@ -1,7 +1,7 @@
 """One setting of the driver: its names, its limits, and how its text in the environment reads.
 
-A setting is a field of an attrs class; what is said here hangs in the field's metadata, so that the
-class, its error messages, the environment and the reference page cannot drift apart.
+A setting is a field of an attrs class, and its `Setting` is kept in the metadata of the field. So
+the class, its error messages, the environment and the reference page cannot drift apart.
 
 Invariant: a value is checked the same way wherever it came from.
 

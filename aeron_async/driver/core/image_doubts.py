@@ -1,14 +1,17 @@
 """What an image does when two headers come for one place: the publisher decides.
 
-Where readers have not been shown the place, it was cleared, and is asked for like any gap. What
-they have been shown cannot be taken back. So the publisher is asked for it several times: if it
-sends what was shown, a stranger sent the other one, and nothing has happened. If all that comes
-contradicts what was shown, or nothing does, the image ends, and says so; the stream is joined
-again. One answer that is lost decides nothing, and only what the publisher can still send again is
-in doubt: a stranger would have the last word otherwise.
+If readers have not been shown the place, it has been cleared, and is asked for like any gap. If
+they have, that cannot be taken back, so the image asks the publisher for the place several times:
 
-Everything here is on the path of duplicates. A stranger who goes on contradicting gets so many
-questions a second out of an image, and no more.
+- the publisher sends what was shown: a stranger sent the other header, and the stream continues;
+- every answer contradicts what was shown, or none comes: the image ends and says so, and the
+  stream is joined again.
+
+One lost answer decides nothing. Only what the publisher can still send again is in doubt;
+otherwise a stranger would have the last word.
+
+Invariant: only duplicates cause work here, and an image acts on at most `CONFLICTS_PER_SECOND` of
+them a second, however many a stranger sends.
 
 Source: Aeron has none; whatever comes first is taken, and the rest is dropped without a word.
 """

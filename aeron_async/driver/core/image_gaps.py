@@ -1,15 +1,15 @@
 """The gaps of one image: finding them, asking for them, or padding them.
 
-Asking for one gap, and for the next when that is filled, costs a stream a round trip for each of
-its losses. Here all that has come behind the first gap is looked through once, piece by piece, and
-each gap that data proves is asked for: a few at a time, and once the stream has paid for it. What
-does not come of it is asked for again when its gap has become the first. Of the others no more is
-remembered than up to where they were asked for, and when the last time was.
+`ImageGaps` asks for the first gap of a reliable stream, and again until it is filled; in a stream
+that is not reliable it lays padding over the gap.
+
+`GapsAhead` asks, on unicast only, for the gaps behind the first. Asking for one gap at a time
+costs a stream a round trip for each of its losses. So it looks once, piece by piece, through what
+has come behind the first gap, and asks for each gap that data proves: a few at a time, and only
+while the stream has paid for it. A gap that is still there when it becomes the first is asked for
+again. `GapsAhead` remembers only up to which position it has asked, and when it did so last.
 
 Differs: Aeron asks for the first gap of an image alone.
-
-A reliable stream asks for what is missing, and on unicast for all of it at once; one that is not
-lays padding over it.
 
 Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`.
 """
@@ -37,6 +37,8 @@ __all__ = [
     "GapsAhead",
     "ImageGaps",
 ]
+
+# Gaps behind the first.
 
 GAPS_AT_ONCE: Final = 15
 """Gaps asked for in one poll; with the first one as many as a sender remembers to have answered."""
@@ -153,6 +155,8 @@ class GapsAhead:
                 position = base + end
         self._position = position
 
+
+# The first gap.
 
 FILL_RETRY_NS: Final = 1_000_000
 """How long a gap that cannot be filled waits for the next try."""

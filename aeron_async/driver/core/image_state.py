@@ -1,14 +1,17 @@
 """The life of an image: its states, its timeouts, and why it ended.
 
-An image is ACTIVE while its source is heard and somebody reads it. Then it is DRAINING: it tells
-the source goodbye and waits for its readers to take what has arrived. It LINGERs, out of the
-receiver's sight, while clients may still look at its log, until it is DONE.
+An image is ACTIVE while its source is heard and a subscriber reads it. In DRAINING it says goodbye
+to the source and waits for its readers to take what has arrived. In LINGER the receiver no longer
+knows it, while clients may still look at its log. Then it is DONE.
 
-The table of states says what may follow what; here is when it does. Silence is told in the time
-that this driver was awake: what it missed because its loop stood still is nobody's fault.
+`TRANSITIONS` says which state may follow which; `ImageLife` says when; `ImageEnd` says why it
+ended.
 
-Source: Aeron `PublicationImage.State`, has none; its images end without a word of the reason,
-`PublicationImage.onTimeEvent`.
+Invariant: the silence of a source counts only while this driver was awake. A stall of its own
+event loop ends no image.
+
+Source: Aeron `PublicationImage.State`, `PublicationImage.onTimeEvent`; for `ImageEnd` it has none:
+its images end without a word of the reason.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ __all__ = [
     "ImageState",
     "next_state",
 ]
+
+
+# The table of states.
 
 
 @final
@@ -114,6 +120,9 @@ def next_state(state: ImageState, event: ImageEvent) -> ImageState:
     return TRANSITIONS[state, event]
 
 
+# Why an image ended.
+
+
 @final
 class ImageEndReason(Enum):
     """Why an image is over."""
@@ -159,6 +168,8 @@ class ImageEnd:
         """Return the end of an image of which nothing is missing up to a position."""
         return cls(reason=reason, position=position, start_position=position, end_position=position)
 
+
+# When the state changes.
 
 REVOKED_DRAIN_NS: Final = 1_000_000_000
 """How long what is left of a revoked stream may be read: until Aeron's conductor would come by."""

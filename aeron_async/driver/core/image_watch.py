@@ -1,12 +1,17 @@
 """The end of an image that cannot go on: a gap that stays, a contradiction, a forged SETUP.
 
-A source that is silent cannot answer, so its silence does not count: that has a timeout of its own,
-and a partition that heals in time is repaired as ever. Nor does the time count in which the source
-itself says that it has sent no more: then only a forged frame or heartbeat claims that there is
-a gap.
+Invariant: while its source is heard, an image moves on, or its source says that it stands still,
+or the image ends within the gap timeout and says why. It never waits in silence.
 
-Invariant: while its source is heard, an image moves on, or its source says that it stands still, or
-the image ends within the gap timeout and says why. It never waits in silence.
+Two times do not count towards the gap timeout:
+
+- while the source is silent: it cannot answer then. Silence has a timeout of its own, and a
+  partition that heals within that is repaired;
+- while the source itself says that it has sent no more: only a forged frame or heartbeat claims
+  that there is a gap.
+
+`GapClock` times the first gap, `TermsQuestion` asks whether the SETUP was forged, and `ImageWatch`
+ends the image.
 
 Source: Aeron has none; a gap that is never filled holds a stream up for as long as its source is
 heard.
@@ -42,6 +47,8 @@ __all__ = [
     "GapClock",
     "ImageWatch",
 ]
+
+# The first gap.
 
 HEARD_NS: Final = 1_000_000_000
 """A source that was heard so long ago still counts as heard: ten heartbeats may be lost."""
@@ -113,6 +120,8 @@ class GapClock:
         self._since_ns = min(self._since_ns + late_ns, now_ns)
         self._looked_ns = now_ns
 
+
+# Forged SETUPs.
 
 FOREIGN_SETUPS_MAX: Final = 3
 """So many SETUPs of other terms, from the address of the image's own, prove its own forged: before
@@ -285,6 +294,9 @@ class TermsQuestion:
     def is_disproved(self) -> bool:
         """Return whether the source has other terms, as far as it has answered."""
         return self._contrary_count >= FOREIGN_SETUPS_MAX
+
+
+# The end of the image.
 
 
 class ImageWatch:

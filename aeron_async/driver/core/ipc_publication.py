@@ -1,13 +1,14 @@
 """An IPC publication and its window: both ends are clients of this driver.
 
-Invariant: the limit is a window beyond the slowest subscriber, is raised in steps of an eighth of
-that window only, and whatever it lets be written has been cleaned. Nothing is kept for resending.
+Invariant: the limit of `IpcWindow` is a window beyond the slowest subscriber. It rises only in
+steps of an eighth of that window, and what lies below it has been cleaned. Nothing is kept for
+resending.
 
-Invariant: the slowest subscriber that counts is never lapped. The consumer position, up to where
-the fastest has come, only grows: those who come late join there, or at the slowest, so that they
-never miss what others still have before them.
+Invariant: `IpcPublication` never laps the slowest subscriber that counts. Its consumer position,
+up to where the fastest has come, only grows. A subscriber that comes late joins there, or at the
+slowest, and so misses nothing that another still has before it.
 
-Source: Aeron `IpcPublication.updatePublisherPositionAndLimit`, `IpcPublication`,
+Source: Aeron `IpcPublication`, `IpcPublication.updatePublisherPositionAndLimit`,
 `aeron_ipc_publication.c`.
 """
 

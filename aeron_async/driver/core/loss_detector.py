@@ -1,9 +1,9 @@
-"""Notice the first gap of an image, and say when to ask for it.
+"""Loss detection for one image: the first gap, and when to ask for it.
 
-Only one gap is tracked: the first. The next becomes the first when that one is filled; whether it
-was asked for before, `image_gaps` knows. A gap that moves or shrinks is a new gap, and starts with
-the initial delay again. There is no giving up: a stream that cannot be repaired ends by its
-liveness timeout.
+Only the first gap is tracked. When it is filled, the next one becomes the first; whether that was
+asked for before, `image_gaps` knows. A gap that moves or shrinks is a new gap, and starts with the
+initial delay again. A detector never gives up: `image_watch` and the liveness timeout end a stream
+that cannot be repaired.
 
 Source: Aeron `LossDetector`.
 """

@@ -1,24 +1,24 @@
 """A network publication: its state, its connection, its limits, and its answers to receivers.
 
-Invariant: the publisher limit follows the slowest of the sender and the spies, and falls back to
-what was sent when nobody is connected.
-
-A poll moves the limit, looks after receivers, readers and claims, and asks the strategy. For one
-datagram, or none, that is most of the work, and finds nothing to do. While a publication is quiet
-it waits: for the next deadline of any of these, for an eighth of the window, or for a second.
-
-A plain status message of a receiver that is known, to a publication that is connected, moves the
-sender limit and nothing else: no value is made of it, and no strategy of somebody else's is asked.
-Whatever is out of the ordinary is left to the long way, which says what is wrong with it.
+The publication decides; its outbox carries bytes and its listener hears what changed.
 
 Invariant: data leaves only up to the sender limit that flow control allows, except that a padding
 frame, of which only the header travels, may carry the sender position past it. What has been sent
 stays in the log for half a term and a message, so that it can be sent again.
 
-The publication decides; its outbox carries bytes and its listener hears what changed.
-Source: Aeron `NetworkPublication`, `aeron_network_publication.c`.
+Invariant: the publisher limit, kept by `PublicationConnection`, follows the slowest of the sender
+and the spies, and falls back to what was sent when no receiver or spy is connected.
 
-Source: Aeron `NetworkPublication`, `ClientProxy`,
+Two classes are short ways, and leave to `NetworkPublication` all that is unusual:
+
+- `QuietSender` sends one datagram that comes alone, or a heartbeat, without a poll: that is most
+  of the work, and would find nothing to do. This holds until the next deadline of the publication,
+  for an eighth of the window, and for a second at most;
+- `StatusReports` takes a plain status message of a known receiver while the publication is
+  connected. That moves the sender limit and nothing else, so no value is made of the message. It
+  serves our own `UnicastFlowControl` only.
+
+Source: Aeron `NetworkPublication`, `aeron_network_publication.c`, `ClientProxy`,
 `NetworkPublication.updatePublisherPositionAndLimit`, `hasSubscribers`, `FlowControlReceivers`,
 `NetworkPublication.onStatusMessage`, `UnicastFlowControl`, `NetworkPublication.onRttMeasurement`.
 """
@@ -106,6 +106,8 @@ class PublicationListener(Protocol):
         """A live receiver rejected the stream."""
         ...
 
+
+# Connection and limits.
 
 TRIGGER_SHIFT: Final = 3
 """Spies that have read an eighth of the window let the limit rise."""
@@ -272,6 +274,8 @@ class SenderPace:
             self._shown_count = count
             self._receivers.set(count)
 
+
+# Short ways.
 
 LONGEST_NS: Final = 1_000_000_000
 """How often a publication is polled at least: as often as Aeron's conductor looks at timeouts."""
@@ -449,6 +453,9 @@ class StatusReports:
         return True
 
 
+# Answers to round-trip measurements.
+
+
 class RttReplier:
     """What one publication says to those who measure their distance to it.
 
@@ -488,6 +495,8 @@ class RttReplier:
         reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0, trailing=b"")
         self._send(reply.encode())
 
+
+# The publication.
 
 REVOKED_LINGER_NS: Final = 3 * HEARTBEAT_INTERVAL_NS
 

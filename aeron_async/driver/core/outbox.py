@@ -1,19 +1,17 @@
 """Outboxes: how a core sends datagrams, and how few before a receiver has answered.
 
-An endpoint of `driver/media` stands behind it; in tests, a list.
+A core sends through `DataOutbox` and `ReceiveDestination`. An endpoint of `driver/media` stands
+behind each of them; in tests, a list.
 
-The address of such a receiver was named by a stranger, and may be another host's. So it is sent at
-most three times the bytes that asked for it, as by a QUIC server before a path is validated.
+Invariant: `HandshakeBudget` grants a receiver that has not answered a SETUP yet at most three
+times the bytes that came from its address, as a QUIC server does before a path is validated: a
+stranger may have named the address of another host, and only the answer proves whose it is.
+`ResponseOutbox` sends to the receiver that asked last, within such a budget, until one answers.
 
 Differs: Aeron sends a SETUP every 100 ms for as long as the publication lives. A publication with
 a budget of its own lets the pauses grow, so that the budget lasts for seconds.
 
-Until that has answered a SETUP it is sent at most three times the bytes it sent itself: whose
-address it is, only the answer proves.
-
-Source: RFC 9000, section 8.1.
-
-Source: Aeron `aeron_network_publication_trigger_send_setup_frame`.
+Source: RFC 9000, section 8.1; Aeron `aeron_network_publication_trigger_send_setup_frame`.
 """
 
 from __future__ import annotations
@@ -82,6 +80,8 @@ class ReceiveDestination(Protocol):
         """Send to `address` now; False when it could not leave."""
         ...
 
+
+# Before a receiver has answered.
 
 SENT_PER_BYTE: Final = 3
 """Bytes that may be sent for each byte that was received."""

@@ -1,13 +1,15 @@
 """What network and IPC publications share: the life of a stream written in this driver.
 
-A publication is ACTIVE while a client holds it. Then it is DRAINING until all it was given has been
-sent, and LINGERs to resend and to say that the stream has ended, until its receiver has said
-goodbye or the linger timeout has passed. When DONE, nothing of it is used any more.
+A publication is ACTIVE while a client holds it. It is DRAINING until all it was given has been
+sent or, on IPC, consumed. In LINGER it resends, and says that the stream has ended, until its
+receiver has said goodbye or the linger timeout has passed. When DONE, nothing of it is used any
+more.
 
-The table of states says what may follow what; here is when it does.
+`TRANSITIONS` says which state may follow which; `PublicationLife` says when.
 
-Readers of this kind, spies and subscribers of IPC, go as far as anything was claimed; what is not
-committed yet stops them by itself. They are told whenever there may be more.
+Spies and IPC subscribers read the log of a `SubscribablePublication` where it lies, up to the
+furthest claim; a frame that is not committed yet stops them. The publication wakes them whenever
+there may be more.
 
 Source: Aeron `NetworkPublication.State`, `NetworkPublication.onTimeEvent`,
 `IpcPublication.onTimeEvent`, `NetworkPublication`, `IpcPublication`, `Subscribable`.
@@ -52,6 +54,9 @@ __all__ = [
     "SubscribablePublication",
     "next_state",
 ]
+
+
+# The table of states.
 
 
 @final
@@ -99,6 +104,8 @@ def next_state(state: PublicationState, event: PublicationEvent) -> PublicationS
     """
     return TRANSITIONS[state, event]
 
+
+# When the state changes.
 
 log = get_logger(__name__)
 
@@ -194,6 +201,9 @@ class PublicationLife:
             stream_id=self._stream_id,
             position=position,
         )
+
+
+# The publication.
 
 
 class SubscribablePublication(ABC):

@@ -1,16 +1,13 @@
 """A stream as its receiver rebuilds it: datagrams in, positions and feedback out.
 
-Invariant: nothing is placed more than half a term beyond the last status message sent, so nothing
-the readers have yet to take is overwritten.
+Invariant: `ImageIntake` places nothing more than half a term beyond the last status message sent,
+so nothing the readers have yet to take is overwritten. The received position only passes frames
+that are all there.
 
-Invariant: nothing is placed more than half a term beyond the last status message sent, so nothing
-the readers have yet to take is overwritten. The received position only passes frames that are all
-there.
+`PublicationImage` decides; its outbox carries bytes and its listener hears what changed.
 
-The image decides; its outbox carries bytes and its listener hears what changed.
-
-Source: Aeron `PublicationImage.insertPacket`, `aeron_publication_image_insert_packet`,
-`PublicationImage.trackRebuild`, `PublicationImage`, `aeron_publication_image.c`.
+Source: Aeron `PublicationImage`, `PublicationImage.insertPacket`, `PublicationImage.trackRebuild`,
+`aeron_publication_image.c`, `aeron_publication_image_insert_packet`.
 """
 
 from __future__ import annotations
@@ -64,6 +61,8 @@ __all__ = [
     "ImageIntake",
     "PublicationImage",
 ]
+
+# What comes in.
 
 EOS_FLAGS_OFFSET = 5
 # Plain integers: to combine members of an enum takes as long as all else that a heartbeat does.
@@ -516,6 +515,9 @@ class ImageConsumption:
         self.schedule(min(consumed), feedback.window_length, is_forced=False)
         feedback.poll(now_ns)
         return True
+
+
+# The image.
 
 
 class PublicationImage:

@@ -1,8 +1,10 @@
 """How far publishers may append, and how the log is made ready for them.
 
-Invariant: whatever an offer may write has been cleaned, and one whole term behind the slowest
-consumer is kept for resending. The limit only grows while the publication is connected, and falls
-back to what has been sent when it is not.
+Invariant: in `PublisherWindow` whatever an offer may write has been cleaned, and one whole term
+behind the slowest consumer is kept for resending. The limit only grows while the publication is
+connected, and falls back to what has been sent when it is not.
+
+`BlockedPublisherCheck` finds a claim that its publisher never commits, and turns it into padding.
 
 Source: Aeron `NetworkPublication.updatePublisherPositionAndLimit`, `checkForBlockedPublisher`.
 """

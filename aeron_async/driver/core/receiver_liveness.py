@@ -1,7 +1,7 @@
 """Which receivers of a publication are alive: those whose status messages keep coming.
 
-Whoever leaves must have been there: the goodbyes and rejections of strangers are counted, and
-change nothing.
+Invariant: only a receiver that was heard before can leave. The goodbyes and rejections of
+strangers are counted, and change nothing.
 
 Source: Aeron `NetworkPublication.livenessTracker`.
 """

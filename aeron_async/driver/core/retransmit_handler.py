@@ -1,9 +1,9 @@
-"""Answer NAKs: resend at once (or after a delay), then turn a deaf ear to repeats for a while.
+"""The answers to NAKs: resend at once or after a delay, then ignore repeats for a while.
 
 Each answered NAK holds its range until its linger has passed, and a NAK that begins inside a held
-range is ignored: the data is on its way. Unicast holds the ranges answered last, and another NAK
-takes the place of the oldest; a group holds so many, and a NAK that finds no place is dropped and
-counted. What all NAKs together may bring is bounded by a budget.
+range is ignored: the data is on its way. On unicast the handler holds the ranges it answered last,
+and another NAK takes the place of the oldest. For a group it holds a fixed number, and a NAK that
+finds no place is dropped and counted. A budget limits what all NAKs together may bring.
 
 Source: Aeron `RetransmitHandler`.
 """

@@ -1,16 +1,18 @@
 """The streams and sessions of one receive endpoint: wanted, pending, ignored or succeeded.
 
-Each waits equally long, so the order in which they were asked is the order in which they expire.
+Invariant: stream and session ids come off the wire, so only a bounded number is remembered:
 
-Their ids come off the wire, so that few are remembered: the one noted first makes way.
+- `PendingSetups`: sessions that were asked for a SETUP. All wait equally long, so they expire in
+  the order in which they were asked; when it is full, no further one is asked;
+- `Strangers`: streams that no subscription wants. The one noted first makes way;
+- `SessionStates`: sessions without an image, over all streams together. The one heard of least
+  recently makes way, and sessions that cool down go last, so that no flood of unknown ones brings
+  back an image that was released. Images are kept in `StreamInterest`, and never make way.
 
-Sessions come off the wire, so their number is bounded, over all streams together: the one that was
-heard of least recently makes way. Sessions that cool down go last, so that no flood of unknown ones
-brings back an image that was let go. Images are kept elsewhere, and never make way.
-
-A server that restarts names a new session for its responses, or begins the old one again. Both are
-said by frames that a stranger can forge, so neither ends a stream that is heard: honest publishers
-send a heartbeat every 100 ms, and only a stream that has missed five of them gives way.
+Invariant: no response stream that is still heard gives way to another. A server that restarts
+names a new session for its responses, or begins the old one again, and a stranger can forge the
+frames that say either. An honest publisher sends a heartbeat every 100 ms, so only a stream that
+has missed five of them gives way.
 
 Source: Aeron `Receiver.pendingSetupMessages`, `DataPacketDispatcher.StreamInterest`,
 `DataPacketDispatcher.SessionInterest`.
@@ -238,6 +240,8 @@ class SessionStates:
             for key in unwanted:
                 del states[key]
 
+
+# The succession of response streams.
 
 SUCCESSION_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long a response stream has to be silent before another may take its place."""

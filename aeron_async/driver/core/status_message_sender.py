@@ -1,11 +1,11 @@
 """Frames from receivers to senders: status messages, NAKs, SETUP requests, round-trip requests.
 
-A subscription with an explicit control address says once a second that it is there, and does so
-with a status message that names no stream. That makes it a destination, and keeps it one.
+`SetupElicitor` serves a subscription with an explicit control address. Once a second it sends a
+status message that names no stream; that makes the subscription a destination, and keeps it one.
 
-A status message leaves when consumption has moved by a quarter of the window, when the window has
-changed, and at the latest after the status message timeout. The periodic one repeats what was
-scheduled last, not what has been consumed since.
+`ImageFeedback` speaks for one image. Its status message leaves when consumption has moved by a
+quarter of the window, when the window has changed, and at the latest after the status message
+timeout. A periodic one repeats what was scheduled last, not what has been consumed since.
 
 Source: Aeron `ReceiveChannelEndpoint.sendSetupElicitingStatusMessage`,
 `aeron_driver_receiver_add_pending_setup`, `PublicationImage.sendPendingStatusMessage`,
@@ -46,6 +46,8 @@ __all__ = [
     "SetupElicitor",
     "eliciting_status_message",
 ]
+
+# Asking a control address for SETUPs.
 
 ANY_SESSION_ID = 0
 ANY_STREAM_ID = 0
@@ -115,6 +117,8 @@ class SetupElicitor:
         if address is not None and not self._destination.send_to(frame, address):
             self._short_sends.increment()
 
+
+# What one image says.
 
 BOUNDARIES_KEPT: Final = 4
 """Of a quarter of the window each, or more."""

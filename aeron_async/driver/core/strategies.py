@@ -1,12 +1,15 @@
 """Strategies from other packages: finding them, checking them, containing their failures.
 
-A package registers one by an entry point; the group says what kind of strategy it is, the object is
-whatever makes one. An entry point is loaded when its name is first asked for.
+A package registers a strategy by an entry point. The group of the entry point says what kind of
+strategy it is, and its object makes one. It is loaded when its name is first asked for.
 
-A strategy that somebody else has written may raise wherever it is asked. Raised through a socket's
-callback that would cost every stream of the socket; raised by `poll` it costs this one.
+Invariant: a strategy that raises costs its own stream alone. A strategy is asked while a datagram
+is taken, and an error raised there would pass through the callback of the socket and cost every
+stream of that socket. So `held` and `held_at` keep the error until the `poll` of the stream raises
+it.
 
-What fails all the same, because it is nobody's stream, does not cost the datagrams behind it.
+Invariant: an error that belongs to no stream does not cost the datagrams behind it.
+`raise_failures` raises it when the whole run has been taken.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ __all__ = [
     "name_of_supplier",
     "raise_failures",
 ]
+
+# Finding.
 
 FLOW_CONTROL_GROUP: Final = "aeron_async.flow_control"
 CONGESTION_CONTROL_GROUP: Final = "aeron_async.congestion_control"
@@ -65,6 +70,9 @@ def find_registered(group: str, name: str) -> Callable[..., Any] | None:
 def known_names(group: str, ours: Iterable[str]) -> str:
     """Return the names that can be asked for, ours first, for a message."""
     return ", ".join([*ours, *sorted({each.name for each in entry_points(group=group)})])
+
+
+# Checking.
 
 
 def check_strategy(strategy: object, protocol: type[Any], *, kind: str, supplier: object) -> None:
@@ -113,6 +121,8 @@ def cause_of_failure(error: Exception, strategy: object, *, kind: str) -> str:
             return f"because its {kind} raised {said}"
     return f"because of {said}"
 
+
+# Containing failures.
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,12 +5,14 @@
     address key   0 channel status counter id i32 | 4 length i32 | 8 address
     client key    0 client id i64
 
-Invariant: a text that does not fit its key is cut, and the length beside it says how much is there.
+Invariant: a text that does not fit its key is cut, and the length beside it says how much is
+there.
 
-A counter table that fills up half-way through a stream must not keep the first half for ever.
+Invariant: `allocate_counter_group` allocates all counters of a stream or none, so that a table
+that fills up half-way keeps no part of them.
 
-Source: Aeron `StreamCounter`, `ChannelEndpointStatus`, `aeron_position.c`, counter types 1, 2, 9,
-12, 13, 17 and 19, counter types 3, 5, 10 and 20.
+Source: Aeron `StreamCounter`, `ChannelEndpointStatus`, `aeron_position.c`, counter types 1, 2, 3,
+5, 9, 10, 12, 13, 17, 19 and 20.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ __all__ = [
     "allocate_subscription_position",
     "channel_counter_label",
 ]
+
+# Types, and how one counter is allocated.
 
 CLIENT_HEARTBEAT_TYPE_ID: Final = 11
 LOCAL_ADDRESS_TYPE_ID: Final = 14
@@ -266,6 +270,9 @@ def allocate_client_heartbeat(manager: CountersManager, *, client_id: int) -> Co
         registration_id=client_id,
         owner_id=client_id,
     )
+
+
+# The counters of one stream.
 
 
 def allocate_counter_group(

@@ -1,7 +1,8 @@
 """What a channel and the context together say of a publication or a subscription.
 
-The conductor asks here before it looks up a name. A kind of channel that begins to work leaves this
-module, and its row of the page of compatibility changes.
+`check_is_supported` refuses the kinds of channel that this driver has nothing for; the conductor
+asks it before it looks up a name. When a kind begins to work, take it out there, and change its
+row in `docs/compatibility.md`.
 
 Source: Aeron `PublicationParams`, `SubscriptionParams`, `DriverConductor.nextAvailableSessionId`.
 """
@@ -50,6 +51,8 @@ def check_is_supported(uri: ChannelUri) -> None:
         )
         raise RegistrationError(message, code=ErrorCode.NOT_SUPPORTED)
 
+
+# Publications.
 
 NULL_VALUE: Final = -1
 """What a channel may say of a correlation id that there is none of."""
@@ -254,6 +257,9 @@ def check_can_share(
             raise ConfigurationError(message)
 
 
+# Subscriptions.
+
+
 @attrs.frozen(kw_only=True)
 class SubscriptionParams:
     """Settings of one subscription; lengths in bytes.
@@ -345,6 +351,9 @@ def chosen_congestion_control(
     if supplier == "default" and uri.congestion_control is not None:
         return str(uri.congestion_control)
     return supplier
+
+
+# Session ids.
 
 
 class SessionIds:

@@ -1,19 +1,20 @@
 """The subscribers of a log in this driver: their positions, and which are left behind.
 
-A tethered subscriber is ACTIVE for good: it holds its stream back. An untethered one that stands at
-the end of the window for too long has its image taken away and LINGERs, still holding the stream
-back, until its client has let go of the log. Then it is RESTING, counted by nobody, until it may
-join again; or CLOSED where the subscription does not rejoin.
+Invariant: the slowest subscriber that counts sets the pace; `SubscriberPositions` knows which that
+is. A tethered subscriber always counts. An untethered one does not count while it rests.
 
-Invariant: the slowest subscriber that counts sets the pace. Tethered ones always count; untethered
-ones do not while they rest.
+A tethered subscriber is always ACTIVE. An untethered one goes through these states, each when
+`UntetheredCheck` finds that its timeout has passed:
 
-A subscriber that stands in the last quarter of the window for too long loses its image, so that the
-others need not wait for it, and joins again after a rest.
+- ACTIVE, until it has stood in the last quarter of the window for too long: then it loses its
+  image, so that the others need not wait for it;
+- LINGER, in which it still holds the stream back, until its client has released the log;
+- RESTING, in which it does not count, until it joins again; or CLOSED, if its subscription does
+  not rejoin.
 
-Source: Aeron `UntetheredSubscription.State`, `aeron_subscription_tether_state_t`, `Subscribable`,
-`aeron_subscribable_t`, `aeron_tetherable_position_t`, `UntetheredSubscription`,
-`checkUntetheredSubscriptions`.
+Source: Aeron `UntetheredSubscription`, `UntetheredSubscription.State`,
+`checkUntetheredSubscriptions`, `Subscribable`, `aeron_subscription_tether_state_t`,
+`aeron_subscribable_t`, `aeron_tetherable_position_t`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ __all__ = [
     "next_state",
     "release_subscribers",
 ]
+
+
+# The table of states.
 
 
 @final
@@ -93,6 +97,9 @@ def next_state(state: TetherState, event: TetherEvent) -> TetherState:
 
 WORKING: Final = frozenset({TetherState.ACTIVE, TetherState.LINGER})
 """States in which a position holds its stream back."""
+
+
+# Positions, and streams that have them.
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -273,6 +280,8 @@ def release_subscribers(source: Subscribable, listener: SubscribableListener) ->
         source.remove_subscriber(subscriber.subscription_id)
         subscriber.position.close()
 
+
+# Which are left behind.
 
 SHORTEST_TIMEOUT_NS: Final = 1_000_000
 """A channel may ask for timeouts of 0; going round and round without a pause it may not."""

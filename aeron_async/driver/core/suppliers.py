@@ -32,6 +32,8 @@ __all__ = [
     "receiver_window_length",
 ]
 
+# Name resolvers.
+
 SYSTEM_NAME_RESOLVER: Final = "default"
 
 
@@ -79,6 +81,8 @@ def name_resolver(context: DriverContext) -> NameResolver | None:
         raise ConfigurationError(message)
     return cast("NameResolver", wanted)
 
+
+# Flow control.
 
 FlowControlSupplier = Callable[["FlowControlParams"], "FlowControl"]
 """Makes the strategy of one publication."""
@@ -140,6 +144,8 @@ class FlowControlParams:
             "max_receivers": context.max_flow_control_receivers,
         }
 
+
+# Congestion control.
 
 CongestionControlSupplier = Callable[["CongestionControlParams"], "CongestionControl"]
 """Makes the strategy of one image."""

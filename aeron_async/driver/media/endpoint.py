@@ -1,11 +1,16 @@
 """Channel endpoints: the sockets that one channel sends from or receives at.
 
-Invariant: nothing queues here. While the transport asks for a pause nothing is sent, and what could
-not leave is for the caller to send again: a publication has its log, a timer sends the rest.
+Invariant: no endpoint queues. While the transport of a `ChannelSocket` asks for a pause, the
+socket sends nothing. The caller sends again what could not leave: a publication from its log, the
+rest from a timer.
 
-Unicast has one socket, connected to its receiver. Multicast has one connected to the data group and
-one that is a member of the control group. A channel with destinations, and one for responses, has
-one socket that is connected to nobody.
+The sockets of a `SendChannelEndpoint` depend on its channel:
+
+- unicast: one, connected to its receiver;
+- multicast: one connected to the data group, and one that is a member of the control group;
+- with destinations, or for responses: one that is connected to no peer.
+
+A `ReceiveChannelEndpoint` has one `ReceiveDestinationTransport` for each of its destinations.
 
 Source: Aeron `UdpChannelTransport`, `SendChannelEndpoint`, `ReceiveChannelEndpoint`,
 `aeron_send_channel_endpoint_send`, `ReceiveDestinationTransport`.
@@ -303,6 +308,8 @@ class ChannelEndpoint(ABC):
         self.counters.clear()
 
 
+# Sending.
+
 SLICE_COUNT: Final = 8
 """Datagrams of a run that one of several destinations gets before the others have theirs.
 
@@ -490,6 +497,9 @@ class SendChannelEndpoint(ChannelEndpoint):
     def on_socket_error(self) -> None:
         """Count an error that is not the answer to a send: an absent receiver's refusal."""
         self._short_sends.increment()
+
+
+# Receiving.
 
 
 class ReceiveDestinationTransport(ChannelSocket):

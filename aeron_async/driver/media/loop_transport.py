@@ -1,8 +1,8 @@
 """The loop's own datagram transport under our contract: for loops that cannot watch a socket.
 
-The loop's write queue has no end, so it is told to pause at the first datagram it cannot send.
-One thing cannot be cured from here: uvloop prints the error of a datagram that failed after
-waiting to standard output.
+The write queue of the loop has no limit, so `LoopTransport` asks for a pause at the first datagram
+that the loop cannot send. One thing cannot be cured from here: uvloop prints the error of a
+datagram that failed after waiting to standard output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The datagram seam: what a driver needs of a network, and the network of this machine.
 
-A simulated network implements the same `Network`; nothing above can tell the difference.
+A simulated network implements the same `Network` as `SystemNetwork`; no code above can tell the
+difference.
 
 Source: Aeron `NetworkUtil`, `InterfaceSearchAddress`, `aeron_netutil.c`.
 """

@@ -1,18 +1,19 @@
 """A batching datagram transport over a non-blocking socket that the loop watches.
 
-One that is made of many came as a run: datagrams of one length, only the last may be shorter, as
-one sender sent them in one call or as the network card gathered them. Linux also says how many it
-has dropped for want of room.
-
-There are two readers that do the same: one in Python, which takes one run for each call, and a
-compiled one, which takes many.
-
 Both asyncio and uvloop offer `add_reader`; neither offers batches, a bounded queue, or control
 messages on their own datagram transports.
 
-Linux takes a run of datagrams in one call, and cuts it itself (UDP_SEGMENT): each leaves with its
-own headers, and no receiver can tell. On the loopback, a datagram of 1408 bytes costs 0.09 us in a
-run of 46, and 1.6 us alone.
+A run is a row of datagrams of one length, of which only the last may be shorter, that pass between
+us and Linux in one call:
+
+- received (UDP_GRO): as one sender sent them in one call, or as the network card gathered them.
+  Linux also says how many datagrams it has dropped for want of room;
+- sent (UDP_SEGMENT): Linux cuts the run itself. Each datagram leaves with its own headers, and no
+  receiver can tell. On the loopback, a datagram of 1408 bytes costs 0.09 us in a run of 46, and
+  1.6 us alone.
+
+There are two implementations of `Reader` that do the same: `RunReader` in Python, which takes one
+run for each call, and a compiled one, which takes many.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ __all__ = [
     "decode_address",
     "make_reader",
 ]
+
+# Reading from a socket.
 
 DATAGRAM_LENGTH_MAX: Final = 65_536
 MEMORY_LENGTH: Final = 4 * DATAGRAM_LENGTH_MAX
@@ -218,6 +221,8 @@ def decode_address(raw: bytes) -> SocketAddress:
     return inet_ntop(socket.AF_INET, host), ntohs(port)
 
 
+# The receiving half of the transport.
+
 UINT32_MASK: Final = 0xFFFF_FFFF
 BACKWARDS: Final = 0x8000_0000
 ONE_RUN: Final = 2
@@ -370,6 +375,8 @@ class ReadingTransport(BoundedTransport):
         if self._takes_drops:
             cast("SocketProtocol", self._protocol).datagrams_dropped(count)
 
+
+# The sending half.
 
 SEGMENT_COUNT_MAX: Final = 64
 """Linux 6.9 and later take 128 at once; every one before takes these."""

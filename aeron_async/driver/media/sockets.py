@@ -1,12 +1,13 @@
 """UDP sockets: their description, ports, options, opening and buffer lengths.
 
-Nothing is remembered but where to go on: whether a port is free, only the system knows.
+Invariant: `WildcardPorts` remembers nothing but which port to try next. Whether a port is free,
+only the system knows.
 
-A receive buffer smaller than the receiver window loses datagrams in every burst, and nothing but
-retransmission tells of it; so the shortage is said aloud once, with the setting that cures it.
+A receive buffer smaller than the receiver window loses datagrams in every burst, and only resends
+show it. So `ShortageLog` warns once of each shortage, and names the setting that cures it.
 
 Source: Aeron `WildcardPortManager`, `aeron_port_manager.c`, `UdpChannelTransport`,
-`aeron_udp_channel_transport_init`, for which mode needs which, `aeron_udp_channel_transport_init`.
+`aeron_udp_channel_transport_init`, also for which mode needs which socket.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ __all__ = [
     "system_address",
     "two_tuple",
 ]
+
+
+# Ports.
 
 
 @attrs.define(eq=False)
@@ -109,6 +113,8 @@ class WildcardPorts:
 
 SocketAddress = tuple[str, int]
 """A numeric host and a port; both families alike."""
+
+# Descriptions.
 
 PORT_MAX: Final = 65535
 SOCKET_BUFFER_LENGTH_MAX: Final = 2**31 - 1
@@ -290,6 +296,8 @@ def _member(spec: SocketSpec, group: SocketAddress, ttl: int) -> SocketSpec:
         reuse_port=True,
     )
 
+
+# Opening.
 
 REMEDIES: Final[Mapping[int, str]] = {
     errno.EADDRINUSE: "another socket holds this port: choose another one, or stop its program",
@@ -508,6 +516,8 @@ def _refuse(deed: str, address: SocketAddress, error: OSError) -> NoReturn:
     # The message says all that the error of the system does.
     raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR) from None
 
+
+# Buffer lengths.
 
 # Linux doubles the length it was asked for, to cover its own bookkeeping, and reports the double.
 REPORTED_PER_GRANTED: Final = 2 if sys.platform == "linux" else 1

@@ -1,12 +1,12 @@
 """Flow control by the members of a group: the slowest one sets the pace.
 
-A member is tracked from the status message by which it is accepted until it says goodbye, rejects
-the stream, or has been silent for the receiver timeout; it leaves in an idle cycle. Somebody who
-joins is held at the position it was invited at: from the SETUP that was sent for it until its first
-status message the limit is pinned.
+A receiver is a member from the status message by which it is accepted until it says goodbye,
+rejects the stream, or has been silent for the receiver timeout; an idle cycle removes it. While a
+receiver joins, the limit is pinned to the position at which it was invited: from the SETUP that
+was sent for it until its first status message.
 
-Invariant: a status message never moves the limit back, only an idle cycle can; the entries are in
-the order in which they were heard.
+Invariant: in `GroupFlowControl` a status message never moves the limit back, only an idle cycle
+can; its entries are in the order in which they were heard.
 
 Source: Aeron `AbstractMinMulticastFlowControl`, `aeron_min_flow_control.c`,
 `MinMulticastFlowControl`, `TaggedMulticastFlowControl`, `PreferredMulticastFlowControl`.
