@@ -499,6 +499,27 @@ def test_a_stranger_that_confirms_forged_terms_does_not_get_shown_what_is_held(
     assert ended.reason is ImageEndReason.CONTRADICTED
 
 
+def test_a_revocation_that_is_withdrawn_settles_no_doubt(stage: Stage) -> None:
+    """Row B2: what readers were given is forged, whether or not the stream was revoked since."""
+    # A reader that is behind keeps the image from being done with.
+    stage.rig.read = lambda **_: []  # type: ignore[method-assign]
+    length = stage.starts[21] - stage.starts[20]
+    stage.rig.feed(data(stage.position, length, flags=DataFlags(0x80)), stage.now_ns)
+    stage.settle()
+    stage.is_deaf = True
+    stage.send(3)
+    stage.pass_time(10 * MS)
+    stage.rig.feed(heartbeat(stage.position, REVOKED), stage.now_ns)
+    stage.pass_time(50 * MS, heartbeats=False)
+    assert stage.image.state is ImageState.DRAINING
+    stage.is_deaf = False
+    stage.send(3)
+    stage.pass_time(2 * SECOND)
+    ended = stage.image.ended
+    assert ended is not None
+    assert ended.reason is ImageEndReason.CONTRADICTED
+
+
 def test_an_image_that_was_contradicted_shows_nothing_more() -> None:
     """Row B2: a reader that is always behind read on for ever, and its image never ended."""
     stage = Stage()

@@ -43,11 +43,12 @@ def test_a_seed_that_once_failed_passes(seed: int, features: set[str]) -> None:
     assert run_seed(seed, without=frozenset({"multicast"})).failure == ""
 
 
-@pytest.mark.parametrize("seed", [9465, 11674, 25019, 33342, 37201])
+@pytest.mark.parametrize("seed", [9465, 11674, 17594, 25019, 33342, 37201])
 def test_a_seed_that_once_failed_with_a_forger_passes(seed: int) -> None:
     """Rows B1 and B2: what readers were given, and nothing ever said that it was forged.
 
     9465 and 11674: an image whose SETUP was forged read on, and its status messages were refused.
+    17594: a revocation was forged while the publisher was asked for a frame, and withdrawn.
     25019 and 33342: a forged frame filled the place that was cleared because of another one.
     37201: a forged frame that was sent twice was taken for the publisher's word.
     """

@@ -364,6 +364,15 @@ class ImageDoubts:
         self._unsettled.clear()
         self.deadline_ns = NEVER_NS
 
+    def pause(self) -> None:
+        """Ask nothing until `resume`; what is in doubt stays so."""
+        self.deadline_ns = NEVER_NS
+
+    def resume(self, now_ns: int) -> None:
+        """Ask again what was in doubt."""
+        if self._doubts or self._unsettled:
+            self.deadline_ns = now_ns
+
     def poll(self, now_ns: int, *, last_packet_ns: int, shown: int) -> None:
         """Ask the publisher if it is time to, or take its word.
 

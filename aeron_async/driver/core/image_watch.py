@@ -168,6 +168,7 @@ class TermsQuestion:
         "_has_foreign",
         "_has_own",
         "_is_confirmed",
+        "_is_paused",
         "_misfits_rest_until_ns",
         "_rest_until_ns",
         "begin_ns",
@@ -177,7 +178,7 @@ class TermsQuestion:
 
     def __init__(self) -> None:
         self.deadline_ns = NEVER_NS
-        self.is_holding = False
+        self.is_holding = self._is_paused = False
         self._rest_until_ns = self._misfits_rest_until_ns = 0
         self._reset(0, position=-1)
 
@@ -231,6 +232,17 @@ class TermsQuestion:
         """Ask no more: it makes no difference any longer."""
         self.deadline_ns = NEVER_NS
         self.is_holding = False
+
+    def pause(self) -> None:
+        """Ask nothing until `resume`, and hold back what is held."""
+        self._is_paused = self._is_paused or self.is_open
+        self.deadline_ns = NEVER_NS
+
+    def resume(self, now_ns: int) -> None:
+        """Ask again, if that was paused."""
+        if self._is_paused:
+            self._is_paused = False
+            self.deadline_ns = now_ns
 
     def judge(self, now_ns: int, position: int, *, is_idle: bool) -> bool:
         """Judge by what has come since the last question; return whether it is time for another.
@@ -343,6 +355,7 @@ class ImageWatch:
         self._foreign_setup_ns = 0
         self._heard_before_ns = NEVER_HEARD_NS
         self._terms = TermsQuestion()
+        self._is_paused = False
 
     @property
     def deadline_ns(self) -> int:
@@ -466,6 +479,10 @@ class ImageWatch:
             now_ns: The time now.
             is_active: Whether more of the stream is wanted.
         """
+        if self._is_paused:
+            self._is_paused = False
+            self.doubts.resume(now_ns)
+            self._terms.resume(now_ns)
         position = intake.floor_position
         self.on_shown(position)
         self.doubts.poll(now_ns, last_packet_ns=intake.last_packet_ns, shown=position)
@@ -491,6 +508,16 @@ class ImageWatch:
             self._ask_for_terms(intake, now_ns, is_active=is_active)
         if self.doubts.end is not None:
             self._break(self.doubts.end)
+
+    def pause(self) -> None:
+        """Ask for nothing until the next look: the stream was revoked, or somebody says so.
+
+        A revocation may be withdrawn. What readers have taken is as doubtful then as before.
+        """
+        self._clock.stop()
+        self.doubts.pause()
+        self._terms.pause()
+        self._is_paused = True
 
     def stop(self) -> None:
         """Look for nothing more until the next look: nobody would read what is missing."""

@@ -788,7 +788,10 @@ class PublicationImage:
         if not self.subscribers.has_working or self._intake.is_revoked:
             # Nobody would read what is missing.
             self._gaps.forget()
-            self._watch.stop()
+            if self.subscribers.has_working:
+                self._watch.pause()
+            else:
+                self._watch.stop()
             return
         self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):
