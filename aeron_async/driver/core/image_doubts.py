@@ -167,11 +167,13 @@ class ImageDoubts:
     Attributes:
         end: How the image ends, once what readers were shown has been contradicted.
         deadline_ns: When to poll.
+        behind_ns: When the last heartbeat came, of those in a row that say the publisher has not
+            come as far as was shown; to be set to -1 by one that says it has. What is read in one
+            batch has one time: the times alone do not tell what came in between.
     """
 
     __slots__ = (
         "_behind_count",
-        "_behind_ns",
         "_behind_shown",
         "_conflicts",
         "_counted_ns",
@@ -185,6 +187,7 @@ class ImageDoubts:
         "_source",
         "_unlogged_count",
         "_unsettled",
+        "behind_ns",
         "deadline_ns",
         "end",
     )
@@ -212,7 +215,7 @@ class ImageDoubts:
         # Conflicts about what was not shown: where each begins, where it ends, and since when.
         self._unsettled: dict[int, tuple[int, int]] = {}
         self._behind_count = 0
-        self._behind_ns = self._behind_shown = -1
+        self.behind_ns = self._behind_shown = -1
         self._counted_ns = 0
         self._logged_ns = -LOG_INTERVAL_NS
         self._unlogged_count = 0
@@ -324,8 +327,8 @@ class ImageDoubts:
             shown: Up to where readers were shown the stream.
         """
         # Whatever else came in between says otherwise; one that was held up proves nothing.
-        is_alone = last_packet_ns == self._behind_ns and shown == self._behind_shown
-        self._behind_ns, self._behind_shown = now_ns, shown
+        is_alone = last_packet_ns == self.behind_ns and shown == self._behind_shown
+        self.behind_ns, self._behind_shown = now_ns, shown
         if not is_alone:
             self._behind_count, self._counted_ns = 1, now_ns
         elif now_ns >= self._counted_ns + BEHIND_INTERVAL_NS:
@@ -333,13 +336,6 @@ class ImageDoubts:
             self._counted_ns = now_ns
         if self._behind_count >= BEHIND_COUNT:
             self.prove(position, shown, shown)
-
-    def on_not_behind(self) -> None:
-        """Take note that the publisher says it is as far as was shown, or further.
-
-        What is read in one batch has one time: the times alone do not tell what came in between.
-        """
-        self._behind_ns = -1
 
     def prove(self, start: int, end: int, shown: int) -> None:
         """End the image: the publisher has contradicted what was shown.

@@ -63,14 +63,17 @@ class GapClock:
 
     Args:
         timeout_ns: How long a gap may be there.
+
+    Attributes:
+        start: Where the gap begins, in bytes; -1 where there is none.
     """
 
-    __slots__ = ("_looked_ns", "_since_ns", "_start", "_step_ns", "_wider_ns", "timeout_ns")
+    __slots__ = ("_looked_ns", "_since_ns", "_step_ns", "_wider_ns", "start", "timeout_ns")
 
     def __init__(self, timeout_ns: int) -> None:
         self.timeout_ns = timeout_ns
         self._step_ns = max(1, timeout_ns // WIDER_STEPS)
-        self._start = -1
+        self.start = -1
         self._since_ns = 0
         self._looked_ns = 0
         self._wider_ns = 0
@@ -78,11 +81,11 @@ class GapClock:
     @property
     def deadline_ns(self) -> int:
         """Return when to look again, at the latest."""
-        return NEVER_NS if self._start < 0 else self._looked_ns + LOOK_NS
+        return NEVER_NS if self.start < 0 else self._looked_ns + LOOK_NS
 
     def stop(self) -> None:
         """Take note that nothing is missing."""
-        self._start = -1
+        self.start = -1
 
     def look(self, start: int, *, last_packet_ns: int, now_ns: int) -> bool:
         """Return whether the first gap has been there for too long.
@@ -92,9 +95,9 @@ class GapClock:
             last_packet_ns: When the source was last heard.
             now_ns: The time now.
         """
-        if start != self._start:
+        if start != self.start:
             self.restart(now_ns)
-            self._start = start
+            self.start = start
         else:
             passed_ns = now_ns - self._looked_ns
             is_heard = now_ns - last_packet_ns <= HEARD_NS
@@ -360,7 +363,8 @@ class ImageWatch:
     @property
     def deadline_ns(self) -> int:
         """Return when to look again."""
-        return min(self.doubts.deadline_ns, self._clock.deadline_ns, self._terms.deadline_ns)
+        deadline_ns = min(self.doubts.deadline_ns, self._terms.deadline_ns)
+        return deadline_ns if self._clock.start < 0 else min(deadline_ns, self._clock.deadline_ns)
 
     def on_setup(
         self,
@@ -484,12 +488,25 @@ class ImageWatch:
             self.doubts.resume(now_ns)
             self._terms.resume(now_ns)
         position = intake.floor_position
-        self.on_shown(position)
-        self.doubts.poll(now_ns, last_packet_ns=intake.last_packet_ns, shown=position)
-        end = gaps.end if self.late_frames is not None else 0
-        if not end:
+        if position != self._shown_position:
+            self.on_shown(position)
+        # No call where nothing is in question: an idle image is looked at as well.
+        if now_ns >= self.doubts.deadline_ns:
+            self.doubts.poll(now_ns, last_packet_ns=intake.last_packet_ns, shown=position)
+        if self.late_frames is not None and gaps.detector.length:
+            self._look_at_gap(gaps.end, intake, now_ns)
+        elif self._clock.start >= 0:
             self._clock.stop()
-        elif intake.idle_position == position and now_ns >= intake.ahead_ns + self._doubted_ns:
+        intake.idle_position = -1
+        if now_ns >= self._terms.deadline_ns:
+            self._ask_for_terms(intake, now_ns, is_active=is_active)
+        if self.doubts.end is not None:
+            self._break(self.doubts.end)
+
+    def _look_at_gap(self, end: int, intake: ImageIntake, now_ns: int) -> None:
+        """Time the first gap, ask for more than it, or end the image because of it."""
+        position = intake.floor_position
+        if intake.idle_position == position and now_ns >= intake.ahead_ns + self._doubted_ns:
             # The publisher itself says that it has sent no more, and no heartbeat says otherwise.
             self._clock.restart(now_ns)
         elif self._clock.look(position, last_packet_ns=intake.last_packet_ns, now_ns=now_ns):
@@ -503,11 +520,6 @@ class ImageWatch:
             )
         elif self._clock.is_wider_due(now_ns):
             self._ask_wider(position, end, now_ns)
-        intake.idle_position = -1
-        if now_ns >= self._terms.deadline_ns:
-            self._ask_for_terms(intake, now_ns, is_active=is_active)
-        if self.doubts.end is not None:
-            self._break(self.doubts.end)
 
     def pause(self) -> None:
         """Ask for nothing until the next look: the stream was revoked, or somebody says so.

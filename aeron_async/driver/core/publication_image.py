@@ -389,7 +389,7 @@ class ImageIntake:
             return
         connection.last_activity_ns = now_ns
         if position >= self.floor_position:
-            self._doubts.on_not_behind()
+            self._doubts.behind_ns = -1
         elif len(self._connections) == 1:
             self._doubts.on_behind(
                 position,
@@ -714,10 +714,11 @@ class PublicationImage:
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
-        if self.state not in OUT_OF_SIGHT:
+        # Not by way of the property: an idle image is polled for each status message.
+        if self._life.state not in OUT_OF_SIGHT:
             self._rebuild(now_ns)
         deadline_ns = min(self._advance(now_ns), self._report(now_ns))
-        if self.state is ImageState.ACTIVE and not (
+        if self._life.state is ImageState.ACTIVE and not (
             self._congestion_control.follows_rebuild
             or self.subscribers.untethered
             or self._watch.is_holding
@@ -793,23 +794,23 @@ class PublicationImage:
             else:
                 self._watch.stop()
             return
-        self._track_rebuild(now_ns)
+        is_held = self._track_rebuild(now_ns)
         if self._gaps.repair(now_ns):
-            self._track_rebuild(now_ns)
-        was_holding = self._watch.is_holding
+            is_held = self._track_rebuild(now_ns)
         self._watch.look(
-            self._gaps, self._intake, now_ns, is_active=self.state is ImageState.ACTIVE
+            self._gaps, self._intake, now_ns, is_active=self._life.state is ImageState.ACTIVE
         )
-        if was_holding and not self._watch.is_holding:
+        if is_held and not self._watch.is_holding:
             self._track_rebuild(now_ns)
 
     def _report(self, now_ns: int) -> int:
         """Send what is due to the sources, and return when there is more to send."""
-        if self.state in OUT_OF_SIGHT:
+        state = self._life.state
+        if state in OUT_OF_SIGHT:
             return NEVER_NS
         deadline_ns = self._feedback.poll(now_ns)
         self.consumption_trigger = (
-            self._feedback.consumption_trigger if self.state is ImageState.ACTIVE else 0
+            self._feedback.consumption_trigger if state is ImageState.ACTIVE else 0
         )
         if self.connections.live_count(now_ns):
             deadline_ns = min(deadline_ns, self._gaps.deadline_ns, self._watch.deadline_ns)
@@ -818,13 +819,15 @@ class PublicationImage:
             self._congestion_control.on_rttm_sent(now_ns)
         return min(deadline_ns, self._congestion_control.rtt_deadline_ns())
 
-    def _track_rebuild(self, now_ns: int) -> None:
+    def _track_rebuild(self, now_ns: int) -> bool:
+        """Show what is whole, and schedule status messages; return whether some is held back."""
         consumed = self.subscribers.consumed()
         min_consumed = min(consumed)
         before = max(self.rebuild_position, *consumed)
         hwm_position = self._intake.hwm_position
         after, is_loss_found = self._gaps.scan(before, hwm_position, now_ns)
-        if self._watch.is_holding:
+        is_held = after > self.rebuild_position and self._watch.is_holding
+        if is_held:
             # Not counted as shown: it will be, or the image ends.
             after = max(before, self.rebuild_position)
         elif after > self.rebuild_position:
@@ -839,6 +842,7 @@ class PublicationImage:
         )
         window_length, is_forced = self._congestion_control.on_track_rebuild(track, now_ns=now_ns)
         self._consumption.schedule(min_consumed, window_length, is_forced=is_forced)
+        return is_held
 
     def _show(self, position: int) -> None:
         self.rebuild_position = self._intake.floor_position = position
@@ -848,7 +852,11 @@ class PublicationImage:
     def _advance(self, now_ns: int) -> int:
         """Move through the states as far as the time, the source and the readers allow."""
         life = self._life
-        if not self.is_end_of_stream and life.resume(now_ns, self.rebuild_position):
+        if (
+            life.state is ImageState.DRAINING
+            and not self._intake.is_end_of_stream
+            and life.resume(now_ns, self.rebuild_position)
+        ):
             self._feedback.stay()
         if life.state is ImageState.ACTIVE:
             untethered_ns = self._untethered.poll_image(now_ns, self._feedback.window_length)
