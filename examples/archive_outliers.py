@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
 import aeron_async.spark
-from aeron_async.spark.pipeline.sample_feed import SPEC
+from aeron_async.spark.pipeline.sample import SPEC
 
 
 # %% The messages, with columns of their own.

@@ -11,8 +11,7 @@ from pyspark.sql import functions as sql
 
 import aeron_async as aa
 import aeron_async.spark as aeron_spark
-from aeron_async.spark.pipeline.sample_feed import SPEC
-from aeron_async.spark.pipeline.sample_recording import record_sample
+from aeron_async.spark.pipeline.sample import SPEC, record_sample
 
 BARS = "aeron:udp?endpoint=127.0.0.1:20123"
 

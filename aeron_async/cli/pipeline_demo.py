@@ -42,7 +42,7 @@ def demo(
         endpoint: Where the feed is published, on this host; at a free port of it if not given.
     """
     check_installed()
-    from aeron_async.spark.pipeline.sample_feed import SETTINGS  # noqa: PLC0415 - needs Spark
+    from aeron_async.spark.pipeline.sample import SETTINGS  # noqa: PLC0415 - needs Spark
 
     place = Path(tempfile.mkdtemp(prefix="aeron-pipeline-")) if directory is None else directory
     if place.exists() and any(place.iterdir()):
@@ -64,7 +64,7 @@ def demo(
 
 async def record(archive: Path, *, count: int, rate: int, endpoint: str | None) -> int:
     """Publish and record the feed, and say what was planted in it."""
-    from aeron_async.spark.pipeline.sample_recording import record_sample  # noqa: PLC0415 - as above
+    from aeron_async.spark.pipeline.sample import record_sample  # noqa: PLC0415 - as above
 
     planted = await record_sample(archive, count=count, rate=rate, endpoint=endpoint)
     remark(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aeron_async.spark.java import ensure_interpreter, ensure_java
     from aeron_async.spark.lag import LagListener, QueryLag
-    from aeron_async.spark.registration import register
+    from aeron_async.spark.source import register
 
 __all__ = ["LagListener", "QueryLag", "ensure_interpreter", "ensure_java", "register"]
 
@@ -20,7 +20,7 @@ MODULES: Final = {
     "QueryLag": "lag",
     "ensure_interpreter": "java",
     "ensure_java": "java",
-    "register": "registration",
+    "register": "source",
 }
 
 

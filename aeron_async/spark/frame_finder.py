@@ -1,4 +1,4 @@
-"""Finds all frames of a piece of a recording at once, and proves that they are all.
+"""The frames of a piece of a recording: found, checksummed, and joined into messages.
 
 Every header says its own term offset and term id, and lies at a multiple of 32. So whatever says
 the right offset at the right place may be a header: a comparison over the whole piece finds all of
@@ -9,7 +9,12 @@ by one, which ends where one is not what it must be.
 Invariant: both ways give the same frames; the session is never looked at, for recordings with
 checksums have no session there.
 
-Source: Aeron `TermBlockScanner`; the layout is that of `DataHeaderFlyweight`.
+A message is a run of data frames in one term, the first with the flag that begins one and the last
+with the flag that ends one, and nothing between them. Fragments before the first beginning belong
+to a message that began earlier; a run that padding interrupts, or that never ends, is broken.
+
+Source: Aeron `TermBlockScanner`; the layout is that of `DataHeaderFlyweight`, `RecordingWriter`,
+which puts them in place of the session, `FragmentAssembler`.
 """
 
 from __future__ import annotations
@@ -18,15 +23,17 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from aeron_async.archive.disk.checksums import CHECKSUMS
+from aeron_async.archive.disk.files import read_exactly
 from aeron_async.archive.disk.segment_scan import HEADER_LENGTH, check_frame
+from aeron_async.archive.disk.segments import segment_base, segment_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aeron_async.archive.disk.checksums import Checksum
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-
-    Ints = NDArray[np.int32]
-    Longs = NDArray[np.int64]
+    from aeron_async.archive.disk.files import Directory
 
 __all__ = [
     "DATA",
@@ -39,7 +46,16 @@ __all__ = [
     "TERM_OFFSET",
     "FrameFinder",
     "Frames",
+    "Messages",
+    "assemble",
+    "each_frame",
+    "first_bad",
+    "has_checksums",
 ]
+
+if TYPE_CHECKING:
+    Ints = NDArray[np.int32]
+    Longs = NDArray[np.int64]
 
 WORDS: Final = 8
 """32-bit words of a header; what each is follows."""
@@ -240,3 +256,201 @@ def take_rows(words: Ints, rows: Longs) -> Ints:
     """Return copies of some headers; as one value of 32 bytes each, which is fastest."""
     whole = words.reshape(-1).view("V32")
     return whole[rows].view(np.int32).reshape(-1, WORDS)
+
+
+SAMPLE_LENGTH: Final = 128 << 10
+"""Longer than any data frame, in bytes."""
+
+
+def first_bad(
+    piece: memoryview, frames: Frames, checksum: Checksum, *, session_id: int | None = None
+) -> int | None:
+    """Return the number of the first data frame whose checksum is wrong; None if all are right.
+
+    Args:
+        piece: Of a recording.
+        frames: Found in it.
+        checksum: That they have in place of their session.
+        session_id: What has this there has no checksum; None where all have one.
+    """
+    stored = frames.heads[:, SESSION].tolist()
+    is_data = ((frames.heads[:, KIND] & DATA) != 0).tolist()
+    starts = (frames.starts + HEADER_LENGTH).tolist()
+    for number, end in enumerate(frames.ends.tolist()):
+        if not is_data[number] or stored[number] == session_id:
+            continue
+        if checksum(piece[starts[number] : end]) != stored[number]:
+            return number
+    return None
+
+
+def has_checksums(
+    directory: Directory, descriptor: RecordingDescriptor, start: int, end: int
+) -> bool:
+    """Return whether the first data frame of a range has a checksum in place of its session.
+
+    The catalog does not say so. What is neither the session of the catalog nor a checksum is the
+    session of a publication that was recorded before the recording was extended.
+
+    Args:
+        directory: Of the archive.
+        descriptor: Of the recording.
+        start: Where a frame begins.
+        end: Behind the last frame; in bytes, both.
+    """
+    sample = first_data(directory, descriptor, start, end)
+    if sample is None:
+        return False
+    session, body = sample
+    if session == descriptor.session_id:
+        return False
+    return any(matches(name, body, session) for name in ("crc32", "crc32c"))
+
+
+def first_data(
+    directory: Directory, descriptor: RecordingDescriptor, start: int, end: int
+) -> tuple[int, memoryview] | None:
+    """Return what lies in place of the session of the first data frame, and its body, if any.
+
+    A range may begin with padding, longer than what is read at once, and to the end of a file.
+    """
+    memory = memoryview(bytearray(min(SAMPLE_LENGTH, end - start)))
+    position = start
+    while position < end:
+        base = segment_base(
+            position,
+            start_position=descriptor.start_position,
+            term_length=descriptor.term_length,
+            segment_length=descriptor.segment_length,
+        )
+        try:
+            file = directory.open_to_read(segment_name(descriptor.recording_id, base))
+        except FileNotFoundError:
+            return None
+        piece = memory[: min(len(memory), end - position)]
+        try:
+            count = read_exactly(file, piece, position - base) & -HEADER_LENGTH
+        finally:
+            file.close()
+        frames = FrameFinder(descriptor).find(piece[:count], position)
+        found = np.flatnonzero((frames.heads[:, KIND] & DATA) != 0)
+        if len(found):
+            first = int(found[0])
+            body = piece[int(frames.starts[first]) + HEADER_LENGTH : int(frames.ends[first])]
+            return int(frames.heads[first, SESSION]), body
+        if not frames.end:
+            return None
+        position += frames.end
+    return None
+
+
+def matches(name: str, body: memoryview, value: int) -> bool:
+    """Return whether that is the checksum of a frame; it is not where nobody can compute it."""
+    try:
+        return CHECKSUMS[name](body) == value
+    except ImportError:
+        return False
+
+
+BEGIN: Final = 0x8000
+END: Final = 0x4000
+WHOLE: Final = BEGIN | END | DATA
+
+
+@final
+class Messages:
+    """Rows of a piece: messages, or single frames.
+
+    Attributes:
+        frames: Those that are in a row, and no others.
+        first: Number of the first frame of each row.
+        last: Number of its last one.
+        end: Up to where the piece is done with; a message that goes on behind it begins there.
+        dropped: Fragments in no row: their message began earlier, or lacks a part.
+        broken: Messages that lack a part.
+    """
+
+    __slots__ = ("broken", "dropped", "end", "first", "frames", "last")
+
+    def __init__(
+        self,
+        frames: Frames,
+        first: Longs,
+        last: Longs,
+        *,
+        end: int,
+        dropped: int = 0,
+        broken: int = 0,
+    ) -> None:
+        self.frames = frames
+        self.first = first
+        self.last = last
+        self.end = end
+        self.dropped = dropped
+        self.broken = broken
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def each_frame(frames: Frames, *, with_padding: bool) -> Messages:
+    """Return a row for each frame."""
+    if not with_padding:
+        is_data = (frames.heads[:, KIND] & DATA) != 0
+        if not is_data.all():
+            frames = frames.picked(is_data)
+    numbers = np.arange(len(frames))
+    return Messages(frames, numbers, numbers, end=frames.end)
+
+
+def assemble(frames: Frames, *, goes_on: bool) -> Messages:
+    """Return a row for each message.
+
+    Args:
+        frames: Of a piece, in order.
+        goes_on: Whether frames of the same term follow the piece.
+    """
+    kinds = frames.heads[:, KIND]
+    if not len(kinds) or np.bitwise_and.reduce(kinds) & WHOLE == WHOLE:
+        return each_frame(frames, with_padding=True)
+    end = frames.end
+    is_data = (kinds & DATA) != 0
+    data = frames if is_data.all() else frames.picked(is_data)
+    kinds = data.heads[:, KIND]
+    begins = np.flatnonzero(kinds & BEGIN)
+    ends = np.flatnonzero(kinds & END)
+    # Which run of frames without anything between them each is in.
+    runs = np.zeros(len(data), np.int64)
+    np.cumsum(data.starts[1:] != data.ends[:-1], out=runs[1:])
+    first, last = pairs(begins, ends, runs)
+    broken = len(begins) - len(first)
+    if len(begins) and (not len(ends) or ends[-1] < begins[-1]):
+        opened = begins[-1]
+        if goes_on and runs[opened] == runs[-1] and data.ends[-1] == end:
+            end = int(data.starts[opened])
+            broken -= 1
+    is_kept = in_rows(first, last, len(data))
+    numbers = np.cumsum(is_kept) - 1
+    dropped = int(np.searchsorted(data.starts, end)) - int(is_kept.sum())
+    return Messages(
+        data.picked(is_kept), numbers[first], numbers[last], end=end, dropped=dropped, broken=broken
+    )
+
+
+def pairs(begins: Longs, ends: Longs, runs: Longs) -> tuple[Longs, Longs]:
+    """Return the first and the last frame of each message that is whole."""
+    if not len(ends):
+        return ends, ends
+    places = np.searchsorted(ends, begins)
+    following = np.append(begins[1:], len(runs))
+    last = ends[np.minimum(places, len(ends) - 1)]
+    is_whole = (last >= begins) & (last < following) & (runs[last] == runs[begins])
+    return begins[is_whole], last[is_whole]
+
+
+def in_rows(first: Longs, last: Longs, count: int) -> NDArray[np.bool_]:
+    """Return which of so many frames lie from a first to its last one."""
+    steps = np.zeros(count + 1, np.int64)
+    steps[first] += 1
+    steps[last + 1] -= 1
+    return np.cumsum(steps[:-1]) > 0

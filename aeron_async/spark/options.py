@@ -1,4 +1,6 @@
-"""The options of `spark.read.format("aeron_archive")`, read once.
+"""The options of `spark.read.format("aeron_archive")`, and how a remote archive is reached.
+
+Light to import, for it travels with each task.
 
 Spark hands them over as text, with names in any case. What is unknown is refused, with the name
 that was probably meant.
@@ -14,12 +16,51 @@ import attrs
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark import option_values as values
 from aeron_async.spark.option_values import EARLIEST, LATEST, Positions, TimestampFrom
-from aeron_async.spark.replayed.access import REPLAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ArchiveOptions", "OptionSpelling", "spellings"]
+__all__ = [
+    "REPLAY",
+    "ArchiveAccess",
+    "ArchiveOptions",
+    "OptionSpelling",
+    "spellings",
+]
+
+REPLAY: Final = "replay"
+"""The value of the option `access`."""
+
+
+@final
+@attrs.frozen
+class ArchiveAccess:
+    """Where an archive is asked.
+
+    Attributes:
+        control_channel: Of the archive.
+        response_channel: Where it answers, and replays; None for this host.
+        timeout_ms: How long an answer may take.
+        retries: How often to ask again when none came.
+    """
+
+    control_channel: str
+    response_channel: str | None = None
+    timeout_ms: int = 5_000
+    retries: int = 3
+
+    @classmethod
+    def of(cls, options: ArchiveOptions) -> ArchiveAccess:
+        """Return what the options of a query say."""
+        channel = options.archive_control_channel
+        assert channel is not None, "the options were checked"
+        return cls(
+            channel,
+            options.archive_response_channel,
+            options.archive_timeout_ms,
+            options.archive_retries,
+        )
+
 
 SELECTORS: Final = ("recordingIds", "streamId", "channelPattern")
 DEFAULT_BYTES_PER_PARTITION: Final = 256 << 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from aeron_async.spark.replayed.access import REPLAY, ArchiveAccess
+from aeron_async.spark.options import REPLAY, ArchiveAccess
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aeron_async.spark.messages import Messages
+    from aeron_async.spark.frame_finder import Messages
     from aeron_async.spark.ranges import RecordingRange, ScanSettings
 
     Longs = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Reads parts of recordings piece by piece, and yields what is in them as Arrow batches.
+"""Recordings read piece by piece as Arrow batches, and searched for a time.
 
 A piece is read into memory that is used again and again, never mapped: the limit of a Python worker
 counts what is mapped. A piece ends with its segment, and otherwise anywhere: the next one begins
@@ -7,6 +7,9 @@ with the frame, or the message, that was not whole.
 What is not there, or not what it must be, is an error with its position; or what lies from there
 to the end of its term, or of its file, is counted and left out, and the next term is read. Terms
 begin with a frame, whatever was before.
+
+Times are taken to rise with positions. One message of each term that a binary search comes by is
+looked at, and then the messages of one term.
 """
 
 from __future__ import annotations
@@ -22,20 +25,25 @@ from aeron_async.archive.disk.segment_scan import HEADER_LENGTH
 from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
 from aeron_async.errors import DataLossError
 from aeron_async.logs import get_logger
-from aeron_async.spark.frame_checksums import first_bad
-from aeron_async.spark.frame_finder import SESSION, FrameFinder
-from aeron_async.spark.messages import assemble, each_frame
+from aeron_async.spark.columns import project
+from aeron_async.spark.frame_finder import SESSION, FrameFinder, assemble, each_frame, first_bad
+from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.record_batches import BatchBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from aeron_async.archive.disk.files import Directory, File
-    from aeron_async.spark.frame_finder import Frames
-    from aeron_async.spark.messages import Messages
-    from aeron_async.spark.ranges import RecordingRange, ScanSettings
+    from aeron_async.spark.frame_finder import Frames, Messages
+    from aeron_async.spark.options import ArchiveOptions
+    from aeron_async.spark.ranges import RecordingRange
 
-__all__ = ["PIECE_LENGTH", "ScanCounts", "Scanner"]
+__all__ = [
+    "PIECE_LENGTH",
+    "ScanCounts",
+    "Scanner",
+    "first_not_older",
+]
 
 PIECE_LENGTH: Final = 2 << 20
 LONGEST_PIECE: Final = 64 << 20
@@ -226,7 +234,7 @@ def directory_of(settings: ScanSettings) -> Directory:
     if settings.archive is None:
         return OsDirectory(settings.path, create=False)
     # Here, for it takes a driver, and hardly any query needs one.
-    from aeron_async.spark.replayed.directory import ReplayedDirectory  # noqa: PLC0415
+    from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
     return ReplayedDirectory(settings.archive)
 
@@ -245,3 +253,56 @@ def beyond(piece: memoryview, limit: int) -> str:
     """Return what is wrong with a frame, or a message, that does not end where it must."""
     length = int.from_bytes(piece[:4], "little", signed=True)
     return f"a frame of {length} bytes, or its message, goes on beyond {limit}, the end of all"
+
+
+PROBE_LENGTH: Final = 64 << 10
+"""Read of a term to see the time of its first message, in bytes."""
+NS_PER_MS: Final = 1_000_000
+
+
+def first_not_older(
+    directory: Directory, part: RecordingRange, options: ArchiveOptions, timestamp_ms: int
+) -> int | None:
+    """Return where the first message begins that is not older than a time; None if all are older.
+
+    Args:
+        directory: Of the archive.
+        part: Where to look.
+        options: `timestampFrom`, and what to do about damage.
+        timestamp_ms: In milliseconds since 1970.
+    """
+    wanted_ns = timestamp_ms * NS_PER_MS
+    term_length = part.descriptor.term_length
+    first = term_base(part.start, term_length)
+    low, high = 0, -(-(part.end - first) // term_length)
+    # The last term whose first message is older: what is looked for is in it, or begins the next.
+    while high - low > 1:
+        middle = (low + high) // 2
+        term = attrs.evolve(part, start=first + middle * term_length)
+        oldest = next(
+            (times[0] for _, times in stamps(directory, term, options, PROBE_LENGTH)), None
+        )
+        if oldest is None or oldest >= wanted_ns:
+            high = middle
+        else:
+            low = middle
+    start = max(first + low * term_length, part.start)
+    for positions, times in stamps(directory, attrs.evolve(part, start=start), options):
+        found = np.flatnonzero(times >= wanted_ns)
+        if len(found):
+            return int(positions[found[0]])
+    return None
+
+
+def stamps(
+    directory: Directory, part: RecordingRange, options: ArchiveOptions, piece_length: int = 2 << 20
+) -> Iterator[tuple[Any, Any]]:
+    """Yield positions and times, in nanoseconds, of the messages of a range that say when."""
+    projection = project(("position", "timestamp_ns"), "message")
+    settings = attrs.evolve(ScanSettings.of(options, projection), by_message=True, checksum=None)
+    settings = attrs.evolve(settings, include_padding=False)
+    scanner = Scanner(settings, directory=directory, piece_length=piece_length)
+    for batch in scanner.batches([part]):
+        said = batch.filter(batch.column(1).is_valid())
+        if said.num_rows:
+            yield said.column(0).to_numpy(), said.column(1).to_numpy()

@@ -21,11 +21,10 @@ from pyspark.sql.streaming.datasource import (
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.logs import get_logger
-from aeron_async.spark.batch_reader import ArchivePartition, read_partition
+from aeron_async.spark.batch_reader import ArchivePartition, SentToWorkers, read_partition
 from aeron_async.spark.offsets import Cut, Offsets
 from aeron_async.spark.option_values import LATEST, Positions
 from aeron_async.spark.planning import partitions_of
-from aeron_async.spark.worker_process import SentToWorkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from aeron_async.cli.pipeline_demo import demo
 def test_the_sample_feed_needs_no_port_of_its_own() -> None:
     """Row A18: 20130 may be taken; whoever wants a port names it."""
     pytest.importorskip("pyarrow", reason="pip install 'aeron-async[spark]'")
-    from aeron_async.spark.pipeline.sample_recording import free_endpoint  # noqa: PLC0415 - needs Spark
+    from aeron_async.spark.pipeline.sample import free_endpoint  # noqa: PLC0415 - needs Spark
 
     assert inspect.signature(demo).parameters["endpoint"].default is None
     found = {free_endpoint() for _ in range(3)}

@@ -12,7 +12,7 @@ from aeron_async.archive.api import RecordingSignal, SourceLocation
 from aeron_async.errors import ArchiveError, ArchiveErrorCode, UnknownRecordingError
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.planning import plan_batch
-from aeron_async.spark.worker_connection import close_connection
+from aeron_async.spark.worker import close_connection
 from tests.interop.official_archive import OfficialArchive, official_archive
 from tests.interop.ours import our_client
 from tests.spark.recordings import scanned

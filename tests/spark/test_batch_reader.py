@@ -23,11 +23,10 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import pyspark_aeron
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.batch_decoder import decoder_named
 from aeron_async.spark.batch_reader import ArchivePartition, BatchReader, PruningBatchReader
 from aeron_async.spark.columns import project
-from aeron_async.spark.pruning import Predicate
-from aeron_async.spark.query_schema import declared_schema, settings_for
+from aeron_async.spark.planning import Predicate
+from aeron_async.spark.query_schema import declared_schema, decoder_named, settings_for
 from aeron_async.spark.source import AeronArchiveSource
 from tests.archive.golden import golden_path
 from tests.spark.recordings import RecordingMaker, options_for

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aeron_async.errors import DataLossError
-from aeron_async.spark.safe_end import SafeEnds
+from aeron_async.spark.readable_end import SafeEnds
 from tests.spark.recordings import TERM, options_for
 from tests.spark.test_safe_end import Clock, alive, end, filled
 

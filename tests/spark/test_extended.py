@@ -11,8 +11,7 @@ from aeron_async.archive.disk import changes
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.errors import DataLossError
-from aeron_async.spark.extension import session_start
-from aeron_async.spark.stopped_end import whole_end
+from aeron_async.spark.boundaries import session_start, whole_end
 from tests.archive.disk.streams import TERM, frame
 from tests.spark.growing import NUMBER, GrowingArchive, GrowingRecording
 from tests.spark.queries import Query

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark import java, registration
+from aeron_async.spark import java, source
 from aeron_async.spark.java import check_interpreter, ensure_interpreter, ensure_java, make_shim
 
 VECTOR = "jdk.incubator.vector"
@@ -170,14 +170,14 @@ class Session:
 def test_registering_looks_at_the_python_of_local_workers(tmp_path: Path) -> None:
     wrong = Session(SimpleNamespace(master="local[2]", pythonExec=str(tmp_path / "python")))
     with pytest.raises(ConfigurationError, match="aeron_async and pyarrow"):
-        registration.register(wrong)  # type: ignore[arg-type] # stands for a session
+        source.register(wrong)  # type: ignore[arg-type] # stands for a session
     for context in (
         SimpleNamespace(master="local[2]", pythonExec=sys.executable),
         SimpleNamespace(master="spark://elsewhere:7077", pythonExec="./env/bin/python"),
         None,
     ):
         session = Session(context)
-        registration.register(session)  # type: ignore[arg-type] # stands for a session
+        source.register(session)  # type: ignore[arg-type] # stands for a session
         assert [each.name() for each in session.registered] == ["aeron_archive", "aeron"]
 
 
@@ -185,6 +185,6 @@ def test_the_package_names_what_it_has() -> None:
     import aeron_async.spark  # noqa: PLC0415 - what is under test
 
     assert aeron_async.spark.ensure_java is ensure_java
-    assert aeron_async.spark.register is registration.register
+    assert aeron_async.spark.register is source.register
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = aeron_async.spark.nothing

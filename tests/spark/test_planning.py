@@ -18,8 +18,7 @@ from aeron_async.errors import (
     InvalidPositionError,
     UnknownRecordingError,
 )
-from aeron_async.spark.planning import partitions_of, plan_batch
-from aeron_async.spark.pruning import Predicate, pruned
+from aeron_async.spark.planning import Predicate, partitions_of, plan_batch, pruned
 from aeron_async.spark.ranges import RecordingRange
 from tests.archive.golden import golden_path
 from tests.spark.recordings import TERM, RecordingMaker, options_for, scanned

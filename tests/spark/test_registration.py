@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.spark.registration import is_known, register
+from aeron_async.spark.source import is_known, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

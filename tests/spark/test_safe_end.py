@@ -15,9 +15,8 @@ from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.counters import CountersManager
 from aeron_async.errors import ArchiveFileError, ConfigurationError, DataLossError
-from aeron_async.spark.driver_counters import recorded_positions
-from aeron_async.spark.recorded_end import last_message_end
-from aeron_async.spark.safe_end import SafeEnds
+from aeron_async.spark.boundaries import last_message_end
+from aeron_async.spark.readable_end import SafeEnds, recorded_positions
 from tests.spark.recordings import TERM, RecordingMaker, frame, options_for, scanned
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aeron_async.archive.disk.catalog import Catalog
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.errors import DataLossError
 from aeron_async.spark.columns import COLUMNS, default_columns
-from aeron_async.spark.frame_checksums import has_checksums
+from aeron_async.spark.frame_finder import has_checksums
 from aeron_async.spark.planning import plan_batch
 from aeron_async.spark.ranges import ScanSettings
 from aeron_async.spark.scan import Scanner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.tails import GRACE_NS, Tails
+from aeron_async.spark.readable_end import GRACE_NS, Tails
 from tests.spark.growing import GrowingArchive
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import pytest
 
-from aeron_async.spark import worker_process
-from aeron_async.spark.worker_process import SentToWorkers, settle
+from aeron_async.spark import batch_reader
+from aeron_async.spark.batch_reader import SentToWorkers, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def in_task(monkeypatch: pytest.MonkeyPatch) -> None:
         def get() -> object:
             return object()
 
-    monkeypatch.setattr(worker_process, "TaskContext", InTask)
+    monkeypatch.setattr(batch_reader, "TaskContext", InTask)
 
 
 @final
@@ -61,7 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[socket.AddressFamily, t
     return found
 
 
-QUICK: Final = (socket.IPPROTO_TCP, worker_process.QUICK_ACK, 1)
+QUICK: Final = (socket.IPPROTO_TCP, batch_reader.QUICK_ACK, 1)
 
 
 @pytest.mark.usefixtures("in_task")
@@ -70,12 +70,12 @@ def test_what_comes_to_a_worker_is_acknowledged(
 ) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, socket.create_connection(listener.getsockname()[:2]):
-        before = sorted(worker_process.OPEN_FILES.iterdir())
+        before = sorted(batch_reader.OPEN_FILES.iterdir())
         asked.clear()
         assert copy(Sent(7)).value == 7
         assert (socket.AF_INET, QUICK) in asked
         # None that it looked at stays open.
-        assert sorted(worker_process.OPEN_FILES.iterdir()) == before
+        assert sorted(batch_reader.OPEN_FILES.iterdir()) == before
 
 
 def test_nothing_is_acknowledged_where_there_is_no_task(

@@ -17,10 +17,9 @@ from aeron_async.spark.decoding.decoder import (
     decode_batch,
     decoded_schema,
 )
-from aeron_async.spark.decoding.sbe_reader import SbeDecoder
+from aeron_async.spark.decoding.field_decoders import StructDecoder, json_decoder, msgpack_decoder
+from aeron_async.spark.decoding.sbe_decoder import SbeDecoder
 from aeron_async.spark.decoding.sbe_schema import load_sbe_schema
-from aeron_async.spark.decoding.struct_decoder import StructDecoder
-from aeron_async.spark.decoding.value_decoder import json_decoder, msgpack_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

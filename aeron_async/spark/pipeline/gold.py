@@ -8,10 +8,9 @@ import attrs
 import pyarrow as pa
 
 from aeron_async.spark.pipeline.histogram import bin_sql
-from aeron_async.spark.pipeline.runs import Gap, Run, stitch
+from aeron_async.spark.pipeline.runs import SUMMARY, Gap, Run, Summariser, gaps_of, runs_of, stitch
 from aeron_async.spark.pipeline.settings import RECORDED_NS
 from aeron_async.spark.pipeline.silver import BLOCK_BITS
-from aeron_async.spark.pipeline.summaries import SUMMARY, Summariser, gaps_of, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

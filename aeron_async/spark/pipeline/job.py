@@ -1,4 +1,7 @@
-"""The job: batch after batch from an archive into bronze, silver and gold.
+"""The pipeline job: batch after batch from an archive into bronze, silver and gold.
+
+It is kept beside the tables, so that a batch costs the same however many there were. What is not
+kept is read from the runs themselves: those of batches since, or all.
 
 Whatever a batch writes replaces what an earlier attempt at the same batch has written, and depends
 on nothing but that batch and those before it.
@@ -6,38 +9,269 @@ on nothing but that batch and those before it.
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
+import pyarrow as pa
 
 from aeron_async.clock import SystemClock
-from aeron_async.spark.catalog_reading import open_directory, read_recordings
+from aeron_async.spark.catalog import open_directory, read_recordings
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.pipeline import gold
-from aeron_async.spark.pipeline.bronze import bronze, source_options
-from aeron_async.spark.pipeline.compaction import compact_lake, recover
-from aeron_async.spark.pipeline.decoding_step import Batch, DecodingStep
-from aeron_async.spark.pipeline.edges import Edges
-from aeron_async.spark.pipeline.lake import forget_batch
-from aeron_async.spark.pipeline.lake_lock import hold
-from aeron_async.spark.pipeline.query import Ending, follow, start_query
-from aeron_async.spark.pipeline.silver import kinds_of
-from aeron_async.spark.pipeline.tables import Tables, write_rows
+from aeron_async.spark.pipeline.gold import RUNS
+from aeron_async.spark.pipeline.lake import forget_batch, hold, write_atomically
+from aeron_async.spark.pipeline.query import Ending, bronze, follow, source_options, start_query
+from aeron_async.spark.pipeline.runs import Run
+from aeron_async.spark.pipeline.silver import decoded, kinds_of, silver, undecodable
+from aeron_async.spark.pipeline.tables import (
+    Tables,
+    compact_lake,
+    read_folders,
+    recover,
+    write_rows,
+)
 from aeron_async.spark.pipeline.watermark import committed_offsets, last_committed, watermarks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.spark.pipeline.lake import Lake
     from aeron_async.spark.pipeline.query import Lag
+    from aeron_async.spark.pipeline.runs import Gap
     from aeron_async.spark.pipeline.settings import PipelineSettings
+    from aeron_async.spark.pipeline.silver import Kind
     from aeron_async.spark.pipeline.watermark import Watermark
 
-__all__ = ["BatchReport", "PipelineJob"]
+__all__ = [
+    "Batch",
+    "BatchReport",
+    "DecodingStep",
+    "Edges",
+    "PipelineJob",
+    "last_runs",
+]
+
+NAME: Final = re.compile(r"(\d{1,19})\.json")
+
+
+def last_runs(runs: Iterable[Run]) -> list[Run]:
+    """Return the run that ends last of each recording, and of each number that counts messages."""
+    found: dict[tuple[int, str], Run] = {}
+    for run in runs:
+        key = run.recording_id, run.name
+        if key not in found or run.end_position > found[key].end_position:
+            found[key] = run
+    return list(found.values())
+
+
+@final
+class Edges:
+    """Keeps the last runs of a lake, after each batch.
+
+    Args:
+        lake: Whose runs they are.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self._runs = lake.gold("runs")
+        self._folder = lake.root / "_state" / "edges"
+
+    def before(self, batch_id: int) -> list[Run]:
+        """Return the last runs of all batches before one."""
+        kept = [each for each in self._kept() if each < batch_id]
+        last, known = -1, []
+        for each in reversed(kept):
+            read = read_runs(self._path(each))
+            if read is not None:
+                last, known = each, read
+                break
+        rows = read_folders(self._runs, RUNS, before=batch_id, after=last)
+        return last_runs([*known, *(Run(**row) for row in rows.to_pylist())])
+
+    def keep(self, batch_id: int, runs: Iterable[Run], recordings: Container[int]) -> None:
+        """Keep what the next batch must know.
+
+        Args:
+            batch_id: Of the batch that is in the lake by now.
+            runs: Of it, and the last ones before it.
+            recordings: Those that are there; nothing can follow on others.
+        """
+        found = [attrs.asdict(run) for run in last_runs(runs) if run.recording_id in recordings]
+        write_atomically(self._path(batch_id), json.dumps(found).encode())
+        # The one before stays, for this batch may be done again.
+        for each in [each for each in self._kept() if each < batch_id][:-1]:
+            self._path(each).unlink()
+
+    def _kept(self) -> list[int]:
+        """Return after which batches something was kept, in order."""
+        if not self._folder.is_dir():
+            return []
+        matches = [NAME.fullmatch(each.name) for each in self._folder.iterdir()]
+        return sorted(int(match[1]) for match in matches if match is not None)
+
+    def _path(self, batch_id: int) -> Path:
+        return self._folder / f"{batch_id}.json"
+
+
+def read_runs(path: Path) -> list[Run] | None:
+    """Return what was kept; None if another version has kept it, or nobody has finished it."""
+    try:
+        return [Run(**each) for each in json.loads(path.read_bytes())]
+    except (TypeError, ValueError):
+        return None
+
+
+PARTITIONS: Final = ("date", "stream_id")
+
+
+@final
+@attrs.frozen
+class Batch:
+    """A batch that is in bronze.
+
+    Attributes:
+        batch_id: Of the batch.
+        messages: Its rows, as bronze has them.
+        runs: Its stretches of positions.
+        earlier: Runs of the batches before it.
+        recordings: What the catalog says.
+    """
+
+    batch_id: int
+    messages: DataFrame
+    runs: Sequence[Run]
+    earlier: Sequence[Run]
+    recordings: Mapping[int, RecordingDescriptor]
+
+    @property
+    def term_lengths(self) -> dict[int, int]:
+        """Return the length of terms, by recording id."""
+        return {key: each.term_length for key, each in self.recordings.items()}
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Return up to where recordings were ingested before."""
+        found: dict[int, int] = {}
+        for run in self.earlier:
+            if not run.name:
+                end = max(run.end_position, found.get(run.recording_id, 0))
+                found[run.recording_id] = end
+        return found
+
+    @property
+    def session_ends(self) -> dict[tuple[int, int], int]:
+        """Return the same by recording id and session, for recordings that are in this batch."""
+        read = {run.recording_id for run in self.runs}
+        found: dict[tuple[int, int], int] = {}
+        for run in self.earlier:
+            if not run.name and run.recording_id in read:
+                key = run.recording_id, run.session_id
+                found[key] = max(run.end_position, found.get(key, 0))
+        return found
+
+    def bytes_of(self, stream_id: int) -> int:
+        """Return the payload of a stream, in bytes."""
+        return sum(run.bytes for run in self.runs if run.stream_id == stream_id)
+
+    def has(self, stream_id: int) -> bool:
+        """Return whether there is any message of a stream."""
+        return any(run.stream_id == stream_id for run in self.runs)
+
+
+@final
+class DecodingStep:
+    """Decodes batches.
+
+    Args:
+        lake: Where to.
+        settings: Of the pipeline.
+        kinds: Of messages.
+        tables: That write silver.
+    """
+
+    def __init__(
+        self, lake: Lake, settings: PipelineSettings, kinds: list[Kind], tables: Tables
+    ) -> None:
+        self._lake = lake
+        self._settings = settings
+        self._kinds = kinds
+        self._tables = tables
+
+    def run(self, batch: Batch) -> tuple[dict[str, int], int]:
+        """Write silver and quarantine; return how many messages of each kind, and how many none."""
+        counts = {}
+        has_errors = set()
+        for kind in self._kinds:
+            name, stream_id = kind.decoding.kind, kind.decoding.stream_id
+            counts[name], errors = self._decode(kind, batch) if batch.has(stream_id) else (0, 0)
+            if not counts[name]:
+                forget_batch(self._lake.silver(name), batch.batch_id)
+            if errors:
+                has_errors.add(stream_id)
+        return counts, self._put_aside(batch, has_errors)
+
+    def _decode(self, kind: Kind, batch: Batch) -> tuple[int, int]:
+        failures = batch.messages.sparkSession.sparkContext.accumulator(0)
+        rows = decoded(
+            batch.messages,
+            kind,
+            ends=batch.session_ends,
+            started_ms={key: each.start_timestamp_ms for key, each in batch.recordings.items()},
+            failed=failures.add,
+        )
+        file_count = math.ceil(
+            max(batch.bytes_of(kind.decoding.stream_id), 1) / self._settings.max_file_bytes
+        )
+        table = self._lake.silver(kind.decoding.kind)
+        self._tables.write(silver(rows, kind, file_count), table, batch.batch_id, PARTITIONS)
+        return self._tables.count(table, batch.batch_id), int(failures.value)
+
+    def _put_aside(self, batch: Batch, stream_ids: set[int]) -> int:
+        """Write what cannot be decoded, and return how much that is."""
+        frames = [
+            undecodable(batch.messages, [k for k in self._kinds if k.decoding.stream_id == each])
+            for each in sorted(stream_ids)
+        ]
+        if not frames:
+            forget_batch(self._lake.quarantine, batch.batch_id)
+            return 0
+        frame = frames[0]
+        for each in frames[1:]:
+            frame = frame.unionByName(each)
+        self._tables.write(frame, self._lake.quarantine, batch.batch_id)
+        return self._tables.count(self._lake.quarantine, batch.batch_id)
+
+    def sequences(
+        self, batch: Batch, counts: Mapping[str, int]
+    ) -> Iterator[tuple[list[Run], list[Gap]]]:
+        """Yield runs and gaps of every number that counts messages."""
+        for each in self._settings.sequence:
+            if not counts[each.kind]:
+                continue
+            name = f"{each.kind}.{each.field}"
+            rows = self._tables.read_batch(self._lake.silver(each.kind), batch.batch_id)
+            found = gold.summary(rows, batch.term_lengths, name, each.field)
+            earlier = [run for run in batch.earlier if run.name == name]
+            yield gold.stitched(found, earlier, batch.term_lengths)
+
+    def latencies(self, batch: Batch, counts: Mapping[str, int]) -> None:
+        """Write how often each bin of every latency was met."""
+        found = []
+        for kind in (kind for kind, count in counts.items() if count):
+            measured = [each for each in self._settings.latency if each.kind == kind]
+            if measured:
+                rows = self._tables.read_batch(self._lake.silver(kind), batch.batch_id)
+                found.append(gold.latency_counts(rows, measured))
+        table = pa.concat_tables([gold.LATENCY.empty_table(), *found])
+        write_rows(self._lake.gold("latency"), batch.batch_id, table)
+
 
 NS_PER_SECOND: Final = 1_000_000_000
 

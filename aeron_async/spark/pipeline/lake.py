@@ -1,4 +1,4 @@
-"""Where a lake keeps what: tables as folders, and in each a folder for every ingested batch.
+"""The folders of a lake, and the lock that admits one job at a time.
 
     LAKE/
     ├── bronze/batch=7/                              one row per message
@@ -18,12 +18,22 @@ import json
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from aeron_async.archive.disk.files import OsFile
 from aeron_async.errors import ConfigurationError
 
-__all__ = ["GOLD_TABLES", "Lake", "batch_folders"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "GOLD_TABLES",
+    "Lake",
+    "batch_folders",
+    "hold",
+]
 
 GOLD_TABLES: Final = (
     "rates_second",
@@ -191,3 +201,37 @@ def sync_all(folder: Path) -> None:
     """Bring a folder to the disk, with all that is in it."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold a file of a lake; the system lets it go when this process ends, however it does.
+
+    A file system that knows no locks leaves it to Spark, which notices the second query when both
+    have read a batch.
+
+    Args:
+        path: Of the file, made if there is none; it says which process holds it.
+
+    Raises:
+        ConfigurationError: Another process holds it, or it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = OsFile(str(path), os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    except OSError as error:
+        message = f"{str(path)!r} could not be written: {error.strerror}; choose another place"
+        raise ConfigurationError(message) from error
+    try:
+        if file.try_lock() is False:
+            holder = path.read_text() or "unknown"
+            message = (
+                f"lake {str(path.parent.parent)!r} is being written by process {holder}, and two "
+                "would write over one another: let that one end, or begin another LAKE"
+            )
+            raise ConfigurationError(message)
+        file.set_length(0)
+        file.write([str(os.getpid()).encode()], 0)
+        yield
+    finally:
+        file.close()

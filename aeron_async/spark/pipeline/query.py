@@ -1,4 +1,4 @@
-"""The streaming query of a pipeline: started, watched, and stopped after its batch."""
+"""The streaming query of a pipeline, and bronze, its rows as recorded."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from aeron_async.spark.offsets import Offsets
-from aeron_async.spark.pipeline.bronze import source_options
-from aeron_async.spark.pipeline.failures import in_one_line
-from aeron_async.spark.registration import register
+from aeron_async.spark.pipeline.session import in_one_line
+from aeron_async.spark.source import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +21,46 @@ if TYPE_CHECKING:
 
     from aeron_async.spark.pipeline.settings import PipelineSettings
 
-__all__ = ["Ending", "Lag", "follow", "lag_of", "start_query"]
+__all__ = [
+    "BRONZE_COLUMNS",
+    "Ending",
+    "Lag",
+    "bronze",
+    "follow",
+    "lag_of",
+    "source_options",
+    "start_query",
+]
+
+BRONZE_COLUMNS: Final = (
+    "recording_id",
+    "position",
+    "end_position",
+    "session_id",
+    "stream_id",
+    "channel",
+    "reserved_value",
+    "timestamp",
+    "timestamp_ns",
+    "length",
+    "payload",
+)
+
+
+def source_options(archive: Path, settings: PipelineSettings) -> dict[str, str]:
+    """Return the options of `aeron_archive` that a pipeline reads with."""
+    options = {"path": str(archive), "columns": ",".join(BRONZE_COLUMNS), **settings.source}
+    if settings.timestamp_from is not None:
+        options["timestampFrom"] = settings.timestamp_from
+    return options
+
+
+def bronze(frame: DataFrame, batch_id: int) -> DataFrame:
+    """Return the rows of a batch as bronze keeps them, be they of a query or of a stream."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    return frame.withColumn("ingest_batch", F.lit(batch_id).cast("bigint"))
+
 
 HOLD_SECONDS: Final = 30
 """A batch waits no longer for a query to be stopped, which is looked for every second."""

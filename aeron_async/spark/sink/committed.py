@@ -7,8 +7,7 @@ from typing import Final, final
 import attrs
 
 from aeron_async.errors import ArchiveError, ConfigurationError
-from aeron_async.spark.sink.identity import Identity
-from aeron_async.spark.sink.messages import Marker
+from aeron_async.spark.sink.identity import Identity, Marker
 
 __all__ = ["CommittedRows"]
 

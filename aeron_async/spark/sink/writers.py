@@ -19,7 +19,7 @@ from aeron_async.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aeron_async.spark.sink.messages import TaskEnd
+    from aeron_async.spark.sink.identity import TaskEnd
     from aeron_async.spark.sink.options import SinkOptions
     from aeron_async.spark.sink.rows import RowLayout
 
@@ -55,15 +55,14 @@ class Writing:
     def write(self, iterator: Iterator[Any]) -> Written:
         """Publish the rows of a task, wait as the options say, and return what was done."""
         # Here, for planning needs none of it: neither an event loop nor numpy.
-        from aeron_async.spark.sink.task import current_task  # noqa: PLC0415
-        from aeron_async.spark.sink.task_writing import write_task  # noqa: PLC0415
+        from aeron_async.spark.sink.task import current_task, write_task  # noqa: PLC0415
 
         rows = map(self.layout.read, iterator)
         return Written(write_task(self.options, current_task(self.options), rows))
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Close the batch that tasks have written."""
-        from aeron_async.spark.sink.task_writing import close_written  # noqa: PLC0415 - as above
+        from aeron_async.spark.sink.task import close_written  # noqa: PLC0415 - as above
 
         ends = [each.end for each in messages if isinstance(each, Written)]
         close_written(self.options, ends)

@@ -12,7 +12,7 @@ import pytest
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.decoding import decode_batch, decoder_of
-from aeron_async.spark.decoding.sbe_reader import SbeDecoder
+from aeron_async.spark.decoding.sbe_decoder import SbeDecoder
 from aeron_async.spark.decoding.sbe_schema import SbeSchema, load_sbe_schema
 
 SCHEMA = Path(__file__).parent / "quotes.xml"

@@ -8,9 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aeron_async.spark.pipeline.compaction import ASIDE, NOTE, choose, recover, replace_folders
 from aeron_async.spark.pipeline.lake import batch_folders
-from aeron_async.spark.pipeline.tables import read_folders, write_rows
+from aeron_async.spark.pipeline.tables import (
+    ASIDE,
+    NOTE,
+    choose,
+    read_folders,
+    recover,
+    replace_folders,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

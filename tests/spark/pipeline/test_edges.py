@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.spark.pipeline.edges import Edges, last_runs
 from aeron_async.spark.pipeline.gold import RUNS, table_of
+from aeron_async.spark.pipeline.job import Edges, last_runs
 from aeron_async.spark.pipeline.lake import Lake
 from aeron_async.spark.pipeline.runs import Run
 from aeron_async.spark.pipeline.tables import write_rows

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from aeron_async.errors import ArchiveError
-from aeron_async.spark.pipeline.failures import in_one_line, problem_of
+from aeron_async.spark.pipeline.session import in_one_line, problem_of
 
 JAVA = """[STREAM_FAILED] Query terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed
 Traceback (most recent call last):

@@ -12,11 +12,9 @@ from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.pipeline.gold import GAPS, LATENCY, RATES, RATES_MINUTE, RECORDINGS, RUNS
 from aeron_async.spark.pipeline.histogram import bin_of, bin_sql
 from aeron_async.spark.pipeline.job import BatchReport, PipelineJob
-from aeron_async.spark.pipeline.lake import Lake, batch_folders
-from aeron_async.spark.pipeline.lake_lock import hold
+from aeron_async.spark.pipeline.lake import Lake, batch_folders, hold
 from aeron_async.spark.pipeline.runs import GapKind
-from aeron_async.spark.pipeline.sample_feed import SETTINGS, Planted
-from aeron_async.spark.pipeline.sample_recording import record_sample
+from aeron_async.spark.pipeline.sample import SETTINGS, Planted, record_sample
 from aeron_async.spark.pipeline.settings import PipelineSettings
 from aeron_async.spark.pipeline.tables import read_folders
 from tests.archive.golden import golden_path

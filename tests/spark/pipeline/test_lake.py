@@ -9,8 +9,13 @@ import pyarrow as pa
 import pytest
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.pipeline.lake import Lake, batch_folders, forget_batch, write_atomically
-from aeron_async.spark.pipeline.lake_lock import hold
+from aeron_async.spark.pipeline.lake import (
+    Lake,
+    batch_folders,
+    forget_batch,
+    hold,
+    write_atomically,
+)
 from aeron_async.spark.pipeline.tables import read_folders, write_rows
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from aeron_async.spark.pipeline import gold
-from aeron_async.spark.pipeline.decoding_step import PARTITIONS
+from aeron_async.spark.pipeline.job import PARTITIONS
 from aeron_async.spark.pipeline.runs import GapKind
 from aeron_async.spark.pipeline.settings import PipelineSettings
 from aeron_async.spark.pipeline.silver import KEPT, kinds_of, silver

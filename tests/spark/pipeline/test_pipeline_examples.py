@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from aeron_async.spark import register
-from aeron_async.spark.pipeline.sample_recording import record_sample
+from aeron_async.spark.pipeline.sample import record_sample
 from examples import archive_outliers, market_data_bars
 
 if TYPE_CHECKING:

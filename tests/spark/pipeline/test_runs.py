@@ -12,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.spark.pipeline.gold import GAPS, table_of
-from aeron_async.spark.pipeline.runs import Gap, GapKind, Run, position_gap, stitch
-from aeron_async.spark.pipeline.summaries import LISTED_GAPS, Summariser, gaps_of, runs_of
+from aeron_async.spark.pipeline.runs import (
+    LISTED_GAPS,
+    Gap,
+    GapKind,
+    Run,
+    Summariser,
+    gaps_of,
+    position_gap,
+    runs_of,
+    stitch,
+)
 
 if TYPE_CHECKING:
     import random

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.spark.worker_connection import close_connection
+from aeron_async.spark.worker import close_connection
 from tests.spark.growing import NUMBER
 from tests.spark.sink.neighbours import close_archive, neighbour, open_archive
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from aeron_async.archive import LocalArchive
     from aeron_async.client.exclusive_publication import ExclusivePublication
-    from aeron_async.spark.worker_connection import WorkerConnection
+    from aeron_async.spark.worker import WorkerConnection
 
 __all__ = ["STREAM_ID", "LiveArchive", "live_archive"]
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.archive.disk.files import read_exactly
-from aeron_async.spark.replayed.access import ArchiveAccess
-from aeron_async.spark.replayed.directory import ReplayedDirectory
-from aeron_async.spark.replayed.stretch import STEP, Stretch
-from aeron_async.spark.worker_connection import close_connection
+from aeron_async.spark.options import ArchiveAccess
+from aeron_async.spark.replayed_archive import STEP, ReplayedDirectory, Stretch
+from aeron_async.spark.worker import close_connection
 from tests.spark.queries import HandClock
 from tests.spark.recordings import TERM, RecordingMaker
 from tests.spark.sink.neighbours import served_archive

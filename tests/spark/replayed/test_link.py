@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, final
 import pytest
 
 from aeron_async.errors import AeronTimeoutError, ConfigurationError, UnknownRecordingError
-from aeron_async.spark.replayed import link
-from aeron_async.spark.replayed.access import ArchiveAccess
-from aeron_async.spark.replayed.link import ArchiveLink
-from aeron_async.spark.safe_end import SafeEnds
-from aeron_async.spark.worker_connection import close_connection
+from aeron_async.spark import replayed_archive
+from aeron_async.spark.options import ArchiveAccess
+from aeron_async.spark.readable_end import SafeEnds
+from aeron_async.spark.replayed_archive import ArchiveLink
+from aeron_async.spark.worker import close_connection
 from tests.spark.recordings import RecordingMaker, options_for
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class FakeSession:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeArchive]:
     archive = FakeArchive()
-    monkeypatch.setattr(link, "RemoteArchive", FakeArchive)
+    monkeypatch.setattr(replayed_archive, "RemoteArchive", FakeArchive)
     monkeypatch.setattr(FakeSession, "archive", archive, raising=False)
     yield archive
     close_connection()

@@ -15,7 +15,7 @@ from aeron_async.errors import (
 )
 from aeron_async.spark.options import ArchiveOptions
 from aeron_async.spark.planning import partitions_of, plan_batch
-from aeron_async.spark.worker_connection import close_connection
+from aeron_async.spark.worker import close_connection
 from tests.spark.recordings import TERM, RecordingMaker, options_for, scanned
 from tests.spark.sink.neighbours import served_archive
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from aeron_async.archive import ArchiveContext, ControlServer, ControlSettings, LocalArchive
 from aeron_async.spark.sink.rows import RowLayout, Rows
-from aeron_async.spark.worker_connection import WorkerConnection
+from aeron_async.spark.worker import WorkerConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

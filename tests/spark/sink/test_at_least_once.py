@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async.errors import AeronTimeoutError, ConfigurationError
-from aeron_async.spark import worker_connection as worker
+from aeron_async.spark import worker
 from aeron_async.spark.sink.options import SinkOptions
 from aeron_async.spark.sink.rows import Rows
-from aeron_async.spark.sink.task import Task
-from aeron_async.spark.sink.task_writing import close_written, write_task
-from aeron_async.spark.worker_connection import close_connection, worker_connection
+from aeron_async.spark.sink.task import Task, close_written, write_task
+from aeron_async.spark.worker import close_connection, worker_connection
 from tests.ports import unused_udp_ports
 from tests.spark.sink.neighbours import batches_of, listening, rows_of, served_archive
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from aeron_async.spark.sink.messages import TaskEnd
+    from aeron_async.spark.sink.identity import TaskEnd
 
 PORTS = unused_udp_ports()
 TASK = Task(query=None, batch=None, partition=2)

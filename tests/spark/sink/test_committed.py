@@ -8,8 +8,7 @@ import pytest
 
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.spark.sink.committed import CommittedRows
-from aeron_async.spark.sink.identity import Identity
-from aeron_async.spark.sink.messages import Marker
+from aeron_async.spark.sink.identity import Identity, Marker
 
 Message = tuple[int, bytes]
 

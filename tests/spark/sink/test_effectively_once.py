@@ -11,12 +11,10 @@ from aeron_async.archive import ArchiveContext, LocalArchive
 from aeron_async.errors import AeronTimeoutError, ArchiveError
 from aeron_async.spark.sink import CommittedRows, Identity
 from aeron_async.spark.sink.archives import archive_directory, remote_archive
-from aeron_async.spark.sink.once import OnceWriting
+from aeron_async.spark.sink.effectively_once import OnceWriting, RecordedStream
 from aeron_async.spark.sink.options import SinkOptions
-from aeron_async.spark.sink.recorded_stream import RecordedStream
-from aeron_async.spark.sink.task import Task
-from aeron_async.spark.sink.task_writing import close_written, write_task
-from aeron_async.spark.worker_connection import close_connection, worker_connection
+from aeron_async.spark.sink.task import Task, close_written, write_task
+from aeron_async.spark.worker import close_connection, worker_connection
 from tests.ports import unused_udp_ports
 from tests.spark.sink.neighbours import (
     batches_of,
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from aeron_async.spark.sink.messages import TaskEnd
+    from aeron_async.spark.sink.identity import TaskEnd
 
 PORTS = unused_udp_ports()
 QUERY = "b54e9ad7-query"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aeron_async.spark.sink.identity import BATCH_LIMIT, MARKER_INDEX, PARTITION_LIMIT, Identity
-from aeron_async.spark.sink.messages import Marker
+from aeron_async.spark.sink.identity import (
+    BATCH_LIMIT,
+    MARKER_INDEX,
+    PARTITION_LIMIT,
+    Identity,
+    Marker,
+)
 from aeron_async.spark.sink.options import spellings
 from aeron_async.spark.sink.rows import COLUMNS
 from examples import spark_sink

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark import sink
-from aeron_async.spark.sink.messages import TaskEnd
+from aeron_async.spark.sink.identity import TaskEnd
 from aeron_async.spark.sink.source import AeronSink
 from aeron_async.spark.sink.writers import BatchWriter, StreamWriter, Written
 

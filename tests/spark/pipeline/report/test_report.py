@@ -16,9 +16,15 @@ from aeron_async.spark.pipeline import gold
 from aeron_async.spark.pipeline.histogram import NEGATIVE, bin_of
 from aeron_async.spark.pipeline.lake import Lake
 from aeron_async.spark.pipeline.report import render_report
-from aeron_async.spark.pipeline.report.drawing import Axis, Plot, linear_ticks, log_ticks
 from aeron_async.spark.pipeline.report.findings import rates_of, read_findings
-from aeron_async.spark.pipeline.report.words import format_amount, format_ns
+from aeron_async.spark.pipeline.report.plots import (
+    Axis,
+    Plot,
+    format_amount,
+    format_ns,
+    linear_ticks,
+    log_ticks,
+)
 from aeron_async.spark.pipeline.runs import Gap, GapKind, Run
 from aeron_async.spark.pipeline.tables import write_rows
 

@@ -1,4 +1,4 @@
-"""The driver and client of a worker process, which tasks use one after the other.
+"""The driver and client of a Spark worker process, with its event loop thread.
 
 Spark's workers are synchronous and the package is not: one thread owns the event loop, and a batch
 goes over in one call. Workers are reused, so what is here survives a task, and ends when no task
@@ -22,9 +22,14 @@ from aeron_async.clock import NS_PER_SECOND, SystemClock
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-__all__ = ["WorkerConnection", "close_connection", "worker_connection"]
+__all__ = [
+    "WorkerConnection",
+    "close_connection",
+    "together",
+    "worker_connection",
+]
 
 T = TypeVar("T")
 START_TIMEOUT_S = 30
@@ -172,3 +177,27 @@ def forget_connection() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forget_connection)
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[object]]], *, at_once: int) -> None:
+    """Await all of some calls, and raise what the first of those that fail has raised.
+
+    Args:
+        calls: To be made.
+        at_once: How many of them at the same time.
+    """
+    limiter = anyio.CapacityLimiter(at_once)
+    failures: list[Exception] = []
+
+    async def attempt(call: Callable[[], Awaitable[object]]) -> None:
+        async with limiter:
+            try:
+                await call()
+            except Exception as error:  # noqa: BLE001 - the first is raised below
+                failures.append(error)
+
+    async with anyio.create_task_group() as group:
+        for call in calls:
+            group.start_soon(attempt, call)
+    if failures:
+        raise failures[0]

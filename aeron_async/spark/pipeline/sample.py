@@ -1,4 +1,4 @@
-"""A small market-data feed, made up from one seed: what `pipeline demo` publishes and records.
+"""A small market-data feed made up from one seed, published and recorded.
 
 Quotes come as 48 bytes, `SPEC` of them: a number that counts them, when the market said so, when
 it was sent, price, size and symbol. Some numbers are left out, some messages are cut short, and now
@@ -7,16 +7,30 @@ and then one is late: so that there is something to find.
 
 from __future__ import annotations
 
+import asyncio
 import random
+import socket
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal, SourceLocation
+from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_SECOND, SystemClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-__all__ = ["QUOTE_STREAM", "SETTINGS", "SPEC", "Planted", "quotes"]
+__all__ = [
+    "QUOTE_STREAM",
+    "SETTINGS",
+    "SPEC",
+    "Planted",
+    "quotes",
+    "record_sample",
+]
 
 QUOTE_STREAM: Final = 1001
 SPEC: Final = "struct:<sequence:q,market_ns:q,sent_ns:q,price:d,size:q,symbol:8s"
@@ -90,3 +104,51 @@ def quotes(
             yield quote[:CUT_LENGTH]
         else:
             yield quote
+
+
+TERM_LENGTH: Final = 1 << 20
+SEGMENT_LENGTH: Final = 1 << 22
+BURST: Final = 64
+"""Messages between two looks at the clock."""
+
+
+async def record_sample(
+    directory: Path, *, count: int, rate: int, endpoint: str | None = None
+) -> Planted:
+    """Publish so many quotes at a rate, recorded into a directory; return what is wrong with them.
+
+    Args:
+        directory: Of the archive, made if there is none.
+        count: Of messages.
+        rate: Messages in a second.
+        endpoint: Where the stream goes; at a free port of this host if not given.
+    """
+    endpoint = endpoint or free_endpoint()
+    context = ArchiveContext(directory=str(directory), segment_length=SEGMENT_LENGTH)
+    recorded = f"aeron:udp?endpoint={endpoint}|media-rcv-ts-offset=reserved"
+    published = f"aeron:udp?endpoint={endpoint}|term-length={TERM_LENGTH}"
+    clock, planted = SystemClock(), Planted()
+    async with Aeron.connect() as aeron, await LocalArchive.open(aeron, context) as archive:
+        signals = archive.signals()
+        await archive.start_recording(
+            recorded, QUOTE_STREAM, source_location=SourceLocation.REMOTE, auto_stop=True
+        )
+        async with await aeron.add_exclusive_publication(published, QUOTE_STREAM) as publication:
+            began_ns = clock.now_ns()
+            for place, quote in enumerate(quotes(count, clock.epoch_ns, planted)):
+                await publication.offer(quote)
+                if place % BURST == 0:
+                    due_ns = began_ns + place * NS_PER_SECOND // rate
+                    await asyncio.sleep(max(due_ns - clock.now_ns(), 0) / NS_PER_SECOND)
+            await publication.drain()
+        async for event in signals:
+            if event.signal is RecordingSignal.STOP:
+                return planted
+    return planted
+
+
+def free_endpoint() -> str:
+    """Return an address of this host at which nothing receives."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"

@@ -1,16 +1,20 @@
-"""Which recordings of an archive a query means."""
+"""The recordings that a query selects, read again when the catalog changes.
+
+Its bytes tell whether it has. The time of the file does not: the official archive writes through
+mapped memory, and that time moves when the system gets round to it.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
-from aeron_async.archive.disk.catalog import Catalog
-from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
+from aeron_async.archive.disk.files import OsDirectory, read_exactly
 from aeron_async.archive.recording_channels import stripped_channel
 from aeron_async.errors import ConfigurationError, UnknownRecordingError
 from aeron_async.protocol.channel_uri import ChannelUri
-from aeron_async.spark.replayed.access import REPLAY, ArchiveAccess
+from aeron_async.spark.options import REPLAY, ArchiveAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +24,14 @@ if TYPE_CHECKING:
     from aeron_async.clock import Clock
     from aeron_async.spark.options import ArchiveOptions
 
-__all__ = ["Listing", "is_selective", "open_catalog", "open_directory", "read_recordings"]
+__all__ = [
+    "CatalogWatch",
+    "Listing",
+    "is_selective",
+    "open_catalog",
+    "open_directory",
+    "read_recordings",
+]
 
 
 def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Directory:
@@ -35,7 +46,7 @@ def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Di
     """
     if options.access == REPLAY:
         # Here, for it takes a driver, and hardly any query needs one.
-        from aeron_async.spark.replayed.directory import ReplayedDirectory  # noqa: PLC0415
+        from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
         return ReplayedDirectory(ArchiveAccess.of(options), clock=clock)
     try:
@@ -171,3 +182,67 @@ def unknown(recording_id: int, directory: Directory, catalog: OpenCatalog) -> st
         f"no recording has the id {recording_id} in {directory.path}, which has "
         f"{shown or 'none'}: change recordingIds"
     )
+
+
+@final
+class CatalogWatch:
+    """Knows which recordings an archive has, and which of them a query means.
+
+    Args:
+        directory: Of the archive.
+        options: Of the query.
+
+    Attributes:
+        recordings: All, by their ids, in order.
+        selected: Those that are meant.
+    """
+
+    def __init__(self, directory: Directory, options: ArchiveOptions) -> None:
+        self._directory = directory
+        self._ids = None if options.recording_ids is None else set(options.recording_ids)
+        self._is_meant = selector(options)
+        self._state: object = None
+        self.recordings: dict[int, RecordingDescriptor] = {}
+        self.selected: dict[int, RecordingDescriptor] = {}
+
+    def look(self) -> None:
+        """Find out what there is now.
+
+        Raises:
+            ConfigurationError: There is no catalog any more.
+            ArchiveFileError: It is damaged.
+        """
+        found = self._read()
+        if found == self._state:
+            return
+        catalog = open_catalog(self._directory)
+        try:
+            self.recordings = {each: catalog.get(each) for each in catalog.ids()}
+        finally:
+            catalog.close()
+        self.selected = {
+            recording_id: each
+            for recording_id, each in self.recordings.items()
+            if (self._ids is None or recording_id in self._ids) and self._is_meant(each)
+        }
+        # Of before it was read: what changed meanwhile is found the next time.
+        self._state = found
+
+    def _read(self) -> object:
+        """Return what differs when the catalog does."""
+        if isinstance(self._directory, Listing):
+            return dict(self._directory.recordings())
+        try:
+            file = self._directory.open_to_read(CATALOG_NAME)
+        except FileNotFoundError as error:
+            message = (
+                f"path={self._directory.path!r} has no archive.catalog, so it is no directory of "
+                "an archive: change path"
+            )
+            raise ConfigurationError(message) from error
+        try:
+            buffer = bytearray(file.length())
+            count = read_exactly(file, memoryview(buffer), 0)
+        finally:
+            file.close()
+        return bytes(buffer[:count])

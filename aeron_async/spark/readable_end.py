@@ -1,0 +1,547 @@
+"""The position up to which a recording may be read.
+
+They lie in the driver's `cnc.dat`, behind a header that says how long each section is. It is read,
+not mapped: what is looked for is a few numbers, and the file is there as long as its driver.
+
+A recording that has stopped ends where the catalog says. Of one that has not, most is known by the
+archive that makes it, then by its driver's counters; where nobody can be asked, its files tell.
+
+A query that waits asks again every few milliseconds. So what was found is kept until the files tell
+that it is old: a header behind the last known frame. That is one small read. Where frames are there
+that may not be read yet, the end is found anew after a while nevertheless: who says that they may
+has not said so yet, or whoever writes may have gone. That while is short, and twice as long each
+time that nothing has changed.
+
+Source: Aeron `CncFileDescriptor`, `CountersReader`, `RecordingPos`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Protocol, final, runtime_checkable
+
+import attrs
+
+from aeron_async.archive.disk.files import OsDirectory, read_exactly
+from aeron_async.archive.disk.mark_file import read_mark_file
+from aeron_async.archive.disk.segment_scan import ScanBuffer, find_end
+from aeron_async.archive.disk.segments import segment_base, segment_name, term_base
+from aeron_async.archive.recording_counter import RECORDING_POSITION_TYPE_ID
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND, SystemClock
+from aeron_async.errors import ArchiveError, ConfigurationError, DataLossError
+from aeron_async.logs import get_logger
+from aeron_async.spark.boundaries import (
+    DiskBoundaries,
+    is_alive,
+    last_message_end,
+    scanned_end,
+    whole_end,
+)
+from aeron_async.spark.options import ArchiveAccess
+
+if TYPE_CHECKING:
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.archive.disk.files import Directory, File
+    from aeron_async.archive.disk.mark_file import MarkFileHeader
+    from aeron_async.clock import Clock
+    from aeron_async.spark.options import ArchiveOptions
+
+__all__ = [
+    "GRACE_NS",
+    "LONGEST_WAIT_NS",
+    "SHORTEST_WAIT_NS",
+    "Ends",
+    "Growing",
+    "Growth",
+    "SafeEnds",
+    "Tails",
+    "growth_of",
+    "recorded_positions",
+]
+
+CNC_NAME: Final = "cnc.dat"
+HEADER: Final = Struct("<iiiii")
+HEADER_LENGTH: Final = 128
+MAJOR: Final = 0
+METADATA_LENGTH: Final = 512
+VALUE_LENGTH: Final = 128
+RECORD: Final = Struct("<ii")
+ALLOCATED: Final = 1
+UNUSED: Final = 0
+KEY_AT: Final = 16
+KEY: Final = Struct("<qii")
+KEY_LENGTH: Final = 112
+NUMBER: Final = Struct("<q")
+LONGEST_SECTION: Final = 1 << 28
+"""Of what counters may take, in bytes: half a million of them."""
+
+
+def recorded_positions(aeron_directory: str, *, archive_id: int | None) -> dict[int, int]:
+    """Return the recorded positions by recording id; nothing where no driver is.
+
+    Args:
+        aeron_directory: Of the driver.
+        archive_id: Of the archive; None for any, where a driver has one only.
+    """
+    try:
+        file = OsDirectory(aeron_directory, create=False).open_to_read(CNC_NAME)
+    except FileNotFoundError:
+        return {}
+    try:
+        return positions_in(file, archive_id)
+    finally:
+        file.close()
+
+
+def positions_in(file: File, archive_id: int | None) -> dict[int, int]:
+    """Return the recorded positions that a file of a driver shows."""
+    version, to_driver, to_clients, metadata_length, values_length = HEADER.unpack(
+        read(file, 0, HEADER.size)
+    )
+    metadata_at = HEADER_LENGTH + to_driver + to_clients
+    is_known = version > 0 and version >> 16 == MAJOR
+    if not is_known or not 0 < metadata_length <= LONGEST_SECTION or values_length <= 0:
+        return {}
+    values_at = metadata_at + metadata_length
+    metadata = read(file, metadata_at, metadata_length)
+    found = {}
+    for counter_id in range(min(metadata_length // METADATA_LENGTH, values_length // VALUE_LENGTH)):
+        at = counter_id * METADATA_LENGTH
+        state, kind = RECORD.unpack_from(metadata, at)
+        if state == UNUSED:
+            # None was ever made behind it.
+            break
+        if state != ALLOCATED or kind != RECORDING_POSITION_TYPE_ID:
+            continue
+        recording_id, of_archive = key_of(metadata, at + KEY_AT)
+        if archive_id is None or of_archive in {archive_id, None}:
+            value_at = values_at + counter_id * VALUE_LENGTH
+            (found[recording_id],) = NUMBER.unpack(read(file, value_at, NUMBER.size))
+    return found
+
+
+def key_of(metadata: bytes, at: int) -> tuple[int, int | None]:
+    """Return the recording id and the archive's; that is not there in counters of old archives."""
+    recording_id, _, source_length = KEY.unpack_from(metadata, at)
+    archive_at = KEY.size + source_length
+    if not 0 <= source_length <= KEY_LENGTH - KEY.size - NUMBER.size:
+        return recording_id, None
+    (archive_id,) = NUMBER.unpack_from(metadata, at + archive_at)
+    return recording_id, archive_id
+
+
+def read(file: File, offset: int, length: int) -> bytes:
+    """Return what lies there, with zeros where the file ends too early."""
+    buffer = bytearray(length)
+    read_exactly(file, memoryview(buffer), offset)
+    return bytes(buffer)
+
+
+LENGTH_SIZE: Final = 4
+
+
+class Growth(Protocol):
+    """Sees frames before it is known that they may be read."""
+
+    def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
+        """Return whether a frame begins at a position, behind another."""
+        ...
+
+    def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
+        """Return the position behind the last frame that is there, from a frame on."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A directory that is told up to where recordings go."""
+
+    def recorded(self, descriptor: RecordingDescriptor) -> int:
+        """Return up to where a recording goes by now, in bytes."""
+        ...
+
+
+def growth_of(directory: Directory) -> Growth:
+    """Return what sees how the recordings of an archive grow."""
+    return ToldGrowth(directory) if isinstance(directory, Growing) else DiskGrowth(directory)
+
+
+@final
+class ToldGrowth:
+    """What the archive says; see `Growth`."""
+
+    def __init__(self, directory: Growing) -> None:
+        self._directory = directory
+
+    def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
+        """Return whether it goes on there; see `Growth.has_frame`."""
+        return self._directory.recorded(descriptor) > position
+
+    def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
+        """Return up to where it goes; see `Growth.end_of_frames`."""
+        return max(self._directory.recorded(descriptor), position)
+
+
+@final
+class DiskGrowth:
+    """What is in the files; see `Growth`."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._buffer = ScanBuffer()
+
+    def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
+        """Return whether there is a length; see `Growth.has_frame`."""
+        base = base_of(descriptor, position)
+        length = memoryview(bytearray(LENGTH_SIZE))
+        try:
+            file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
+        except FileNotFoundError:
+            return False
+        try:
+            read_exactly(file, length, position - base)
+        finally:
+            file.close()
+        return any(length)
+
+    def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
+        """Return where the frames end, file by file; see `Growth.end_of_frames`."""
+        while True:
+            base = base_of(descriptor, position)
+            try:
+                file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
+            except FileNotFoundError:
+                return position
+            try:
+                end = base + find_end(file, position - base, self._buffer)
+            finally:
+                file.close()
+            if end < base + descriptor.segment_length:
+                return end
+            position = end
+
+
+def base_of(descriptor: RecordingDescriptor, position: int) -> int:
+    """Return where the file begins that holds a position."""
+    return segment_base(
+        position,
+        start_position=descriptor.start_position,
+        term_length=descriptor.term_length,
+        segment_length=descriptor.segment_length,
+    )
+
+
+log = get_logger(__name__)
+
+
+@final
+class SafeEnds:
+    """Knows up to where each recording may be read.
+
+    What was found stays until `look` is called again; then files are walked from there on only, so
+    a query that asks often does not read the same frames often.
+
+    Args:
+        directory: Of the archive.
+        options: For `positionSource`, `safetyLagBytes` and what they need.
+        clock: Tells whether an archive is alive.
+    """
+
+    def __init__(
+        self, directory: Directory, options: ArchiveOptions, *, clock: Clock | None = None
+    ) -> None:
+        self._directory = directory
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._known: dict[int, tuple[int, int]] = {}
+        self._recorded: dict[int, int] | None = None
+        self._names: list[str] | None = None
+        self._is_alive = False
+
+    def look(self) -> None:
+        """Forget what files and counters there were, for there may be more now."""
+        self._recorded = None
+        self._names = None
+
+    def of(self, descriptor: RecordingDescriptor) -> int:
+        """Return up to where a recording may be read, in bytes.
+
+        Raises:
+            ConfigurationError: Nobody is there who could say it, of those who were to be asked.
+            DataLossError: The frames at its end are damaged, and that is not to be skipped.
+        """
+        if not descriptor.is_active:
+            return descriptor.stop_position
+        end = self._end_where_there_are_files(descriptor)
+        # Never back: what may have been read stays read.
+        end = max(end, self._known_end(descriptor) or descriptor.start_position)
+        self._known[descriptor.recording_id] = descriptor.session_id, end
+        return end
+
+    def _known_end(self, descriptor: RecordingDescriptor) -> int | None:
+        """Return what was found before; who extends a recording may have cut it first."""
+        session_id, end = self._known.get(descriptor.recording_id, (None, None))
+        return end if session_id == descriptor.session_id else None
+
+    def _end_where_there_are_files(self, descriptor: RecordingDescriptor) -> int:
+        """Return where a recording ends; where it began to be looked at if its file has gone."""
+        try:
+            return self._active_end(descriptor)
+        except FileNotFoundError as error:
+            position = self._known_end(descriptor) or descriptor.start_position
+            message = f"its file {error.filename} is not there"
+            if self._options.fail_on_data_loss:
+                hint = "; failOnDataLoss=false goes on with what was known before"
+                raise DataLossError(
+                    message + hint, recording_id=descriptor.recording_id, position=position
+                ) from error
+            log.warning(
+                "recording_end_unknown", recording_id=descriptor.recording_id, problem=message
+            )
+            return position
+
+    def _active_end(self, descriptor: RecordingDescriptor) -> int:
+        source = self._options.position_source
+        if source == "catalog":
+            return descriptor.start_position
+        recorded: int | None = None
+        if isinstance(self._directory, Growing):
+            recorded = self._directory.recorded(descriptor)
+        elif source == "control" or (source == "auto" and self._options.archive_control_channel):
+            recorded = self._asked(descriptor)
+        elif source in {"auto", "counter"}:
+            recorded = self._counted().get(descriptor.recording_id)
+            if recorded is None and source == "counter":
+                message = (
+                    f"no counter shows recording {descriptor.recording_id}: its archive is not at "
+                    "work, or its driver is not in aeron.dir; set aeron.dir or positionSource=scan"
+                )
+                raise ConfigurationError(message)
+        if recorded is None:
+            return self._scanned(descriptor)
+        return self._held_back(descriptor, recorded)
+
+    def _held_back(self, descriptor: RecordingDescriptor, recorded: int) -> int:
+        """Return a position that is far enough from the one that was recorded."""
+        lag = self._options.safety_lag_bytes
+        if not lag:
+            return recorded
+        limit = max(recorded - lag, descriptor.start_position)
+        return last_message_end(self._directory, descriptor, limit)
+
+    def _asked(self, descriptor: RecordingDescriptor) -> int:
+        if self._recorded is None:
+            self._recorded = {}
+        known = self._recorded.get(descriptor.recording_id)
+        if known is None:
+            known = asked_position(self._options, descriptor.recording_id)
+            self._recorded[descriptor.recording_id] = known
+        return known
+
+    def _counted(self) -> dict[int, int]:
+        """Return what the driver's counters say; nothing where there is no driver."""
+        if self._recorded is None:
+            mark = self._mark()
+            # One that was killed leaves its counters; its files are what counts then.
+            is_asked = self._options.position_source == "counter"
+            is_asked = is_asked or is_alive(self._directory, self._clock.epoch_ms())
+            where = mark.identity.aeron_directory if mark and is_asked else ""
+            where = self._options.aeron_directory or where
+            # Dead or not: a driver may have counters of other archives, with the same ids.
+            archive_id = mark.identity.archive_id if mark else None
+            found = recorded_positions(where, archive_id=archive_id) if where else {}
+            self._recorded = found
+        return self._recorded
+
+    def _mark(self) -> MarkFileHeader | None:
+        try:
+            return read_mark_file(self._directory)
+        except (ArchiveError, FileNotFoundError):
+            return None
+
+    def _scanned(self, descriptor: RecordingDescriptor) -> int:
+        if self._names is None:
+            self._names = self._directory.names()
+            self._is_alive = is_alive(self._directory, self._clock.epoch_ms())
+        return scanned_end(
+            self._directory,
+            descriptor,
+            self._options,
+            names=self._names,
+            alive=self._is_alive,
+            known=self._known_end(descriptor),
+        )
+
+
+def asked_position(options: ArchiveOptions, recording_id: int) -> int:
+    """Return up to where a recording has been made, as its archive says.
+
+    Raises:
+        ConfigurationError: It does not answer.
+        UnknownRecordingError: It has no such recording.
+    """
+    # Here, for it takes a driver, and hardly any query asks.
+    from aeron_async.spark.replayed_archive import ArchiveLink  # noqa: PLC0415
+
+    return ArchiveLink(ArchiveAccess.of(options)).position(recording_id)
+
+
+SHORTEST_WAIT_NS: Final = 10 * NS_PER_MS
+LONGEST_WAIT_NS: Final = 2 * NS_PER_SECOND
+GRACE_NS: Final = 10 * NS_PER_SECOND
+"""How long nobody needs to say where a recording ends of which that was known."""
+
+
+class Ends(Protocol):
+    """Finds up to where a recording may be read; that may take its time."""
+
+    def look(self) -> None:
+        """Forget what files and counters there were."""
+        ...
+
+    def of(self, descriptor: RecordingDescriptor) -> int:
+        """Return up to where a recording may be read, in bytes."""
+        ...
+
+
+@final
+@attrs.define
+class Tail:
+    """What is known of the end of a recording.
+
+    Attributes:
+        session_id: Of who made it: another has extended it since, and may have cut it before.
+        safe: Up to where it may be read, in bytes; a message ends there.
+        seen: Behind the last frame that is there.
+        found_ns: When that was found.
+        wait_ns: How long it is believed while not all that is there may be read.
+    """
+
+    session_id: int
+    safe: int
+    seen: int
+    found_ns: int
+    wait_ns: int
+
+
+@final
+class Tails:
+    """Knows up to where each recording may be read, and finds out when there is more.
+
+    Args:
+        directory: Of the archive.
+        ends: Finds it.
+        by_message: Whether messages are read whole; frames one by one otherwise.
+    """
+
+    def __init__(self, directory: Directory, ends: Ends, *, by_message: bool = True) -> None:
+        self._directory = directory
+        self._ends = ends
+        self._by_message = by_message
+        self._tails: dict[int, Tail] = {}
+        self._growth = growth_of(directory)
+        self._held: dict[int, tuple[int, int]] = {}
+        self._stopped: dict[int, tuple[int, int]] = {}
+        self._has_looked = False
+        self._met: dict[tuple[int, int], int] = {}
+        self._began_ns: int | None = None
+        self.found = 0
+        """How often an end had to be found, and was not just the last one."""
+
+    def look(self) -> None:
+        """Find out about growth once for all that is asked from now on."""
+        self._has_looked = False
+
+    def of(self, descriptor: RecordingDescriptor, now_ns: int) -> int:
+        """Return up to where a recording may be read, in bytes.
+
+        Args:
+            descriptor: Of the recording.
+            now_ns: Monotonic time.
+
+        Raises:
+            ConfigurationError: Nobody is there who could say it, of those who were to be asked; or
+                nobody is any more, or yet of a recording that is new, since ten seconds.
+            DataLossError: The frames at its end are damaged, and that is not to be skipped.
+        """
+        recording_id = descriptor.recording_id
+        if not descriptor.is_active:
+            self._tails.pop(recording_id, None)
+            return self._end_of_stopped(descriptor)
+        if self._began_ns is None:
+            self._began_ns = now_ns
+        tail = self._tails.get(recording_id)
+        if tail is not None and tail.session_id != descriptor.session_id:
+            tail = None
+        if tail is not None:
+            is_believed = tail.safe == tail.seen or now_ns - tail.found_ns < tail.wait_ns
+            if is_believed and not self._growth.has_frame(descriptor, tail.seen):
+                return tail.safe
+        return self._find(descriptor, tail, now_ns).safe
+
+    def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
+        """Return whether the files of a recording go up to a position.
+
+        They may, and yet what may be read end before it: who writes was not there before, or the
+        last message is not whole.
+        """
+        if not descriptor.is_active:
+            return position <= descriptor.stop_position
+        held = descriptor.session_id, position
+        if self._held.get(descriptor.recording_id) != held:
+            start = max(term_base(position - 1, descriptor.term_length), descriptor.start_position)
+            if self._growth.end_of_frames(descriptor, start) < position:
+                return False
+            self._held[descriptor.recording_id] = held
+        return True
+
+    def _end_of_stopped(self, descriptor: RecordingDescriptor) -> int:
+        """Return where a recording ends that has stopped: before a message that is not whole.
+
+        Whoever extends it may cut that off, and nothing that was read is to be missing then.
+        """
+        stop = descriptor.stop_position
+        if not self._by_message:
+            return stop
+        known = self._stopped.get(descriptor.recording_id)
+        if known is None or known[0] != stop:
+            known = stop, whole_end(self._directory, descriptor)
+            self._stopped[descriptor.recording_id] = known
+        return known[1]
+
+    def _find(self, descriptor: RecordingDescriptor, tail: Tail | None, now_ns: int) -> Tail:
+        if not self._has_looked:
+            self._ends.look()
+            self._has_looked = True
+        self.found += 1
+        recording_id = descriptor.recording_id
+        known = descriptor.start_position if tail is None else tail.safe
+        try:
+            safe = max(self._ends.of(descriptor), known)
+        except ConfigurationError:
+            # Its counter goes when it stops, and an archive may be started again: the catalog, or
+            # the archive, says more in a moment. And a recording is in the catalog before it is
+            # counted; but of one that was there when this began nobody may ever say anything.
+            known_tail = tail or self._met_tail(descriptor, now_ns)
+            was_there = tail is None and known_tail.found_ns == self._began_ns
+            if was_there or now_ns - known_tail.found_ns >= GRACE_NS:
+                raise
+            return known_tail
+        boundaries = DiskBoundaries(
+            self._directory, {recording_id: descriptor}, by_message=self._by_message
+        )
+        safe = boundaries.last_end(recording_id, known, safe)
+        seen = self._growth.end_of_frames(descriptor, safe)
+        wait_ns = SHORTEST_WAIT_NS
+        if tail is not None and (safe, seen) == (tail.safe, tail.seen):
+            wait_ns = min(2 * tail.wait_ns, LONGEST_WAIT_NS)
+        tail = Tail(descriptor.session_id, safe, seen, now_ns, wait_ns)
+        self._tails[recording_id] = tail
+        self._met.pop((recording_id, descriptor.session_id), None)
+        return tail
+
+    def _met_tail(self, descriptor: RecordingDescriptor, now_ns: int) -> Tail:
+        """Return what is known of a recording that nobody says anything of, since it was met."""
+        start = descriptor.start_position
+        key = descriptor.recording_id, descriptor.session_id
+        return Tail(descriptor.session_id, start, start, self._met.setdefault(key, now_ns), 0)

@@ -1,0 +1,470 @@
+"""The files of a remote archive, read by replays.
+
+The session with it lives beside the driver of this process, and outlasts a task. One that does not
+answer any more is left, and another is opened.
+
+What was asked for last is kept, for a reader comes back to a frame, or to a message, that was not
+whole. Everything before is forgotten, and nothing is fetched ahead of what is asked for but what
+the receiver window lets through: memory is as much as a reader reads at once.
+
+There are the recordings that the archive lists, and the segments that they would have; a segment
+holds what a replay brings, and ends where its recording does by now. In place of checksums and of
+sessions frames have the session of their replay.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from io import UnsupportedOperation
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
+
+from aeron_async.archive.control.client import RemoteArchive
+from aeron_async.archive.control.remote_replay import RemoteReplay
+from aeron_async.archive.disk.segment_scan import HEADER_LENGTH
+from aeron_async.archive.disk.segments import parse_segment_name, segment_name, term_base
+from aeron_async.clock import NS_PER_SECOND, SystemClock
+from aeron_async.errors import (
+    AeronError,
+    ArchiveError,
+    ConfigurationError,
+    InvalidPositionError,
+    UnknownRecordingError,
+)
+from aeron_async.spark.worker import worker_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from typing_extensions import Buffer
+
+    from aeron_async.archive.disk.descriptor import RecordingDescriptor
+    from aeron_async.clock import Clock
+    from aeron_async.spark.options import ArchiveAccess
+    from aeron_async.spark.worker import WorkerConnection
+
+__all__ = [
+    "LINGER_MS",
+    "ArchiveLink",
+    "ReplayedDirectory",
+    "ReplayedFile",
+    "Stretch",
+    "answer",
+]
+
+T = TypeVar("T")
+LINGER_MS: Final = 10_000
+"""How long a session stays open after a question."""
+
+
+@final
+class ArchiveLink:
+    """Asks an archive; every call blocks.
+
+    Args:
+        access: Where it is.
+    """
+
+    def __init__(self, access: ArchiveAccess) -> None:
+        self.access = access
+
+    def recordings(self) -> dict[int, RecordingDescriptor]:
+        """Return all recordings by their ids, in order.
+
+        Raises:
+            ConfigurationError: The archive does not answer.
+        """
+        return self._asked(listed, "which recordings it has")
+
+    def describe(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording.
+
+        Raises:
+            ConfigurationError: The archive does not answer.
+            UnknownRecordingError: There is none with that id.
+        """
+        return self._asked(
+            lambda archive: archive.describe(recording_id), f"what recording {recording_id} is"
+        )
+
+    def position(self, recording_id: int) -> int:
+        """Return up to where a recording has been made, in bytes.
+
+        Raises:
+            ConfigurationError: The archive does not answer.
+            UnknownRecordingError: There is none with that id.
+        """
+        return self._asked(
+            lambda archive: archive.max_recorded_position(recording_id),
+            f"where recording {recording_id} ends",
+        )
+
+    def _asked(self, ask: Callable[[RemoteArchive], Awaitable[T]], what: str) -> T:
+        failure: AeronError | None = None
+        for _ in range(self.access.retries + 1):
+            try:
+                with worker_connection(LINGER_MS) as connection:
+                    found: T = connection.call(answer, connection, self.access, ask)
+                    return found
+            except (ConfigurationError, UnknownRecordingError, InvalidPositionError):
+                raise
+            except AeronError as error:
+                failure = error
+        message = (
+            f"the archive at archive.control.channel={self.access.control_channel} does not say "
+            f"{what}: {failure}; change archive.control.channel, archive.timeoutMs or "
+            "archive.retries"
+        )
+        raise ConfigurationError(message) from failure
+
+
+async def answer(
+    connection: WorkerConnection,
+    access: ArchiveAccess,
+    ask: Callable[[RemoteArchive], Awaitable[T]],
+) -> T:
+    """Ask in the session that there is; leave that if it fails, so that the next one is new."""
+    archive = await session_with(connection, access)
+    try:
+        return await ask(archive)
+    except (ConfigurationError, UnknownRecordingError, InvalidPositionError):
+        raise
+    except AeronError:
+        if connection.kept.get(name_of(access)) is archive:
+            del connection.kept[name_of(access)]
+        await archive.aclose()
+        raise
+
+
+async def session_with(connection: WorkerConnection, access: ArchiveAccess) -> RemoteArchive:
+    """Return the session of this process with an archive, opened when there is none."""
+    name = name_of(access)
+    archive: RemoteArchive | None = connection.kept.get(name)
+    if archive is None:
+        archive = await RemoteArchive.connect(
+            connection.aeron,
+            control_channel=access.control_channel,
+            response_channel=access.response_channel,
+            timeout=access.timeout_ms / 1_000,
+        )
+        connection.kept[name] = archive
+        connection.closing[name] = archive.aclose
+    return archive
+
+
+def name_of(access: ArchiveAccess) -> str:
+    """Return what a session is kept under."""
+    return f"archive {access.control_channel} {access.response_channel} {access.timeout_ms}"
+
+
+async def listed(archive: RemoteArchive) -> dict[int, RecordingDescriptor]:
+    """Return all recordings of an archive."""
+    return {each.recording_id: each async for each in archive.recordings()}
+
+
+STEP: Final = 2 << 20
+"""Fetched before it is looked whether that is to be kept, in bytes."""
+PADDING_PIECE: Final = 1 << 20
+"""Padding may be as long as a term; so much of it is made at once, in bytes."""
+
+
+@final
+class Stretch:
+    """Reads a recording from a position to another; every call blocks.
+
+    Args:
+        access: To the archive.
+        recording_id: Of the recording.
+        begin: Where a frame begins, in bytes.
+        limit: Behind a frame, in bytes; there is more only of another one.
+
+    Raises:
+        InvalidPositionError: No frame begins there.
+        AeronError: The archive does not replay it.
+    """
+
+    def __init__(self, access: ArchiveAccess, recording_id: int, begin: int, limit: int) -> None:
+        self.begin = begin
+        self.limit = limit
+        self._bytes = bytearray()
+        self._padding = 0
+        self._recording_id = recording_id
+        self._replay: RemoteReplay | None = None
+        self._using = ExitStack()
+        self._connection = self._using.enter_context(worker_connection(LINGER_MS))
+        try:
+            self._connection.call(answer, self._connection, access, self._begin)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def end(self) -> int:
+        """Return up to where it has come, in bytes."""
+        return self.begin + len(self._bytes)
+
+    def read(self, position: int, target: memoryview) -> int:
+        """Copy what is there from a position on, and forget what lies before; return how much.
+
+        Args:
+            position: Not before that of the call before.
+            target: Filled, but for what lies behind the end.
+
+        Raises:
+            ArchiveError: The replay broke off.
+        """
+        end = position + len(target)
+        self._forget_before(position)
+        while self.end < end and self._connection.call(self._more, min(end - self.end, STEP)):
+            self._forget_before(position)
+        count = max(min(end, self.end) - position, 0)
+        target[:count] = memoryview(self._bytes)[:count]
+        return count
+
+    def _forget_before(self, position: int) -> None:
+        passed = min(position, self.end) - self.begin
+        del self._bytes[:passed]
+        self.begin += passed
+
+    async def _begin(self, archive: RemoteArchive) -> None:
+        self._replay = RemoteReplay(
+            archive,
+            self._recording_id,
+            self.begin,
+            self.limit,
+            follow=False,
+            is_on_its_stream=True,
+        )
+        # That it cannot be replayed shows with the first block.
+        await self._more(1)
+
+    async def _more(self, wanted: int) -> bool:
+        """Let there be so much more; return False if the replay is at its end before."""
+        assert self._replay is not None, "it has begun"
+        before = len(self._bytes)
+        while len(self._bytes) - before < wanted:
+            if self._padding:
+                made = min(self._padding, PADDING_PIECE)
+                self._bytes += bytes(made)
+                self._padding -= made
+                continue
+            found = await self._replay.next_block()
+            if found is None:
+                break
+            block, self._padding = found
+            self._bytes += block
+            self._replay.take_block(len(block) + self._padding)
+        return len(self._bytes) > before
+
+    def close(self) -> None:
+        """Read no more; closing twice is closing once."""
+        replay, self._replay = self._replay, None
+        with self._using, suppress(AeronError):
+            if replay is not None and not self._connection.aeron.is_closed:
+                self._connection.call(replay.aclose)
+
+
+LIST_AGAIN_NS: Final = NS_PER_SECOND
+"""A query that waits asks many times a second; the archive is asked for all it has once."""
+FARTHEST_SKIP: Final = 1 << 20
+"""Read and not wanted, rather than that a replay is begun anew; in bytes."""
+
+
+@final
+class ReplayedDirectory:
+    """What stands for the directory of an archive; see `Directory`.
+
+    Args:
+        access: To the archive.
+        clock: Tells when to ask again.
+    """
+
+    def __init__(self, access: ArchiveAccess, *, clock: Clock | None = None) -> None:
+        self._link = ArchiveLink(access)
+        self._clock = clock or SystemClock()
+        self._recordings: dict[int, RecordingDescriptor] = {}
+        self._listed_ns: int | None = None
+        self._recorded: dict[int, tuple[int, int]] = {}
+
+    @property
+    def path(self) -> str:
+        """Return what messages call it."""
+        return f"the archive at {self._link.access.control_channel}"
+
+    def recordings(self) -> dict[int, RecordingDescriptor]:
+        """Return the recordings by their ids, in order; as they were up to a second ago.
+
+        Raises:
+            ConfigurationError: The archive does not answer.
+        """
+        now_ns = self._clock.now_ns()
+        if self._listed_ns is None or now_ns - self._listed_ns >= LIST_AGAIN_NS:
+            self._recordings = self._link.recordings()
+            self._listed_ns = now_ns
+        return self._recordings
+
+    def describe(self, recording_id: int) -> RecordingDescriptor:
+        """Return what is known of a recording, at the latest since it was first asked for."""
+        found = self._recordings.get(recording_id)
+        if found is None:
+            found = self._recordings[recording_id] = self._link.describe(recording_id)
+        return found
+
+    def recorded(self, descriptor: RecordingDescriptor, *, beyond: int | None = None) -> int:
+        """Return up to where a recording goes by now, in bytes.
+
+        Args:
+            descriptor: Of the recording.
+            beyond: What was known of it will do, if that is more than this.
+        """
+        if not descriptor.is_active:
+            return descriptor.stop_position
+        session_id, known = self._recorded.get(descriptor.recording_id, (0, -1))
+        if session_id == descriptor.session_id and beyond is not None and known > beyond:
+            return known
+        found = self._link.position(descriptor.recording_id)
+        self._recorded[descriptor.recording_id] = descriptor.session_id, found
+        return found
+
+    def names(self) -> list[str]:
+        """Return the names of the files that the recordings would have."""
+        return [
+            segment_name(each.recording_id, base)
+            for each in self.recordings().values()
+            for base in range(
+                term_base(each.start_position, each.term_length),
+                self.recorded(each),
+                each.segment_length,
+            )
+        ]
+
+    def other_kinds(self) -> dict[str, str]:
+        """Return nothing: whatever is not replayed is not seen."""
+        return {}
+
+    def open_to_read(self, name: str) -> ReplayedFile:
+        """Open a file for reading; see `Directory.open_to_read`."""
+        found = parse_segment_name(name)
+        try:
+            if found is not None:
+                descriptor = self.describe(found[0])
+                return ReplayedFile(self, self._link.access, descriptor, found[1])
+        except UnknownRecordingError as error:
+            raise FileNotFoundError(2, "no such recording", name) from error
+        raise FileNotFoundError(2, "no file of a recording", name)
+
+    def modified_ms(self, name: str) -> int:
+        """Return when a file was written to: nobody says so of these, and so it is always 0."""
+        self.open_to_read(name)
+        return 0
+
+    def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> NoReturn:
+        """Refuse: nothing is written here."""
+        del create, exclusive
+        self._refuse(name)
+
+    def remove(self, name: str) -> None:
+        """Refuse: nothing is written here."""
+        self._refuse(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """Refuse: nothing is written here."""
+        del new
+        self._refuse(old)
+
+    def sync(self) -> None:
+        """Do nothing: there is nothing that was written."""
+
+    def _refuse(self, name: str) -> NoReturn:
+        message = f"{name}: what is replayed can only be read"
+        raise UnsupportedOperation(message)
+
+
+@final
+class ReplayedFile:
+    """What stands for a segment of a recording; see `File`."""
+
+    def __init__(
+        self,
+        directory: ReplayedDirectory,
+        access: ArchiveAccess,
+        descriptor: RecordingDescriptor,
+        base: int,
+    ) -> None:
+        self.name = segment_name(descriptor.recording_id, base)
+        self._directory = directory
+        self._access = access
+        self._descriptor = descriptor
+        self._base = base
+        self._stretch: Stretch | None = None
+
+    def number(self) -> None:
+        """Return None: it is no file of the system."""
+
+    def length(self) -> int:
+        """Return how long it would be."""
+        return self._descriptor.segment_length
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Read up to a buffer's length; return how much, 0 at the end of the recording."""
+        position = self._base + offset
+        limit = self._base + self._descriptor.segment_length
+        wanted = min(position + len(buffer), limit)
+        recorded = self._directory.recorded(self._descriptor, beyond=wanted - 1)
+        end = min(wanted, recorded)
+        if position >= end:
+            return 0
+        if position < self._descriptor.start_position:
+            # As in a file, whose first term begins before the recording does.
+            count = min(end, self._descriptor.start_position) - position
+            buffer[:count] = bytes(count)
+            return count
+        stretch = self._at(position, min(limit, recorded))
+        return stretch.read(position, buffer[: end - position])
+
+    def _at(self, position: int, end: int) -> Stretch:
+        """Return what can be read from a position on, begun anew if need be."""
+        stretch = self._stretch
+        if stretch is not None:
+            farthest = min(stretch.end + FARTHEST_SKIP, stretch.limit - 1)
+            if stretch.begin <= position <= farthest:
+                return stretch
+        self.close()
+        self._stretch = self._begun(position, end)
+        return self._stretch
+
+    def _begun(self, position: int, end: int) -> Stretch:
+        descriptor = self._descriptor
+        first = max(term_base(position, descriptor.term_length), descriptor.start_position)
+        if position != first and position % HEADER_LENGTH == 0:
+            try:
+                return Stretch(self._access, descriptor.recording_id, position, end)
+            except ArchiveError:
+                # No frame begins there, most likely; one does where the term begins.
+                pass
+        return Stretch(self._access, descriptor.recording_id, first, end)
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> NoReturn:
+        """Refuse: nothing is written here."""
+        del buffers, offset
+        self._refuse()
+
+    def set_length(self, length: int) -> None:
+        """Refuse: nothing is written here."""
+        del length
+        self._refuse()
+
+    def sync(self, *, metadata: bool) -> None:
+        """Do nothing: there is nothing that was written."""
+
+    def try_lock(self) -> None:
+        """Return None: there is nothing to lock."""
+
+    def close(self) -> None:
+        """Read no more; closing twice is closing once."""
+        stretch, self._stretch = self._stretch, None
+        if stretch is not None:
+            stretch.close()
+
+    def _refuse(self) -> NoReturn:
+        message = f"{self.name}: what is replayed can only be read"
+        raise UnsupportedOperation(message)
