@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.cli.bench_messages import BenchError
-from aeron_async.cli.bench_processes import free_port
+from aeron_async.cli.bench_processes import BenchError, free_port
 from benchmarks.measuring import Contender
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 import aeron_async as aa
-from aeron_async.cli import bench_stream
-from aeron_async.cli.bench_child import ROLES, play, ready, say
-from aeron_async.cli.bench_stream import StreamPlan
+from aeron_async.cli import bench_child
+from aeron_async.cli.bench_child import ROLES, StreamPlan, play, ready, say
 from benchmarks import roles_archive, roles_peers
 from benchmarks.loss import LossyNetwork
 from benchmarks.profiling import profiled
@@ -37,8 +36,8 @@ async def lossy(plan: dict[str, Any]) -> dict[str, float]:
     driver = aa.MediaDriver.launch(aa.DriverContext(), network=network)
     async with driver, aa.Aeron.connect(driver) as aeron:
         if is_publisher:
-            return await bench_stream.publish(aeron, StreamPlan(**plan))
-        return await bench_stream.subscribe(aeron, StreamPlan(**plan), ready=ready)
+            return await bench_child.publish(aeron, StreamPlan(**plan))
+        return await bench_child.subscribe(aeron, StreamPlan(**plan), ready=ready)
 
 
 async def idle(plan: dict[str, Any]) -> dict[str, float]:

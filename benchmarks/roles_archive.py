@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import aeron_async as aa
 from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal, SourceLocation
-from aeron_async.cli.bench_child import ready
-from aeron_async.cli.bench_messages import BenchError, check_mark, make_messages
-from aeron_async.cli.bench_stream import STREAM_ID, StreamPlan, offer_parts, subscribe
+from aeron_async.cli.bench_child import STREAM_ID, StreamPlan, offer_parts, ready, subscribe
+from aeron_async.cli.bench_processes import BenchError, check_mark, make_messages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

@@ -10,9 +10,8 @@ import time
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.cli.bench_child import ready
-from aeron_async.cli.bench_messages import check_mark, make_mark, make_messages
-from aeron_async.cli.bench_stream import StreamPlan, offer_parts, take_parts
+from aeron_async.cli.bench_child import StreamPlan, offer_parts, ready, take_parts
+from aeron_async.cli.bench_processes import check_mark, make_mark, make_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

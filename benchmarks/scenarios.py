@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from aeron_async.cli.bench_messages import messages_per_datagram
-from aeron_async.cli.bench_processes import Child, free_port, meet, role
+from aeron_async.cli.bench_processes import Child, free_port, meet, messages_per_datagram, role
 from benchmarks import official
 from benchmarks.measuring import Contender, Metric, Scenario
 from benchmarks.roles import CHILD

@@ -16,13 +16,12 @@ from aeron_async.archive.disk.repair import Repair, Unmended
 from aeron_async.archive.disk.repair import repair as mend
 from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
-from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import listed
-from aeron_async.cli.consent import ask_at_once, can_ask
+from aeron_async.cli.archive_where import listed, progress_bar
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
+from aeron_async.cli.stdio import ask_at_once, can_ask
 from aeron_async.errors import ArchiveFileError, ConfigurationError
 
 if TYPE_CHECKING:

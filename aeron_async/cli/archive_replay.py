@@ -7,8 +7,7 @@ import sys
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import is_elsewhere, opened
+from aeron_async.cli.archive_where import is_elsewhere, opened, progress_bar
 from aeron_async.cli.options import Count, Quiet, RecordingId, RunOptions, Size
 from aeron_async.cli.runner import ExitCode, run
 from aeron_async.cli.stdio import BlockingCalls, write_all

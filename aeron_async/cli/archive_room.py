@@ -18,13 +18,12 @@ from aeron_async.archive.disk.changes import (
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_reader import check_position
 from aeron_async.archive.disk.segments import segment_bases
-from aeron_async.cli.archive_bar import progress_bar
-from aeron_async.cli.archive_where import is_elsewhere, listed, opened
-from aeron_async.cli.consent import ask, check_can_ask
+from aeron_async.cli.archive_where import is_elsewhere, listed, opened, progress_bar
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Flag, Positive, RecordingId, RunOptions, Size
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, run
+from aeron_async.cli.stdio import ask, check_can_ask
 from aeron_async.errors import ArchiveError, ConfigurationError
 from aeron_async.text import SHORT, printable
 

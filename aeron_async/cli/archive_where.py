@@ -1,36 +1,162 @@
-"""Where an archive is: a directory, or the control channel of one that runs elsewhere."""
+"""The archive that a command names: a directory, or a control channel.
+
+Source: Aeron `AeronArchive.Configuration`.
+"""
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+import os
+import sys
+import time
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.archive.context import ArchiveContext
+from aeron_async.archive.context import ArchiveContext, parse_integer
 from aeron_async.archive.control.client import RemoteArchive
 from aeron_async.archive.disk.archive_look import archive_at
-from aeron_async.archive.disk.catalog import Catalog
+from aeron_async.archive.disk.catalog import CATALOG_NAME, Catalog
+from aeron_async.archive.disk.files import OsDirectory
+from aeron_async.archive.disk.mark_file import LINK_NAME, MARK_FILE_NAME, MarkFile, MarkIdentity
 from aeron_async.archive.local_archive import LocalArchive
-from aeron_async.cli.archive_client import client_settings
-from aeron_async.cli.archive_new import made_for_good
+from aeron_async.cli.output import MESSAGE_TIMEOUT
 from aeron_async.client.aeron import Aeron
-from aeron_async.errors import ConfigurationError
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.errors import AeronError, ConfigurationError
+from aeron_async.protocol.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from aeron_async.archive.api import Archive
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.archive.disk.files import OsDirectory
 
 __all__ = [
     "CONTROL_EXAMPLE",
+    "client_settings",
     "described",
     "is_elsewhere",
     "listed",
+    "made_for_good",
     "needs_control",
     "opened",
+    "progress_bar",
 ]
+
+
+def seconds(text: str) -> float:
+    """Return a duration such as 10s."""
+    return parse_duration_ns(text) / NS_PER_SECOND
+
+
+VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
+    "AERON_ARCHIVE_CONTROL_STREAM_ID": ("control_stream_id", parse_integer),
+    "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL": ("response_channel", str),
+    "AERON_ARCHIVE_CONTROL_RESPONSE_STREAM_ID": ("response_stream_id", parse_integer),
+    MESSAGE_TIMEOUT: ("timeout", seconds),
+}
+
+
+def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return what the environment says of a client, as `RemoteArchive.connect` takes it.
+
+    Raises:
+        ConfigurationError: A value cannot be read; names the variable.
+    """
+    variables = os.environ if environ is None else environ
+    found: dict[str, Any] = {}
+    for name, (argument, parse) in VARIABLES.items():
+        text = variables.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            found[argument] = parse(text)
+        except ConfigurationError as error:
+            message = f"{name} cannot be read: {error}"
+            raise ConfigurationError(message) from error
+    return found
+
+
+@contextmanager
+def progress_bar(label: str, total: int | None) -> Iterator[Callable[..., None]]:
+    """Give what shows how far something is: call it with how much is done, and a new label if any.
+
+    Args:
+        label: What is being done.
+        total: When all is done; None where nobody knows, and 0 where there is nothing.
+    """
+    if not sys.stderr.isatty() or total == 0:
+        yield lambda *_: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+
+        def advance(done: int, label: str | None = None) -> None:
+            bar.update(task, completed=done, description=label)
+
+        yield advance
+
+
+NS_PER_MS: Final = 1_000_000
+OURS: Final = frozenset({CATALOG_NAME, MARK_FILE_NAME, LINK_NAME})
+
+
+@contextmanager
+def made_for_good(where: str) -> Iterator[None]:
+    """Let go of an archive that was made in a block that fails, and that has recorded nothing.
+
+    A channel that was mistyped, or a port that is taken, shows only once there is an archive.
+
+    Args:
+        where: Its directory, which may have to be made; nothing in it goes that was there before.
+
+    Raises:
+        ConfigurationError: The directory that it is to lie in is not there.
+    """
+    place = Path(where)
+    parent = place.absolute().parent
+    if not parent.is_dir():
+        message = (
+            f"{where} is to be a new archive, and there is no directory {parent}: make that first, "
+            "or correct the path"
+        )
+        raise ConfigurationError(message)
+    is_made = not place.exists()
+    may_go = is_made or (place.is_dir() and OURS.isdisjoint(OsDirectory(place).names()))
+    try:
+        yield
+    except (AeronError, OSError):
+        if may_go:
+            with suppress(AeronError, OSError):
+                forget(OsDirectory(place, create=False))
+                if is_made:
+                    place.rmdir()
+        raise
+
+
+def forget(directory: OsDirectory) -> None:
+    """Remove an archive that has recorded nothing, and that nobody else holds.
+
+    Raises:
+        ArchiveBusyError: Somebody does.
+    """
+    names = directory.names()
+    if CATALOG_NAME not in names or LINK_NAME in names:
+        return
+    mark = MarkFile.open(directory, MarkIdentity(), now_ms=time.time_ns() // NS_PER_MS)
+    try:
+        catalog = Catalog.open_to_read(directory)
+        catalog.close()
+        if catalog.next_recording_id == 0:
+            # While it is held: whoever waits for it makes another.
+            directory.remove(CATALOG_NAME)
+            directory.remove(MARK_FILE_NAME)
+    finally:
+        mark.close()
+
 
 CONTROL_EXAMPLE: Final = "aeron:udp?endpoint=localhost:8010"
 

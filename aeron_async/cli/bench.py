@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import attrs
 
-from aeron_async.cli.bench_messages import messages_per_datagram
-from aeron_async.cli.bench_processes import PATIENT, Child, Patience, free_port, meet, role
+from aeron_async.cli.bench_processes import (
+    PATIENT,
+    Child,
+    Patience,
+    free_port,
+    meet,
+    messages_per_datagram,
+    role,
+)
 from aeron_async.cli.figures import format_ns, format_per_second, format_throughput
 from aeron_async.cli.options import LONGEST_MESSAGE, Flag, Positive, Quiet, RunOptions, sized
 from aeron_async.cli.output import make_console, print_json, remark

@@ -1,7 +1,14 @@
-"""A process that plays one role of a measurement, and says what it came to.
+"""A process that plays one role of a measurement: a stream, a round trip, or a bare flood.
 
-It is started as `python -m aeron_async.cli.bench_child ROLE PLAN`, the plan being JSON. It prints
-one line of JSON when it is ready, where others wait for that, and one with its figures at the end.
+`python -m aeron_async.cli.bench_child ROLE PLAN` starts it; PLAN is JSON. It prints one line of
+JSON when it is ready, in the roles that others wait for, and one line with its figures at the end.
+
+A stream and a flood begin with a part that warms up and does not count. A subscriber counts what
+arrives between the mark after that part and the mark at the end, and compares every message with
+the expected one. A flood is bare datagrams: no frames, order, repair or flow control.
+
+A round trip is measured from when its message was due, not from when it was sent, so messages that
+one slow answer delays count as late too.
 """
 
 from __future__ import annotations
@@ -10,19 +17,390 @@ import asyncio
 import inspect
 import json
 import signal
+import socket
 import sys
+import time
+from array import array
+from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.cli import bench_flood, bench_round_trip, bench_stream
+import attrs
+
+from aeron_async.cli.bench_processes import BenchError, check_mark, make_mark, make_messages
+from aeron_async.cli.figures import LatencySummary
 from aeron_async.cli.output import complain
+from aeron_async.cli.ping import TIMESTAMP, Pinger, sleep_until
 from aeron_async.cli.runner import ExitCode, loop_factory
 from aeron_async.client.aeron import Aeron
+from aeron_async.clock import NS_PER_SECOND
+from aeron_async.driver.media.sockets import UDP_GRO, UDP_SEGMENT, offers_segmentation
 from aeron_async.errors import AeronError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 
-__all__ = ["ROLES", "play", "ready", "say"]
+    from aeron_async.client.subscription import Subscription
+
+__all__ = [
+    "ROLES",
+    "FloodPlan",
+    "RoundTripPlan",
+    "StreamPlan",
+    "drain",
+    "echo_client",
+    "echo_server",
+    "exchange",
+    "figures_of",
+    "flood",
+    "offer_parts",
+    "ping",
+    "play",
+    "pong",
+    "publish",
+    "ready",
+    "say",
+    "subscribe",
+    "take_parts",
+]
+
+RUN_LENGTH_MAX: Final = 65_000
+"""A run is sent as one datagram, of less than 64 KiB with its headers."""
+RUN_COUNT_MAX: Final = 64
+BUFFER_LENGTH: Final = 4 * 1024 * 1024
+FLOOD_SILENCE_S: Final = 0.5
+START_TIMEOUT_S: Final = 20.0
+CHECK_COUNT: Final = 64
+
+
+@attrs.frozen(kw_only=True)
+class FloodPlan:
+    """What is sent.
+
+    Attributes:
+        port: Where to, on this machine.
+        mtu_length: Of a datagram, in bytes.
+        seconds: How long.
+    """
+
+    port: int
+    mtu_length: int = 1_408
+    seconds: float = 2.0
+
+
+def flood(plan: FloodPlan) -> dict[str, float]:
+    """Send runs of datagrams, one call a run, where the system cuts them; else one by one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_LENGTH)
+        sock.connect(("127.0.0.1", plan.port))
+        count = 1
+        if offers_segmentation(sock):
+            count = max(1, min(RUN_COUNT_MAX, RUN_LENGTH_MAX // plan.mtu_length))
+        if count > 1:
+            sock.setsockopt(socket.SOL_UDP, UDP_SEGMENT, plan.mtu_length)
+        run, sent = bytes(plan.mtu_length * count), 0
+        end_s = time.perf_counter() + plan.seconds
+        while time.perf_counter() < end_s:
+            for _ in range(CHECK_COUNT):
+                sock.send(run)
+            sent += CHECK_COUNT * count
+    return {"datagrams_sent": sent}
+
+
+def drain(plan: FloodPlan, *, ready: Callable[[], object] = lambda: None) -> dict[str, float]:
+    """Receive until nothing comes any more, and return how much came a second."""
+    buffer = bytearray(65_536)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_LENGTH)
+        if offers_segmentation(sock):
+            sock.setsockopt(socket.SOL_UDP, UDP_GRO, 1)
+        sock.bind(("127.0.0.1", plan.port))
+        sock.settimeout(START_TIMEOUT_S)
+        ready()
+        length = sock.recv_into(buffer)
+        started_s = last_s = time.perf_counter()
+        sock.settimeout(FLOOD_SILENCE_S)
+        received = 0
+        while length:
+            try:
+                length = sock.recv_into(buffer)
+            except TimeoutError:
+                break
+            received += length
+            last_s = time.perf_counter()
+    datagrams = received / plan.mtu_length
+    elapsed_s = max(last_s - started_s, 1e-9)
+    return {"mb_per_s": received / elapsed_s / 1e6, "datagrams_per_s": datagrams / elapsed_s}
+
+
+CONNECT_TIMEOUT_S: Final = 20.0
+STREAM_ID = 1001
+
+
+@attrs.frozen(kw_only=True)
+class StreamPlan:
+    """What a stream is to be.
+
+    Attributes:
+        channel: Of this end.
+        length: Of a message, in bytes.
+        seconds: How long messages are offered that count.
+        warm_up_s: How long messages are offered before.
+    """
+
+    channel: str
+    length: int = 100
+    seconds: float = 2.0
+    warm_up_s: float = 0.3
+
+
+async def publish(aeron: Aeron, plan: StreamPlan) -> dict[str, float]:
+    """Offer messages, and return what the part that counts took."""
+    publication = await aeron.add_exclusive_publication(plan.channel, STREAM_ID)
+    await publication.wait_connected(CONNECT_TIMEOUT_S)
+    figures = await offer_parts(publication.offer, plan)
+    await publication.drain(CONNECT_TIMEOUT_S)
+    return figures
+
+
+async def offer_parts(
+    offer: Callable[[bytes], Awaitable[object]], plan: StreamPlan
+) -> dict[str, float]:
+    """Offer both parts, each with its mark, and return what the second took."""
+    messages = make_messages(plan.length)
+    figures: dict[str, float] = {}
+    for seconds in (plan.warm_up_s, plan.seconds):
+        count, started_s, started_cpu_s = 0, time.perf_counter(), time.process_time()
+        end_s = started_s + seconds
+        while time.perf_counter() < end_s:
+            for message in messages:
+                await offer(message)
+            count += len(messages)
+        await offer(make_mark(count))
+        share = (time.process_time() - started_cpu_s) / (time.perf_counter() - started_s)
+        figures = {"offered": count, "publisher_share": share}
+    return figures
+
+
+async def subscribe(
+    aeron: Aeron, plan: StreamPlan, *, ready: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """Take messages, and return how many came in the part that counts, a second.
+
+    Args:
+        aeron: Whose subscription it is.
+        plan: What is to come.
+        ready: Called when messages may come.
+
+    Raises:
+        BenchError: A message is not the one that is due.
+    """
+    subscription = await aeron.add_subscription(plan.channel, STREAM_ID)
+    ready()
+    return await take_parts(partial(receive_part, subscription), plan)
+
+
+async def take_parts(
+    receive: Callable[[Iterator[bytes]], Awaitable[int]], plan: StreamPlan
+) -> dict[str, float]:
+    """Take both parts, and return what the second came to.
+
+    Args:
+        receive: Takes messages up to the next mark, and returns how many there were.
+        plan: What is to come.
+    """
+    messages = make_messages(plan.length)
+    await receive(cycle(messages))
+    started_s, started_cpu_s = time.perf_counter(), time.process_time()
+    count = await receive(cycle(messages))
+    elapsed_s = time.perf_counter() - started_s
+    return {
+        "messages": count,
+        "messages_per_s": count / elapsed_s,
+        "mb_per_s": count * plan.length / elapsed_s / 1e6,
+        "subscriber_share": (time.process_time() - started_cpu_s) / elapsed_s,
+    }
+
+
+async def receive_part(subscription: Subscription, wanted: Iterator[bytes]) -> int:
+    """Take messages up to the next mark, and return how many there were.
+
+    Raises:
+        BenchError: A message is not the one that is due.
+    """
+    count, due = 0, wanted.__next__
+    async for message in subscription:
+        if message.data != due():
+            check_mark(message.data, count)
+            break
+        count += 1
+    return count
+
+
+async def exchange(aeron: Aeron, plan: StreamPlan) -> dict[str, float]:
+    """Do both halves in one event loop, and return the figures of both."""
+    ready = asyncio.Event()
+    try:
+        async with asyncio.TaskGroup() as group:
+            subscribing = group.create_task(subscribe(aeron, plan, ready=ready.set))
+            await ready.wait()
+            publishing = group.create_task(publish(aeron, plan))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return publishing.result() | subscribing.result()
+
+
+ANSWER_TIMEOUT_S: Final = 10.0
+PING_STREAM_ID: Final = 1002
+PONG_STREAM_ID: Final = 1003
+
+
+@attrs.frozen(kw_only=True)
+class RoundTripPlan:
+    """What goes there and back.
+
+    Attributes:
+        there: Channel of pings, or the port of the echo.
+        back: Channel of pongs; of no use to the echo.
+        length: Of a message, in bytes.
+        rate: Messages a second.
+        seconds: How long pings leave that count.
+        warm_up_s: How long pings leave before.
+    """
+
+    there: str
+    back: str = ""
+    length: int = 100
+    rate: float = 10_000.0
+    seconds: float = 2.0
+    warm_up_s: float = 0.5
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many pings warm up, and how many count."""
+        return max(1, int(self.rate * self.warm_up_s)), max(1, int(self.rate * self.seconds))
+
+
+def figures_of(latencies_ns: array[int]) -> dict[str, float]:
+    """Return the percentiles, in microseconds."""
+    summary = LatencySummary.of(latencies_ns)
+    assert summary is not None, "at least one was sent"
+    names = {"p50_us": "50", "p99_us": "99", "p99_9_us": "99.9"}
+    return {name: summary.percentiles[each] / 1_000 for name, each in names.items()}
+
+
+async def ping(aeron: Aeron, plan: RoundTripPlan) -> dict[str, float]:
+    """Send pings to a pong, and return how long they took."""
+    subscription = await aeron.add_subscription(plan.back, PONG_STREAM_ID)
+    publication = await aeron.add_exclusive_publication(plan.there, PING_STREAM_ID)
+    await publication.wait_connected(CONNECT_TIMEOUT_S)
+    await subscription.wait_connected(CONNECT_TIMEOUT_S)
+    pinger = Pinger(publication, subscription, size=plan.length, timeout=ANSWER_TIMEOUT_S)
+    warm_up_count, count = plan.counts()
+    await pinger.measure(warm_up_count, rate=plan.rate)
+    return figures_of(await pinger.measure(count, rate=plan.rate))
+
+
+async def pong(
+    aeron: Aeron, plan: RoundTripPlan, *, ready: Callable[[], object] = lambda: None
+) -> dict[str, float]:
+    """Send every ping back, and return how many there were, and what share of a core that took."""
+    subscription = await aeron.add_subscription(plan.there, PING_STREAM_ID)
+    publication = await aeron.add_exclusive_publication(plan.back, PONG_STREAM_ID)
+    ready()
+    count, due = 0, sum(plan.counts())
+    started_s, started_cpu_s = 0.0, 0.0
+    async for message in subscription:
+        await publication.offer(message.data)
+        if not count:
+            started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        count += 1
+        if count == due:
+            break
+    elapsed_s = time.perf_counter() - started_s
+    share = (time.process_time() - started_cpu_s) / elapsed_s if elapsed_s else 0.0
+    await publication.drain(CONNECT_TIMEOUT_S)
+    return {"echoed": count, "pong_share": share}
+
+
+class _Echo(asyncio.DatagramProtocol):
+    """Sends every datagram back, and nothing else."""
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override] # a datagram endpoint makes no other
+        self.sendto = transport.sendto
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        self.sendto(data, addr)
+
+
+class _Timing(asyncio.DatagramProtocol):
+    """Times every datagram that comes back."""
+
+    def __init__(self, due_count: int) -> None:
+        self.latencies_ns: array[int] = array("q")
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.due_count = due_count
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        del addr
+        (due_ns,) = TIMESTAMP.unpack_from(data)
+        self.latencies_ns.append(time.monotonic_ns() - due_ns)
+        if len(self.latencies_ns) == self.due_count and not self.done.done():
+            self.done.set_result(None)
+
+
+def bare_socket() -> socket.socket:
+    """Return a socket with room for what comes while its process is not run by a busy machine."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_LENGTH)
+    return sock
+
+
+async def echo_server(plan: RoundTripPlan, *, ready: Callable[[], object]) -> dict[str, float]:
+    """Echo datagrams until the process is ended."""
+    loop = asyncio.get_running_loop()
+    sock = bare_socket()
+    sock.bind(("127.0.0.1", int(plan.there)))
+    transport, _ = await loop.create_datagram_endpoint(_Echo, sock=sock)
+    ready()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        transport.close()
+    return {}
+
+
+async def echo_client(plan: RoundTripPlan) -> dict[str, float]:
+    """Send bare datagrams to the echo at the rate, and return how long they took.
+
+    Raises:
+        BenchError: Datagrams were lost.
+    """
+    loop = asyncio.get_running_loop()
+    warm_up_count, count = plan.counts()
+    sock = bare_socket()
+    sock.connect(("127.0.0.1", int(plan.there)))
+    transport, timing = await loop.create_datagram_endpoint(
+        lambda: _Timing(warm_up_count + count), sock=sock
+    )
+    data, interval_ns = bytearray(plan.length), NS_PER_SECOND / plan.rate
+    started_ns = time.monotonic_ns()
+    for number in range(warm_up_count + count):
+        due_ns = started_ns + int(number * interval_ns)
+        await sleep_until(due_ns)
+        TIMESTAMP.pack_into(data, 0, due_ns)
+        transport.sendto(bytes(data))
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            await timing.done
+    except TimeoutError:
+        lost = timing.due_count - len(timing.latencies_ns)
+        message = f"{lost} bare datagrams did not come back"
+        raise BenchError(message) from None
+    finally:
+        transport.close()
+    return figures_of(timing.latencies_ns[warm_up_count:])
+
 
 LIFE_S: Final = 600
 """No role is played longer, whatever became of the process that started it."""
@@ -45,45 +423,43 @@ def ready() -> None:
 
 async def _publish(plan: dict[str, Any]) -> dict[str, float]:
     async with Aeron.connect() as aeron:
-        return await bench_stream.publish(aeron, bench_stream.StreamPlan(**plan))
+        return await publish(aeron, StreamPlan(**plan))
 
 
 async def _subscribe(plan: dict[str, Any]) -> dict[str, float]:
     async with Aeron.connect() as aeron:
-        return await bench_stream.subscribe(aeron, bench_stream.StreamPlan(**plan), ready=ready)
+        return await subscribe(aeron, StreamPlan(**plan), ready=ready)
 
 
 async def _exchange(plan: dict[str, Any]) -> dict[str, float]:
     async with Aeron.connect() as aeron:
-        return await bench_stream.exchange(aeron, bench_stream.StreamPlan(**plan))
+        return await exchange(aeron, StreamPlan(**plan))
 
 
 async def _ping(plan: dict[str, Any]) -> dict[str, float]:
     async with Aeron.connect() as aeron:
-        return await bench_round_trip.ping(aeron, bench_round_trip.RoundTripPlan(**plan))
+        return await ping(aeron, RoundTripPlan(**plan))
 
 
 async def _pong(plan: dict[str, Any]) -> dict[str, float]:
     async with Aeron.connect() as aeron:
-        return await bench_round_trip.pong(
-            aeron, bench_round_trip.RoundTripPlan(**plan), ready=ready
-        )
+        return await pong(aeron, RoundTripPlan(**plan), ready=ready)
 
 
 async def _echo_client(plan: dict[str, Any]) -> dict[str, float]:
-    return await bench_round_trip.echo_client(bench_round_trip.RoundTripPlan(**plan))
+    return await echo_client(RoundTripPlan(**plan))
 
 
 async def _echo_server(plan: dict[str, Any]) -> dict[str, float]:
-    return await bench_round_trip.echo_server(bench_round_trip.RoundTripPlan(**plan), ready=ready)
+    return await echo_server(RoundTripPlan(**plan), ready=ready)
 
 
 def _flood(plan: dict[str, Any]) -> dict[str, float]:
-    return bench_flood.flood(bench_flood.FloodPlan(**plan))
+    return flood(FloodPlan(**plan))
 
 
 def _drain(plan: dict[str, Any]) -> dict[str, float]:
-    return bench_flood.drain(bench_flood.FloodPlan(**plan), ready=ready)
+    return drain(FloodPlan(**plan), ready=ready)
 
 
 ROLES: Final[Mapping[str, Role]] = {

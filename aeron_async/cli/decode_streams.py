@@ -1,14 +1,17 @@
-"""How each stream of a capture fared: what was sent, repaired, lost, and granted by receivers."""
+"""The frames of a capture by name and field, and how each stream fared.
+
+Everything is kept by term, because the length of a term is known only once a SETUP was seen.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, Final, final
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from aeron_async.cli.decode_coverage import Coverage
-from aeron_async.cli.decode_frames import true_text
 from aeron_async.logbuffer.position import compute_position, position_bits
 from aeron_async.protocol.datagram import DataFrame, OpaqueFrame, check_setup
 from aeron_async.protocol.error import ErrorFrame
@@ -20,15 +23,214 @@ from aeron_async.protocol.header import (
     wrap_int32,
 )
 from aeron_async.protocol.nak import Nak
-from aeron_async.protocol.setup import Setup
+from aeron_async.protocol.rtt import RttMeasurement
+from aeron_async.protocol.setup import ResponseSetup, Setup
 from aeron_async.protocol.status_message import StatusMessage
+from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from aeron_async.cli.pcap import Datagram
     from aeron_async.protocol.data import DataHeader
     from aeron_async.protocol.datagram import ControlFrame, Frame
 
-__all__ = ["Flow", "Receiver", "StreamTally", "Tally"]
+__all__ = [
+    "Coverage",
+    "Flow",
+    "Receiver",
+    "StreamTally",
+    "Tally",
+    "fields_of",
+    "in_words",
+    "kind_of",
+    "true_text",
+]
+
+_KINDS: Final[Mapping[type, str]] = {
+    Setup: "SETUP",
+    StatusMessage: "SM",
+    Nak: "NAK",
+    RttMeasurement: "RTTM",
+    ErrorFrame: "ERR",
+    ResponseSetup: "RSP_SETUP",
+}
+TRAILING: Final = "TRAILING"
+# Fields that lines for people have under a shorter name, and in this order before the others.
+_SHORT_NAMES: Final[Mapping[str, str]] = {
+    "session_id": "session",
+    "stream_id": "stream",
+    "position": "position",
+    "term_id": "term",
+    "active_term_id": "term",
+    "consumption_term_id": "term",
+    "term_offset": "offset",
+    "consumption_term_offset": "offset",
+    "frame_length": "length",
+    "receiver_window": "window",
+    "receiver_id": "receiver",
+}
+
+
+def kind_of(frame: Frame) -> str:
+    """Return what the frame is, in one word; a heartbeat is one of its own."""
+    if isinstance(frame, DataFrame):
+        header = frame.header
+        if header.frame_type is FrameType.PAD:
+            return "PAD"
+        if not header.is_heartbeat:
+            return "DATA"
+        return "HEARTBEAT_EOS" if header.is_end_of_stream else "HEARTBEAT"
+    if isinstance(frame, OpaqueFrame):
+        is_named = frame.frame_type >= 0
+        return FrameType(frame.frame_type).name if is_named else TRAILING
+    return _KINDS[type(frame)]
+
+
+def fields_of(frame: Frame) -> dict[str, object]:
+    """Return what the frame carries, as JSON can have it; what is absent is left out."""
+    if isinstance(frame, OpaqueFrame):
+        return {"length": len(frame.data)}
+    record: Any = frame.header if isinstance(frame, DataFrame) else frame
+    fields: dict[str, object] = {}
+    for attribute in attrs.fields(type(record)):
+        name, value = attribute.name, getattr(record, attribute.name)
+        if isinstance(value, bytes):
+            value = true_text(value)
+        if name == "flags":
+            value = "|".join(_flag_names(value))
+        is_silent = value in {None, ""} or (name == "reserved_value" and not value)
+        if not is_silent and name != "frame_type":
+            fields[name] = value
+    return fields
+
+
+def in_words(fields: dict[str, object]) -> str:
+    """Return fields as a line has them: what identifies the frame first, under short names."""
+    first = {short: fields[name] for name, short in _SHORT_NAMES.items() if name in fields}
+    others = {name: value for name, value in fields.items() if name not in _SHORT_NAMES}
+    shown = (first | others).items()
+    return " ".join(f"{name}={printable(value)}" for name, value in shown)
+
+
+def true_text(data: bytes) -> str:
+    """Return bytes as text, with those escaped that are not UTF-8; not to be shown as it is."""
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _flag_names(flags: int) -> Iterator[str]:
+    """Yield the names of the bits that are set, and what is left of others as a number."""
+    rest = int(flags)
+    if isinstance(flags, IntFlag):
+        for flag in type(flags):
+            if flag & rest and flag.bit_count() == 1:
+                yield str(flag.name)
+                rest &= ~int(flag)
+    if rest:
+        yield hex(rest)
+
+
+@final
+class Ranges:
+    """Offsets of one term that were seen, as disjoint ranges in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> bool:
+        """Add a range, and return whether its start is new."""
+        before = bisect_right(self._starts, start) - 1
+        is_new = before < 0 or self._ends[before] <= start
+        first = bisect_left(self._ends, start)
+        last = bisect_right(self._starts, end)
+        if first < last:
+            start = min(start, self._starts[first])
+            end = max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+        return is_new
+
+    @property
+    def first(self) -> int:
+        """Return the lowest offset seen."""
+        return self._starts[0]
+
+    @property
+    def last(self) -> int:
+        """Return the offset behind the highest byte seen."""
+        return self._ends[-1]
+
+    @property
+    def length(self) -> int:
+        """Return how many bytes were seen."""
+        return sum(self._ends) - sum(self._starts)
+
+
+@final
+class Coverage:
+    """What was seen of one stream at one place.
+
+    Terms are counted from any one of them; positions are not needed.
+
+    Attributes:
+        gap_count: How often a frame came that was ahead of the one expected.
+        gap_length: Bytes passed over by these, repaired later or not.
+    """
+
+    def __init__(self) -> None:
+        self._terms: dict[int, Ranges] = {}
+        self._expected: tuple[int, int] | None = None
+        self.gap_count = 0
+        self.gap_length = 0
+
+    def add(self, term: int, offset: int, length: int, *, term_length: int | None) -> bool:
+        """Take a frame in, and return whether it was not there before.
+
+        Args:
+            term: Count of its term.
+            offset: Where in the term it begins, in bytes.
+            length: How many bytes of the term it takes up; 0 for a heartbeat, which only tells how
+                far the stream has come.
+            term_length: In bytes, or None while it is not known.
+        """
+        expected = self._expected
+        if expected is not None:
+            skipped = distance(expected, (term, offset), term_length)
+            if skipped > 0:
+                self.gap_count += 1
+                self.gap_length += skipped
+        end = (term, offset + length)
+        if expected is None or end > expected:
+            self._expected = end
+        if not length:
+            return False
+        return self._terms.setdefault(term, Ranges()).add(offset, offset + length)
+
+    def missing_length(self, term_length: int | None) -> int:
+        """Return how many bytes between the first and the furthest never came."""
+        if not self._terms or self._expected is None:
+            return 0
+        first = min(self._terms)
+        start = (first, self._terms[first].first)
+        span = distance(start, self._expected, term_length)
+        if term_length is None:  # What is missing at the end of a term cannot be known.
+            inner = [self._terms[term].last for term in self._terms if term < self._expected[0]]
+            span = sum(inner) + self._expected[1] - start[1]
+        return max(0, span - sum(ranges.length for ranges in self._terms.values()))
+
+
+def distance(start: tuple[int, int], end: tuple[int, int], term_length: int | None) -> int:
+    """Return how many bytes lie between two places of a stream; negative the other way round.
+
+    Without a term length only those count that are certain: none at the end of a term.
+    """
+    terms = end[0] - start[0]
+    if terms == 0:
+        return end[1] - start[1]
+    if term_length is None:
+        return end[1] if terms > 0 else -1
+    return terms * term_length + end[1] - start[1]
 
 
 @final

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from aeron_async.cli.demo_child import LOOPBACK, Latencies, Sampler, run_child
-from aeron_async.cli.demo_phases import ECHO, END, HEADER, PHASES, Phase
+from aeron_async.cli.demo_child import (
+    ECHO,
+    END,
+    HEADER,
+    LOOPBACK,
+    PHASES,
+    Latencies,
+    Phase,
+    Sampler,
+    run_child,
+)
 from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron
 from aeron_async.client.publication import OfferOutcome

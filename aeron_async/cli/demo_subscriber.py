@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from aeron_async.cli.demo_child import LOOPBACK, Latencies, Sampler, run_child
-from aeron_async.cli.demo_phases import ECHO, END, HEADER, PHASES, SLOW, SLOW_NS_PER_MESSAGE
+from aeron_async.cli.demo_child import (
+    ECHO,
+    END,
+    HEADER,
+    LOOPBACK,
+    PHASES,
+    SLOW,
+    SLOW_NS_PER_MESSAGE,
+    Latencies,
+    Sampler,
+    run_child,
+)
 from aeron_async.cli.demo_publisher import ECHO_STREAM_ID, STREAM_ID, counter_value
 from aeron_async.cli.pauses import Pauses
 from aeron_async.client.aeron import Aeron

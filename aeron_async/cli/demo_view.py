@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from aeron_async.cli.demo_phases import ECHO, PHASES
+from aeron_async.cli.demo_child import ECHO, PHASES
 from aeron_async.cli.figures import (
     format_bytes,
     format_count,
@@ -28,8 +28,8 @@ from aeron_async.clock import NS_PER_US
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from aeron_async.cli.demo_phases import Phase
-    from aeron_async.cli.demo_state import DemoState, Snapshot
+    from aeron_async.cli.demo import DemoState, Snapshot
+    from aeron_async.cli.demo_child import Phase
 
 __all__ = ["JsonView", "LineView", "LiveView", "View", "print_summary"]
 

@@ -1,24 +1,276 @@
-"""What the facts of a machine mean for Aeron: each finding with what is wanted and what to do.
+"""What the facts of a machine mean for Aeron: findings, each with a remedy.
 
 Invariant: nothing is looked at here; facts come in, findings go out, in a fixed order.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.cli.doctor_network import network_findings
-from aeron_async.cli.doctor_verdict import Finding, Verdict, judge
+import attrs
+
 from aeron_async.cli.figures import format_bytes, format_ns
 from aeron_async.clock import NS_PER_MS, NS_PER_US
 from aeron_async.kernel import PURE_VARIABLE
+from aeron_async.protocol.units import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from aeron_async.cli.doctor_facts import Facts
+    from aeron_async.driver.core.context import DriverContext
 
-__all__ = ["findings", "worst"]
+__all__ = [
+    "GROUP",
+    "Buffer",
+    "Facts",
+    "Finding",
+    "NetworkCard",
+    "Verdict",
+    "findings",
+    "judge",
+    "network_findings",
+    "worst",
+]
+
+
+@final
+class Verdict(StrEnum):
+    """How a finding is to be taken."""
+
+    GOOD = "good"
+    SLOW = "slow"
+    """All works, but more slowly than it could, or something seldom used does not."""
+    BROKEN = "broken"
+    """A stream with these settings is refused, or nothing can reach it."""
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        what: The thing.
+        seen: How it is.
+        wanted: How it should be.
+        remedy: What to do about it; empty where nothing is to be done.
+        verdict: Whether that matters.
+    """
+
+    what: str
+    seen: str
+    wanted: str
+    remedy: str
+    verdict: Verdict
+
+
+def judge(
+    what: str, *, seen: str, wanted: str, remedy: str, is_good: bool, otherwise: Verdict
+) -> Finding:
+    """Return a finding that is good, or is something else and has a remedy."""
+    verdict = Verdict.GOOD if is_good else otherwise
+    return Finding(
+        what=what, seen=seen, wanted=wanted, remedy="" if is_good else remedy, verdict=verdict
+    )
+
+
+GROUP: Final = "224.20.30.39"
+"""The group that is tried; Aeron's samples use it."""
+
+
+@attrs.frozen(kw_only=True)
+class Buffer:
+    """A socket buffer, in bytes.
+
+    Attributes:
+        asked_length: By the settings; 0 leaves it to the system.
+        granted_length: What the system gave, comparable with what was asked for.
+        limit_length: The most that anybody may ask for; None where the system does not say.
+    """
+
+    asked_length: int
+    granted_length: int
+    limit_length: int | None
+
+
+@attrs.frozen(kw_only=True)
+class NetworkCard:
+    """An interface that is up.
+
+    Attributes:
+        name: Such as `eth0`.
+        mtu_length: Longest packet it carries, in bytes, IP header included.
+        is_loopback: Whether it leads to this machine itself.
+    """
+
+    name: str
+    mtu_length: int
+    is_loopback: bool
+
+
+@attrs.frozen(kw_only=True)
+class Facts:
+    """A machine, as far as it matters.
+
+    Attributes:
+        context: The settings of the environment.
+        is_linux: Whether Linux runs it.
+        receive_buffer: Of a socket as the driver opens it.
+        send_buffer: Likewise.
+        cards: The interfaces that are up.
+        multicast_interface: The address that a group is reached from; None where it is not.
+        multicast_error: Why a group cannot be joined or sent to; empty where it can.
+        has_gso: Whether the system cuts a run of datagrams into segments (`UDP_SEGMENT`).
+        has_gro: Whether the system hands over a run of datagrams as one (`UDP_GRO`).
+        why_pure: Why the kernel is the one in Python; None if it is compiled.
+        loop_name: The event loop that commands run on.
+        shared_free_length: Bytes free in /dev/shm; None where there is no such folder.
+        loop_lag_median_ns: How late a timer of the event loop fired.
+        loop_lag_max_ns: The worst of them.
+        clock_step_ns: The shortest step that the monotonic clock was seen to make.
+        clock_cost_ns: How long reading it takes.
+        clock_source: What the system reads it from; empty where it does not say.
+    """
+
+    context: DriverContext
+    is_linux: bool
+    receive_buffer: Buffer
+    send_buffer: Buffer
+    cards: tuple[NetworkCard, ...]
+    multicast_interface: str | None
+    multicast_error: str
+    has_gso: bool
+    has_gro: bool
+    why_pure: str | None
+    loop_name: str
+    shared_free_length: int | None
+    loop_lag_median_ns: int
+    loop_lag_max_ns: int
+    clock_step_ns: int
+    clock_cost_ns: int
+    clock_source: str
+
+
+UDP_IPV4_HEADERS_LENGTH: Final = 28
+"""Of an IPv4 header without options, and of UDP."""
+MTU_ALIGNMENT: Final = 32
+
+
+def network_findings(facts: Facts) -> Iterator[Finding]:
+    """Yield what there is to say of buffers, interfaces, groups and batches."""
+    yield _receive_buffer(facts)
+    yield _send_buffer(facts)
+    yield from _interfaces(facts)
+    yield _multicast(facts)
+    yield from _batching(facts)
+
+
+def _receive_buffer(facts: Facts) -> Finding:
+    buffer, window_length = facts.receive_buffer, facts.context.initial_window_length
+    wanted_length = max(buffer.asked_length, window_length)
+    is_refused = buffer.granted_length < window_length
+    return judge(
+        "receive buffer",
+        seen=_granted(buffer),
+        wanted=f"{format_size(wanted_length)}, for a window of {format_size(window_length)}",
+        remedy=_buffer_remedy(facts, "AERON_SOCKET_SO_RCVBUF", "rmem", wanted_length),
+        is_good=buffer.granted_length >= wanted_length,
+        otherwise=Verdict.BROKEN if is_refused else Verdict.SLOW,
+    )
+
+
+def _send_buffer(facts: Facts) -> Finding:
+    buffer, mtu_length = facts.send_buffer, facts.context.mtu_length
+    wanted_length = max(buffer.asked_length, mtu_length)
+    return judge(
+        "send buffer",
+        seen=_granted(buffer),
+        wanted=f"{format_size(wanted_length)}, for datagrams of {format_size(mtu_length)}",
+        remedy=_buffer_remedy(facts, "AERON_SOCKET_SO_SNDBUF", "wmem", wanted_length),
+        is_good=buffer.granted_length >= wanted_length,
+        otherwise=Verdict.BROKEN if buffer.granted_length < mtu_length else Verdict.SLOW,
+    )
+
+
+def _granted(buffer: Buffer) -> str:
+    granted = format_size(buffer.granted_length)
+    if buffer.asked_length:
+        return f"{granted} granted of {format_size(buffer.asked_length)}"
+    return f"{granted}, the system's own"
+
+
+def _buffer_remedy(facts: Facts, variable: str, sysctl: str, wanted_length: int) -> str:
+    buffer = facts.receive_buffer if sysctl == "rmem" else facts.send_buffer
+    remedies = []
+    if buffer.asked_length < wanted_length:
+        remedies.append(f"set {variable}={format_size(wanted_length)}")
+    if facts.is_linux and (buffer.limit_length is None or buffer.limit_length < wanted_length):
+        remedies.append(f"sudo sysctl -w net.core.{sysctl}_max={wanted_length}")
+    return "; ".join(remedies) or "raise the limit of the system on socket buffers"
+
+
+def _interfaces(facts: Facts) -> Iterator[Finding]:
+    loopback = next((card for card in facts.cards if card.is_loopback), None)
+    if loopback is None:
+        yield Finding(
+            what="loopback",
+            seen="none that is up",
+            wanted="one, for channels within this machine",
+            remedy="sudo ip link set lo up" if facts.is_linux else "bring it up",
+            verdict=Verdict.BROKEN,
+        )
+    for card in facts.cards:
+        yield _mtu(card, facts.context.mtu_length)
+
+
+def _mtu(card: NetworkCard, mtu_length: int) -> Finding:
+    packet_length = mtu_length + UDP_IPV4_HEADERS_LENGTH
+    fitting = (card.mtu_length - UDP_IPV4_HEADERS_LENGTH) // MTU_ALIGNMENT * MTU_ALIGNMENT
+    return judge(
+        f"MTU of {card.name}",
+        seen=f"{card.mtu_length} bytes",
+        wanted=f"{packet_length}, for mtu={mtu_length} and 28 of headers",
+        remedy=(
+            f"set AERON_MTU_LENGTH={fitting}, or mtu={fitting} in channels that leave by "
+            f"{card.name}: longer datagrams are split into packets, and lost whole"
+        ),
+        is_good=packet_length <= card.mtu_length,
+        otherwise=Verdict.SLOW,
+    )
+
+
+def _multicast(facts: Facts) -> Finding:
+    return judge(
+        "multicast",
+        seen=facts.multicast_error or f"{GROUP} is reached from {facts.multicast_interface}",
+        wanted="a group can be joined and sent to",
+        remedy=(
+            "sudo ip route add 224.0.0.0/4 dev INTERFACE, or name interface= in channels of "
+            "groups, or use control-mode=dynamic, which needs no multicast"
+        ),
+        is_good=not facts.multicast_error,
+        otherwise=Verdict.SLOW,
+    )
+
+
+def _batching(facts: Facts) -> Iterator[Finding]:
+    is_wanted = facts.context.socket_batching and facts.context.transport != "loop"
+    for what, option, kernel, has in (
+        ("batches sent (GSO)", "UDP_SEGMENT", "4.18", facts.has_gso),
+        ("batches received (GRO)", "UDP_GRO", "5.0", facts.has_gro),
+    ):
+        offered = f"{option} is {'offered' if has else 'not offered'}"
+        system = f"use Linux {kernel} or later" if not has else ""
+        setting = "unset AERON_ASYNC_SOCKET_BATCHING and AERON_ASYNC_TRANSPORT"
+        yield judge(
+            what,
+            seen=offered if is_wanted else f"{offered}, and switched off by a setting",
+            wanted=f"{option}, many datagrams in one call",
+            remedy="; ".join(filter(None, (system, "" if is_wanted else setting))),
+            is_good=has and is_wanted,
+            otherwise=Verdict.SLOW,
+        )
+
 
 TERMS_PER_LOG: Final = 3
 LAG_MAX_NS: Final = 20 * NS_PER_MS

@@ -40,7 +40,7 @@ ARCHIVE_COMMANDS: Final = (
     ("ls", "catalog", "List the recordings of an archive."),
     ("describe", "catalog", "Say all that is known of one recording."),
     ("record", "record", "Record a stream."),
-    ("stop", "stop", "Record something no more, whoever asked for it."),
+    ("stop", "record", "Record something no more, whoever asked for it."),
     ("replay", "replay", "Print the messages of a recording."),
     ("follow", "replay", "Print them, and those that are still recorded."),
     ("serve", "record", "Serve an archive to clients, ours and official ones."),
@@ -52,7 +52,7 @@ ARCHIVE_COMMANDS: Final = (
 )
 PIPELINE_COMMANDS: Final = (
     ("run", "run", "Bring recordings into a lake: bronze, silver and gold."),
-    ("report", "report", "Draw a page about a lake, to be opened without a server."),
+    ("report", "run", "Draw a page about a lake, to be opened without a server."),
     ("ingest", "ingest", "Record live streams and bring them into a lake."),
     ("demo", "demo", "Do all of it once with a small feed that is made up."),
 )

@@ -1,4 +1,7 @@
-"""Where a command writes: results to standard output, remarks to standard error.
+"""Where a command writes, and the words it uses for settings.
+
+The library's errors and log lines name the arguments of its classes. At the command line these are
+options and variables of the environment, and here, for all commands, one becomes the other.
 
 Invariant: foreign words reach a terminal or a pipe only as `printable` shows them, and never as
 markup; JSON keeps the true text, with everything but visible ASCII escaped.
@@ -10,16 +13,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Final, TextIO
 
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
     from rich.text import Text
 
 __all__ = [
+    "MESSAGE_TIMEOUT",
     "as_json",
     "complain",
     "has_colour",
@@ -30,7 +38,51 @@ __all__ = [
     "question",
     "remark",
     "safe_text",
+    "worded",
 ]
+
+MESSAGE_TIMEOUT: Final = "AERON_ARCHIVE_MESSAGE_TIMEOUT"
+"""How long the archive commands wait for an answer."""
+
+OPTIONS: Final = {
+    "`extending_publication`": "`pub --extend`",
+    "the control stream id": "AERON_ARCHIVE_CONTROL_STREAM_ID",
+    "response_channel": "AERON_ARCHIVE_CONTROL_RESPONSE_CHANNEL",
+    "raise timeout": f"raise {MESSAGE_TIMEOUT}",
+    "from_position": "--begin",
+    "to_position": "--end",
+    "max_age_ms": "--max-age",
+    "max_bytes": "--max-bytes",
+    "before_position": "--before",
+}
+NAME: Final = re.compile(
+    "|".join([*map(re.escape, (each for each in OPTIONS if not each.isidentifier()))])
+    + r"|(?<![\w./=-])[a-z]+(?:_[a-z]+)+(?![\w/(=-]|\.\w)"
+)
+
+
+def worded(text: str) -> str:
+    """Return a text with the options and variables that it means.
+
+    A name without an underscore is taken for a word, and one in a path, a call or a value for
+    itself.
+    """
+    return NAME.sub(lambda found: meanings().get(found[0], found[0]), text)
+
+
+@cache
+def meanings() -> Mapping[str, str]:
+    """Return what arguments are called at the command line."""
+    from aeron_async.archive.context import ArchiveContext  # noqa: PLC0415 - errors alone need it
+    from aeron_async.driver.core.context import DriverContext  # noqa: PLC0415 - likewise
+
+    variables = {
+        name: setting.env_name
+        for settings in (ArchiveContext.settings(), DriverContext.settings())
+        for name, setting in settings.items()
+    }
+    return variables | OPTIONS
+
 
 LINE_LENGTH_MAX: Final = 8_000
 """In characters; a line of the result has several foreign words at most."""
@@ -88,8 +140,6 @@ def question(text: str) -> None:
 
 def complain(error: BaseException | str) -> None:
     """Say in one line what went wrong, in the words of the command line."""
-    from aeron_async.cli.wording import worded  # noqa: PLC0415 - most commands go right
-
     remark(f"error: {worded(' '.join(str(error).split()))}")
 
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final, final
 
 from cyclopts import Parameter, validators
 
-from aeron_async.cli.figures import format_count, plural
-from aeron_async.cli.latency import LatencySummary
+from aeron_async.cli.figures import LatencySummary, format_count, plural
 from aeron_async.cli.options import Flag, Int32, MessageSize, Positive, Quiet, RunOptions
 from aeron_async.cli.output import make_console, print_json, remark
 from aeron_async.cli.pauses import Pauses

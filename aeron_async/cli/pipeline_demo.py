@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aeron_async.cli.figures import plural
 from aeron_async.cli.options import Count, RunOptions
 from aeron_async.cli.output import print_line, remark
-from aeron_async.cli.pipeline_report import write_report
+from aeron_async.cli.pipeline_run import write_report
 from aeron_async.cli.runner import ExitCode
 from aeron_async.cli.runner import run as run_async
 from aeron_async.errors import ConfigurationError

@@ -1,10 +1,10 @@
-"""`aeron-async pipeline run`: recordings into a lake, once or for as long as it runs."""
+"""`aeron-async pipeline run` and `report`: recordings into a lake, and a page about it."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, final
 
 import attrs
@@ -16,8 +16,9 @@ from aeron_async.cli.options import Count, Flag, RunOptions
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode, TerminatedError
 from aeron_async.cli.runner import run as run_async
+from aeron_async.clock import SystemClock
 from aeron_async.errors import ConfigurationError
-from aeron_async.spark.pipeline.lake import Lake
+from aeron_async.spark.pipeline.lake import Lake, write_atomically
 from aeron_async.spark.pipeline.session import check_format, check_installed, make_session
 from aeron_async.spark.pipeline.settings import PipelineSettings
 
@@ -26,7 +27,41 @@ if TYPE_CHECKING:
     from aeron_async.spark.pipeline.query import Lag
     from aeron_async.spark.pipeline.watermark import Watermark
 
-__all__ = ["LakeOptions", "run"]
+__all__ = [
+    "LakeOptions",
+    "report",
+    "run",
+    "write_report",
+]
+
+
+def report(
+    lake: Path,
+    /,
+    *,
+    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
+) -> int:
+    """Draw a page about a lake, to be opened without a server.
+
+    Args:
+        lake: Directory that `pipeline run` has filled.
+        output: Where to write the page.
+    """
+    write_report(lake, output)
+    print_line(str(output.absolute()))
+    return ExitCode.SUCCESS
+
+
+def write_report(lake: Path, output: Path) -> None:
+    """Draw a page about a lake, and write it."""
+    check_installed(("pyarrow", "numpy"))
+    if output.is_dir() or not output.name:
+        message = f"--output {str(output)!r} is a directory: name a file in it, such as report.html"
+        raise ConfigurationError(message)
+    from aeron_async.spark.pipeline.report import render_report  # noqa: PLC0415 - needs pyarrow
+
+    page = render_report(Lake(lake), SystemClock().epoch_ms())
+    write_atomically(output, page.encode())
 
 
 @Parameter(name="*", group="Lake")

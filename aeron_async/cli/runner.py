@@ -129,8 +129,7 @@ def _say_waits_plainly(
     """
     import structlog  # noqa: PLC0415 - most commands log nothing
 
-    from aeron_async.cli.output import remark  # noqa: PLC0415 - likewise
-    from aeron_async.cli.wording import worded  # noqa: PLC0415 - likewise
+    from aeron_async.cli.output import remark, worded  # noqa: PLC0415 - as above
 
     if event["event"] == "wait_lasted_long":
         what, why = "still waiting", event["why"]
@@ -167,7 +166,7 @@ def _name_remedies_of_the_command_line(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Replace remedies that are Python; whoever runs a command writes none."""
-    from aeron_async.cli.wording import worded  # noqa: PLC0415 - most commands log nothing
+    from aeron_async.cli.output import worded  # noqa: PLC0415 - most commands log nothing
 
     if event["event"] in HUSHED:
         import structlog  # noqa: PLC0415 - it is there, for it called this

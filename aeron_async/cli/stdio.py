@@ -1,4 +1,4 @@
-"""Standard input and output, without making the event loop wait for whoever is at the other end.
+"""Standard input and output in a thread of their own, and questions asked there.
 
 A pipe that nobody reads blocks the thread that writes to it, and the media driver must not stand
 still that long. So one thread does the blocking calls, one after the other; it may be abandoned in
@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, final
 
-from aeron_async.errors import MessageTooLongError
+from aeron_async.cli.output import question, remark
+from aeron_async.errors import ConfigurationError, MessageTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = ["BlockingCalls", "read_lines", "write_all"]
+__all__ = [
+    "BlockingCalls",
+    "ask",
+    "ask_at_once",
+    "can_ask",
+    "check_can_ask",
+    "read_lines",
+    "write_all",
+]
 
 READ_LENGTH: Final = 256 * 1024
 
@@ -109,3 +119,54 @@ async def read_lines(
             raise MessageTooLongError(message)
     if rest:
         yield rest
+
+
+YES: Final = frozenset({"y", "yes"})
+
+
+def can_ask() -> bool:
+    """Return whether there is a person at a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def check_can_ask(*, yes: bool, dry_run: bool, what: str) -> None:
+    """Refuse a command that would have to ask, and cannot; before it opens anything.
+
+    Args:
+        yes: Whether --yes was given.
+        dry_run: Whether --dry-run was given.
+        what: The command would do, such as "remove files".
+
+    Raises:
+        ConfigurationError: Both options were given, or neither and there is no terminal.
+    """
+    if yes and dry_run:
+        message = "--yes and --dry-run contradict each other: give one"
+        raise ConfigurationError(message)
+    if not (yes or dry_run or can_ask()):
+        message = (
+            f"this would {what}, and there is no terminal to ask at: give --yes to do it, or "
+            "--dry-run to see what it would do"
+        )
+        raise ConfigurationError(message)
+
+
+async def ask(text: str, *, yes: bool) -> bool:
+    """Return whether the person at the terminal agrees, or has agreed by --yes."""
+    if yes:
+        return True
+    calls = BlockingCalls()
+    try:
+        return await calls.call(ask_at_once, text)
+    finally:
+        calls.close()
+
+
+def ask_at_once(text: str) -> bool:
+    """Return whether the person at the terminal agrees; blocks until there is an answer."""
+    question(text)
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in YES:
+        return True
+    remark("nothing was changed")
+    return False

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aeron_async as aa
-from aeron_async.cli.bench_stream import StreamPlan, exchange
+from aeron_async.cli.bench_child import StreamPlan, exchange
 from benchmarks.loss import Lossy, LossyNetwork, pieces
 
 ADDRESS = ("127.0.0.1", 1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aeron_async.cli.bench_messages import BenchError
+from aeron_async.cli.bench_processes import BenchError
 from benchmarks.measuring import Contender, Metric, Scenario, Series, measure_all, ratio
 
 if TYPE_CHECKING:

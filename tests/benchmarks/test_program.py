@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.cli.bench_messages import BenchError
+from aeron_async.cli.bench_processes import BenchError
 from benchmarks import __main__ as program
 from benchmarks import official, profiling
 from benchmarks.machine import installed, machine, processor_of, sysctl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.cli.archive_new import made_for_good
+from aeron_async.cli.archive_where import made_for_good
 from aeron_async.cli.main import main
 from aeron_async.errors import ConfigurationError
 from tests.archive.golden import copy_of

@@ -12,19 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.cli import bench_flood, bench_round_trip
-from aeron_async.cli.bench_child import ROLES, play
-from aeron_async.cli.bench_flood import FloodPlan, drain, flood
-from aeron_async.cli.bench_messages import (
+from aeron_async.cli import bench_child
+from aeron_async.cli.bench_child import (
+    ROLES,
+    FloodPlan,
+    RoundTripPlan,
+    StreamPlan,
+    drain,
+    echo_client,
+    echo_server,
+    exchange,
+    figures_of,
+    flood,
+    play,
+    take_parts,
+)
+from aeron_async.cli.bench_processes import (
     BenchError,
+    Child,
+    Patience,
     check_mark,
+    free_port,
     make_mark,
     make_messages,
+    meet,
     messages_per_datagram,
+    role,
 )
-from aeron_async.cli.bench_processes import Child, Patience, free_port, meet, role
-from aeron_async.cli.bench_round_trip import RoundTripPlan, echo_client, echo_server, figures_of
-from aeron_async.cli.bench_stream import StreamPlan, exchange, take_parts
 from aeron_async.client.aeron import Aeron
 
 if TYPE_CHECKING:
@@ -88,8 +102,8 @@ async def test_round_trips_of_messages_and_of_bare_datagrams() -> None:
     there, back = (f"aeron:udp?endpoint=127.0.0.1:{free_port()}" for _ in range(2))
     plan = RoundTripPlan(there=there, back=back, rate=1_000, seconds=0.03, warm_up_s=0.01)
     async with Aeron.connect() as near, Aeron.connect() as far, asyncio.TaskGroup() as group:
-        ponging = group.create_task(bench_round_trip.pong(far, plan))
-        pinging = group.create_task(bench_round_trip.ping(near, plan))
+        ponging = group.create_task(bench_child.pong(far, plan))
+        pinging = group.create_task(bench_child.ping(near, plan))
     assert ponging.result()["echoed"] == 40
     assert 0 < ponging.result()["pong_share"] < 1.5
     assert 0 < pinging.result()["p50_us"] <= pinging.result()["p99_9_us"]
@@ -105,7 +119,7 @@ async def test_round_trips_of_messages_and_of_bare_datagrams() -> None:
 async def test_bare_datagrams_that_do_not_come_back_are_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench_round_trip, "SILENCE_S", 0.01)
+    monkeypatch.setattr(bench_child, "ANSWER_TIMEOUT_S", 0.01)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         plan = RoundTripPlan(there=str(sock.getsockname()[1]), seconds=0.001, warm_up_s=0)
@@ -123,9 +137,9 @@ def test_the_floor_is_what_arrives_of_a_flood(
     is_batching: bool,  # noqa: FBT001 - a row of the table
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench_flood, "SILENCE_S", 0.05)
+    monkeypatch.setattr(bench_child, "FLOOD_SILENCE_S", 0.05)
     if not is_batching:
-        monkeypatch.setattr(bench_flood, "offers_segmentation", lambda _sock: False)
+        monkeypatch.setattr(bench_child, "offers_segmentation", lambda _sock: False)
     plan = FloodPlan(port=free_port(), seconds=0.02)
     found: dict[str, float] = {}
     thread = Thread(target=lambda: found.update(drain(plan, ready=lambda: found.update(ready=1))))

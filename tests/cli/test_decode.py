@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.cli.decode_coverage import Coverage, Ranges
-from aeron_async.cli.decode_frames import fields_of, in_words, kind_of, true_text
+from aeron_async.cli.decode_streams import Coverage, Ranges, fields_of, in_words, kind_of, true_text
 from aeron_async.cli.main import main
 from aeron_async.protocol.data import DataHeader, encode_heartbeat
 from aeron_async.protocol.datagram import DataFrame, OpaqueFrame

@@ -14,9 +14,8 @@ import pytest
 from rich.console import Console
 
 from aeron_async.cli import demo as demo_module
-from aeron_async.cli.demo import Child, DemoError
-from aeron_async.cli.demo_phases import PHASES
-from aeron_async.cli.demo_state import DemoState
+from aeron_async.cli.demo import Child, DemoError, DemoState
+from aeron_async.cli.demo_child import PHASES
 from aeron_async.cli.demo_view import LineView, picture, print_summary
 from aeron_async.cli.main import main
 from tests.tracing import untraced_environment

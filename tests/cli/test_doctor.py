@@ -12,12 +12,25 @@ import attrs
 import psutil
 import pytest
 
-from aeron_async.cli import doctor_look
-from aeron_async.cli.doctor import exit_code, print_findings
-from aeron_async.cli.doctor_facts import Buffer, Facts, NetworkCard
-from aeron_async.cli.doctor_findings import findings, worst
-from aeron_async.cli.doctor_look import clock_facts, limit_length, look, loop_lags, try_multicast
-from aeron_async.cli.doctor_verdict import Finding, Verdict
+from aeron_async.cli import doctor as doctor_module
+from aeron_async.cli.doctor import (
+    clock_facts,
+    exit_code,
+    limit_length,
+    look,
+    loop_lags,
+    print_findings,
+    try_multicast,
+)
+from aeron_async.cli.doctor_findings import (
+    Buffer,
+    Facts,
+    Finding,
+    NetworkCard,
+    Verdict,
+    findings,
+    worst,
+)
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import RegistrationError
@@ -214,10 +227,10 @@ def test_this_machine_is_examined_for_people(capsys: pytest.CaptureFixture[str])
 async def test_facts_are_those_of_this_machine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(doctor_look, "SHARED_MEMORY", tmp_path / "absent")
+    monkeypatch.setattr(doctor_module, "SHARED_MEMORY", tmp_path / "absent")
     facts = await look(DriverContext(), 0.001)
     assert facts.shared_free_length is None
-    monkeypatch.setattr(doctor_look, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(doctor_module, "SHARED_MEMORY", tmp_path)
     facts = await look(DriverContext(), 0.001)
     assert facts.shared_free_length is not None
     assert facts.shared_free_length <= shutil.disk_usage(tmp_path).total
@@ -233,7 +246,7 @@ async def test_the_loop_is_looked_at_once_at_least() -> None:
 async def test_a_loop_that_is_held_up_is_seen_to_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0, 0, 60_000_000, 60_000_000])
     clock = SimpleNamespace(monotonic_ns=lambda: next(times))
-    monkeypatch.setattr("aeron_async.cli.doctor_look.time", clock)
+    monkeypatch.setattr("aeron_async.cli.doctor.time", clock)
     assert await loop_lags(0.05) == [49_000_000]
 
 
@@ -258,7 +271,7 @@ def test_a_group_without_a_route_and_one_that_is_none_are_told_of(
     class Unreachable(socket.socket):
         connect = unreachable
 
-    monkeypatch.setattr("aeron_async.cli.doctor_look.socket.socket", Unreachable)
+    monkeypatch.setattr("aeron_async.cli.doctor.socket.socket", Unreachable)
     assert try_multicast("224.20.30.39") == (
         None,
         "no route to 224.20.30.39: Network is unreachable",
@@ -275,7 +288,7 @@ def test_a_group_that_cannot_be_joined_is_told_of(monkeypatch: pytest.MonkeyPatc
         message = "cannot join"
         raise RegistrationError(message)
 
-    monkeypatch.setattr(doctor_look, "open_socket", refuse)
+    monkeypatch.setattr(doctor_module, "open_socket", refuse)
     assert try_multicast("224.20.30.39") == (None, "cannot join")
 
 
@@ -285,6 +298,6 @@ def test_a_system_without_batches_is_not_asked_for_them(monkeypatch: pytest.Monk
             raise OSError(92, "Protocol not available")
 
     with Old(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        assert not doctor_look.offers_gathering(sock)
-        monkeypatch.setattr("aeron_async.cli.doctor_look.sys.platform", "darwin")
-        assert not doctor_look.offers_gathering(sock)
+        assert not doctor_module.offers_gathering(sock)
+        monkeypatch.setattr("aeron_async.cli.doctor.sys.platform", "darwin")
+        assert not doctor_module.offers_gathering(sock)

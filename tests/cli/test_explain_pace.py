@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.cli.explain_pace import pace_facts
+from aeron_async.cli.explain_roles import pace_facts
 from aeron_async.cli.main import main
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.flow_control import UnicastFlowControl

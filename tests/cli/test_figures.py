@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.cli.figures import (
+    PERCENTILES,
+    LatencySummary,
     format_bytes,
     format_count,
     format_ns,
@@ -17,7 +19,6 @@ from aeron_async.cli.figures import (
     per_second,
     plural,
 )
-from aeron_async.cli.latency import PERCENTILES, LatencySummary
 
 
 @pytest.mark.parametrize(

@@ -197,4 +197,4 @@ def test_only_one_module_writes_to_the_standard_streams() -> None:
                 called = ast.unparse(node.func)
                 assert called not in {"print", "sys.stdout.write", "sys.stderr.write"}, path.name
                 if called == "Console":
-                    assert path.name == "archive_bar.py", path.name
+                    assert path.name == "archive_where.py", path.name

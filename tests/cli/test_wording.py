@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
-from aeron_async.cli.archive_client import client_settings
+from aeron_async.cli.archive_where import client_settings
 from aeron_async.cli.main import main
+from aeron_async.cli.output import worded
 from aeron_async.cli.runner import configure_logs
-from aeron_async.cli.wording import worded
 from aeron_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
