@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from aeron_async import congestion_control, flow_control, name_resolver
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.buffer_claim import BufferClaim
     from aeron_async.client.channel import Channel, Fc
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.client.image import FragmentHeader, Image, ImageEvent, ImageEventKind, Message
-    from aeron_async.client.publication import OfferOutcome, Publication
+    from aeron_async.client.publication import BufferClaim, OfferOutcome, Publication
     from aeron_async.client.streams import AeronAttribute
     from aeron_async.client.subscription import Subscription
     from aeron_async.client.why import why
@@ -103,7 +102,7 @@ __all__ = [
 MODULES: Final = {
     "Aeron": "client.aeron",
     "AeronAttribute": "client.streams",
-    "BufferClaim": "client.buffer_claim",
+    "BufferClaim": "client.publication",
     "Channel": "client.channel",
     "ChannelUri": "protocol.channel_uri",
     "Clock": "clock",

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aeron_async"
 FILE_LIMIT = 900
 FUNCTION_LIMIT = 60
+SMALL = 80
 
 # What each floor may import of the package; `errors`, `logs` and `text` are open to all. The
 # longest prefix decides.
@@ -29,7 +30,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "waits": (),
     "protocol": ("protocol",),
     # Loops and what they walk over lie on one floor: the loops know how a frame looks, no more.
-    "kernel.message": ("client.image",),
     "kernel": ("kernel", "logbuffer.frame", "protocol"),
     "logbuffer": ("logbuffer", "kernel", "protocol"),
     "driver.core": (
@@ -131,6 +131,58 @@ def imports(path: Path) -> tuple[str, ...]:
             else:
                 found.append(node.module)
     return tuple(found)
+
+
+@cache
+def importers() -> dict[str, set[str]]:
+    """Return who imports each module, for types as well as at run time, packages left out."""
+    names = {module_name(path): path for path in modules()}
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in names.items():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom):
+                source = (node.module or "").removeprefix("aeron_async").removeprefix(".")
+                for alias in node.names:
+                    inner = f"{source}.{alias.name}".removeprefix(".")
+                    target = inner if inner in names else source
+                    if target in found and target != name and names[target].stem != "__init__":
+                        found[target].add(name)
+    return found
+
+
+def reached(start: str, edges: dict[str, set[str]]) -> set[str]:
+    """Return every module that a walk along the edges comes to."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for each in edges.get(waiting.pop(), set()) - found:
+            found.add(each)
+            waiting.append(each)
+    return found
+
+
+def test_no_more_than_two_modules_import_each_other() -> None:
+    """Three or more that need one another, be it for types, are one concept cut into pieces."""
+    edges = importers()
+    behind = {name: reached(name, edges) for name in edges}
+    circles = {
+        frozenset(other for other in behind[name] if name in behind[other])
+        for name in edges
+        if name in behind[name]
+    }
+    assert [sorted(circle) for circle in circles if len(circle) > 2] == []
+
+
+def test_a_small_module_serves_more_than_one_other() -> None:
+    """A concept has a file; a piece that only one other file uses belongs into that file."""
+    entries = {module_name(path) for path in modules() if path.stem in {"__init__", "__main__"}}
+    lonely = []
+    for path in modules():
+        name = module_name(path)
+        is_small = len(path.read_text().splitlines()) < SMALL
+        if is_small and len(importers()[name]) == 1 and not importers()[name] <= entries:
+            lonely.append(name)
+    assert lonely == []
 
 
 def test_every_function_is_short_enough_to_read() -> None:

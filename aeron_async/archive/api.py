@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.client.exclusive_publication import ExclusivePublication
+    from aeron_async.client.image import Message
     from aeron_async.errors import ArchiveError
-    from aeron_async.kernel import Message
 
 __all__ = [
     "ALL_AND_FOLLOW",

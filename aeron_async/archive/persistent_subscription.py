@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
     from aeron_async.archive.api import Archive, Replay
     from aeron_async.client.aeron import Aeron
-    from aeron_async.client.image import Image
+    from aeron_async.client.image import Image, Message
     from aeron_async.client.subscription import Subscription
-    from aeron_async.kernel import Message
     from aeron_async.protocol.channel_uri import ChannelUri
 
 __all__ = [

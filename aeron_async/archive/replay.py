@@ -11,7 +11,7 @@ Source: Aeron `FragmentAssembler`, `ReplayMerge`, `AeronArchive.replay`; as an i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from aeron_async.archive.api import Replay
 from aeron_async.archive.disk.checksums import checksum_named
@@ -24,13 +24,14 @@ from aeron_async.kernel import (
     Batch,
     Cell,
     Doorbell,
-    Message,
+    HomeLoop,
     Reading,
     Taking,
     inheriting,
     open_batch,
     read_whole,
 )
+from aeron_async.kernel import Message as LogMessage
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.header import DataFlags
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.recording_reader import RecordedBlock
     from aeron_async.archive.recordings import Recordings
     from aeron_async.archive.resources import ArchiveResources
+    from aeron_async.client.image import Message
     from aeron_async.errors import ClosedError
     from aeron_async.kernel.message import MessageSource
 
@@ -273,7 +275,7 @@ class ReplayAssembler:
 
     def take(
         self, memory: ReplayBuffer, offset: int, end: int, base: int, source: MessageSource
-    ) -> tuple[Message | None, int]:
+    ) -> tuple[LogMessage | None, int]:
         """Take fragments up to the end of a message or of the block; return it, and where that is.
 
         A fragment whose message did not begin here is passed over.
@@ -306,7 +308,7 @@ class ReplayAssembler:
                     return None, offset
                 self.is_under_way = False
                 data = bytes(self._message)
-                return Message(data, base + offset, self._reserved_value, source), offset
+                return LogMessage(data, base + offset, self._reserved_value, source), offset
         return None, offset
 
 
@@ -348,14 +350,12 @@ class ReplaySource(Taking):
     @classmethod
     def of(cls, descriptor: RecordingDescriptor, position: int) -> MessageSource:
         """Return the source of a replay that begins at a position, in bytes."""
-        source = cls(
+        return cls(
             position=position,
             session_id=descriptor.session_id,
             stream_id=descriptor.stream_id,
             source_identity=descriptor.source_identity,
         )
-        # All that a message asks of its image is there.
-        return cast("MessageSource", source)
 
     def __repr__(self) -> str:
         return f"<ReplaySource of session {self.session_id}, stream {self.stream_id}>"
@@ -376,11 +376,16 @@ class LocalReplay(Reading, Replay):
         extent: From where to where, and what may still come.
     """
 
+    if TYPE_CHECKING:
+
+        async def __anext__(self) -> Message:
+            """Return the next message, waiting for it while the recording goes on."""
+
     def __init__(self, resources: ArchiveResources, extent: ReplayRange) -> None:
         self.recording_id = extent.recording_id
-        self._home = resources.aeron.home
+        self._home = HomeLoop(asyncio.get_running_loop())
         self._extent = extent
-        self._loop_turn = Turn(resources.aeron.home.loop, resources.aeron.clock)
+        self._loop_turn = Turn(self._home.loop, resources.aeron.clock)
         self._turn_budget = self._loop_turn.stride
         self._is_closed = self._is_waiting = self._is_begun = False
         self._closed_because: ClosedError | None = None
@@ -431,7 +436,7 @@ class LocalReplay(Reading, Replay):
                 raise StopAsyncIteration
             if self._turn_budget <= 0:
                 await self._look()
-            message = self._batch.following()
+            message: Message | None = self._batch.following()
             if message is not None:
                 self._turn_budget -= 1
                 self._taken = message

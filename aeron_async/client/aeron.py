@@ -8,7 +8,7 @@ Source: Aeron `Aeron`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 from aeron_async.client.arguments import (
     check_driver,
@@ -17,23 +17,21 @@ from aeron_async.client.arguments import (
     publication_uri,
     subscription_uri,
 )
-from aeron_async.client.client_requests import ClientRequests
+from aeron_async.client.client_conductor import ClientConductor
 from aeron_async.client.exclusive_publication import ExclusivePublication
 from aeron_async.client.opening import Opening
 from aeron_async.client.publication import Publication
 from aeron_async.client.subscription import Subscription
-from aeron_async.client.waiters import WaitWatch
 from aeron_async.driver.media_driver import MediaDriver
-from aeron_async.errors import ClosedError, WrongLoopError
-from aeron_async.kernel import HomeLoop
+from aeron_async.errors import ClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
-    from aeron_async.client.publication import PublicationBase, PublicationErrorHandler
-    from aeron_async.client.subscription import ImageHandler, SubscriptionBase
+    from aeron_async.client.publication import PublicationErrorHandler
+    from aeron_async.client.subscription import ImageHandler
     from aeron_async.clock import Clock
     from aeron_async.counters import CountersManager
     from aeron_async.driver.commands import CongestionControlSupplier, FlowControlSupplier
@@ -42,16 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Aeron"]
 
-NOT_STARTED: Final = (
-    "the client has not been started: write `async with Aeron.connect() as aeron`, or "
-    "`aeron = await Aeron.connect()`"
-)
-
 Added = TypeVar("Added", bound=Publication)
 
 
 @final
-class Aeron(ClientRequests):
+class Aeron:
     """A client of a media driver: `async with Aeron.connect() as aeron`.
 
     Or `aeron = await Aeron.connect()`, which stays open until `aclose`. Everything it added is
@@ -59,21 +52,12 @@ class Aeron(ClientRequests):
 
     Attributes:
         driver: The media driver it uses.
-        waits: What watches the waits of its publications and subscriptions, once it is started.
     """
-
-    waits: WaitWatch
 
     def __init__(self, driver: MediaDriver, *, is_driver_owned: bool) -> None:
         self.driver = driver
         self._is_driver_owned = is_driver_owned
-        self._client_id: int | None = None
-        # Dictionaries for their order: closing must be the same every time.
-        self._publications: dict[PublicationBase, None] = {}
-        self._subscriptions: dict[SubscriptionBase, None] = {}
-        self._is_closed = False
-        self._home: HomeLoop | None = None
-        self._closed_because: Exception | None = None
+        self._conductor = ClientConductor(driver)
 
     @classmethod
     def connect(
@@ -101,32 +85,17 @@ class Aeron(ClientRequests):
         Raises:
             ClosedError: The client is not running.
         """
-        if self._client_id is None or self._is_closed:
-            message = "the client is closed: connect another" if self._is_closed else NOT_STARTED
-            raise ClosedError(message) from self._closed_because
-        return self._client_id
+        return self._conductor.client_id
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the client is closed, by whomever."""
-        return self._is_closed
+        """Return whether the client is closed, by itself or by its driver."""
+        return self._conductor.is_closed
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the event loop that the client was started in."""
-        return None if self._home is None else self._home.loop
-
-    @property
-    def home(self) -> HomeLoop:
-        """Return what tells that event loop from others.
-
-        Raises:
-            ClosedError: The client has not been started.
-        """
-        home = self._home
-        if home is None:
-            raise ClosedError(NOT_STARTED)
-        return home
+        return self._conductor.loop
 
     @property
     def clock(self) -> Clock:
@@ -140,7 +109,7 @@ class Aeron(ClientRequests):
         Raises:
             ClosedError: The client has not been started.
         """
-        if self._client_id is None:
+        if not self._conductor.is_started:
             self._check_started()
         return self.driver.counters
 
@@ -151,15 +120,7 @@ class Aeron(ClientRequests):
             ClosedError: The driver, or this client, is closed.
             WrongLoopError: The driver runs in another event loop or process.
         """
-        if self._client_id is not None or self._is_closed:
-            message = "a client starts once: connect another"
-            raise ClosedError(message)
-        self._home = HomeLoop(asyncio.get_running_loop())
-        hint_ns = self.driver.context.waiting_hint_ns
-        self.waits = WaitWatch(self._home.loop, self.clock, hint_ns)
-        if self._is_driver_owned:
-            await self.driver.start()
-        self._client_id = self.driver.conductor.add_client(self)
+        await self._conductor.start(is_driver_owned=self._is_driver_owned)
 
     def add_publication(
         self,
@@ -189,7 +150,7 @@ class Aeron(ClientRequests):
         uri = publication_uri(channel, stream_id, flow_control=flow_control)
         self._check_started()
         publication = Publication(
-            self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
+            self._conductor, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
         )
         adding = self._add_publication(publication, uri, flow_control, is_exclusive=False)
         return Opening(adding, "Aeron.add_publication")
@@ -227,7 +188,7 @@ class Aeron(ClientRequests):
             handshake_length = check_whole(handshake_length, "handshake_length")
         self._check_started()
         publication = ExclusivePublication(
-            self, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
+            self._conductor, uri, stream_id, on_disconnected=on_disconnected, on_error=on_error
         )
         adding = self._add_publication(
             publication, uri, flow_control, is_exclusive=True, handshake_length=handshake_length
@@ -265,7 +226,7 @@ class Aeron(ClientRequests):
         uri = subscription_uri(channel, stream_id, congestion_control=congestion_control)
         self._check_started()
         subscription = Subscription(
-            self,
+            self._conductor,
             uri,
             stream_id,
             on_available_image=on_available_image,
@@ -283,59 +244,11 @@ class Aeron(ClientRequests):
         Raises:
             WrongLoopError: It was started in another event loop; it stays open.
         """
-        if not self._is_closed:
-            if self._home is not None and not self._home.is_here():
-                message = "the client was started in another event loop: close it there"
-                raise WrongLoopError(message)
-            self._is_closed = True
-            for publication in list(self._publications):
-                publication.close()
-            for subscription in list(self._subscriptions):
-                subscription.close()
-            if self._home is not None:
-                self.waits.close()
-            if self._client_id is not None and not self.driver.is_closed:
-                self.driver.conductor.remove_client(self._client_id)
+        self._conductor.close()
         if self._is_driver_owned:
             await self.driver.aclose()
         else:
             await asyncio.sleep(0)
-
-    # What its publications and subscriptions, and the driver, say.
-
-    def release_publication(self, publication: PublicationBase, registration_id: int) -> None:
-        """Let the driver drain a publication that was closed."""
-        self._publications.pop(publication, None)
-        if not self.driver.is_closed:
-            self.driver.conductor.remove_publication(registration_id)
-
-    def forget_publication(self, publication: PublicationBase) -> None:
-        """Know nothing more of a publication that the driver has ended."""
-        self._publications.pop(publication, None)
-
-    def revoke_publication(self, publication: PublicationBase, registration_id: int) -> None:
-        """Let the driver take back what has not arrived of an exclusive publication."""
-        self._publications.pop(publication, None)
-        if not self.driver.is_closed:
-            self.driver.conductor.revoke_publication(registration_id)
-
-    def release_subscription(self, subscription: SubscriptionBase, registration_id: int) -> None:
-        """Let the driver forget a subscription that was closed."""
-        self._subscriptions.pop(subscription, None)
-        if not self.driver.is_closed:
-            self.driver.conductor.remove_subscription(registration_id)
-
-    def on_driver_closed(self, error: Exception | None) -> None:
-        """Close everything without asking the driver: it is gone."""
-        self._is_closed = True
-        self._closed_because = error
-        for publication in list(self._publications):
-            publication.on_driver_closed(error)
-        for subscription in list(self._subscriptions):
-            subscription.on_driver_closed(error)
-        self._publications.clear()
-        self._subscriptions.clear()
-        self.waits.close()
 
     async def _add_publication(
         self,
@@ -357,7 +270,7 @@ class Aeron(ClientRequests):
         )
         publication._start(ready)  # noqa: SLF001 - the two halves of one construction
         self._check_still_open(publication)
-        self._publications[publication] = None
+        self._conductor.hold_publication(ready.registration_id, publication)
         return publication
 
     async def _add_subscription(
@@ -375,7 +288,7 @@ class Aeron(ClientRequests):
         )
         self._check_still_open(subscription)
         # Before the start, for that calls handlers, and they may close the subscription.
-        self._subscriptions[subscription] = None
+        self._conductor.hold_subscription(ready.registration_id, subscription)
         subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
         return subscription
 
@@ -383,17 +296,18 @@ class Aeron(ClientRequests):
         _ = self.client_id
 
     def _check_still_open(self, added: Publication | Subscription) -> None:
-        if self._is_closed:
-            added.on_driver_closed(self._closed_because)
+        conductor = self._conductor
+        if conductor.is_closed:
+            added.on_driver_closed(conductor.closed_because)
             message = "the client was closed while the request was under way"
-            raise ClosedError(message) from self._closed_because
+            raise ClosedError(message) from conductor.closed_because
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
         """Start it, unless it was awaited before."""
-        if self._client_id is None or self._is_closed:
+        if not self._conductor.is_started or self._conductor.is_closed:
             await self.start()
         return self
 

@@ -3,7 +3,7 @@
 Invariant: the position of an `Image` moves after the application has taken a message, never before,
 so that flow control follows what was processed and not what was delivered.
 
-The kernel that reads a message also makes it: `Message` is defined there, and exported here.
+The reader of a log makes a `Message`, and knows no images: only the types say here what it carries.
 
 Source: Aeron `Header`, `FragmentHandler`, `Image`, `AvailableImageHandler`,
 `UnavailableImageHandler`.
@@ -21,7 +21,8 @@ from aeron_async.client.arguments import check_limit
 from aeron_async.client.waiters import Signal, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import Batch, Message, Taking, scan_for_send
+from aeron_async.kernel import Batch, Taking, scan_for_send
+from aeron_async.kernel import Message as LogMessage
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
@@ -77,7 +78,23 @@ class FragmentHeader:
 
 
 if TYPE_CHECKING:
+
+    @final
+    class Message(LogMessage):
+        """One message, reassembled; `bytes(message)` is its payload.
+
+        Attributes:
+            data: The payload, a copy of its own.
+            position: Where the message ends in its stream, in bytes.
+            reserved_value: What the publisher put beside it; 0 by default.
+            image: The source it came from.
+        """
+
+        image: Image
+
     FragmentHandler = Callable[[memoryview, FragmentHeader], object]
+else:
+    Message = LogMessage
 
 
 TELLING_SHIFT: Final = 6
@@ -247,7 +264,7 @@ class Image(Taking):
             self.take(self._reader.position)
         return count
 
-    def read(self, limit: int) -> Batch | None:
+    def read(self, limit: int) -> Batch[Message] | None:
         """Return whole messages that are there; their positions are to be taken by the caller."""
         if self._is_closed:
             return None

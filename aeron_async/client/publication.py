@@ -1,11 +1,6 @@
-"""Publications that clients share: identity, offers, claims, and waiting for room.
+"""A piece of the log to write a message into without a copy.
 
-An offer that finds room appends its message and returns without waiting. Otherwise `offer` waits
-for window space without polling. A cancelled offer was either appended whole, or not at all:
-between finding room and appending there is no `await`.
-
-Source: Aeron `Publication.NOT_CONNECTED` and its neighbours, `Publication`,
-`ConcurrentPublication`.
+Source: Aeron `BufferClaim`.
 """
 
 from __future__ import annotations
@@ -26,7 +21,6 @@ from aeron_async.client.arguments import (
     check_timeout,
     destination_uri,
 )
-from aeron_async.client.buffer_claim import BufferClaim
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
 from aeron_async.client.turn import Turn
 from aeron_async.client.waiters import Signal, Wait, WaitingLine, offer_timeout, watched_wait
@@ -43,7 +37,7 @@ from aeron_async.errors import (
 )
 from aeron_async.kernel import Offering
 from aeron_async.logbuffer.appender import AppendResult, SharedAppender
-from aeron_async.protocol.arguments import shown
+from aeron_async.protocol.arguments import check_reserved, shown
 from aeron_async.protocol.header import Buffer
 from aeron_async.waits import PublicationSeen
 
@@ -51,21 +45,112 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-    from aeron_async.client.aeron import Aeron
     from aeron_async.client.arguments import OnDisconnected
+    from aeron_async.client.client_conductor import ClientConductor
     from aeron_async.client.waiters import Place
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
-    from aeron_async.logbuffer.appender import Appender
+    from aeron_async.logbuffer.appender import Appender, Claim
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import Why
 
 __all__ = [
+    "BufferClaim",
     "OfferOutcome",
     "Publication",
     "PublicationBase",
     "PublicationErrorHandler",
 ]
+
+
+@final
+class BufferClaim:
+    """Room for one message: leaving its `with` block commits it, an exception aborts it.
+
+    Nothing behind the claim can be sent before it is finished, and after the publication unblock
+    timeout (15 s) the driver takes it away.
+
+    Attributes:
+        data: Where the payload goes; invalid once the claim is finished.
+    """
+
+    __slots__ = ("_claim", "_is_finished", "_publication", "data")
+
+    def __init__(self, publication: PublicationBase, claim: Claim) -> None:
+        self._publication = publication
+        self._claim = claim
+        self._is_finished = False
+        self.data = claim.data
+
+    @property
+    def position(self) -> int:
+        """Return where the message ends in its stream, in bytes."""
+        return self._claim.position
+
+    @property
+    def reserved_value(self) -> int:
+        """Return what will stand beside the message: signed 64 bits.
+
+        Raises:
+            ClosedError: The claim is finished, or the publication is closed.
+            ConfigurationError: It was set to what is no whole number, or does not fit.
+        """
+        self._check_open()
+        return self._claim.reserved_value
+
+    @reserved_value.setter
+    def reserved_value(self, value: int) -> None:
+        self._check_open()
+        self._claim.reserved_value = check_reserved(value)
+
+    def commit(self) -> int:
+        """Let the message be sent, and return its position.
+
+        Raises:
+            ClosedError: The claim is finished, or the publication is closed.
+        """
+        self._finish()
+        self._claim.commit()
+        self._publication.wake_sender()
+        return self._claim.position
+
+    def abort(self) -> None:
+        """Give the room back; it becomes padding that nobody sees.
+
+        Raises:
+            ClosedError: The claim is finished, or the publication is closed.
+        """
+        self._finish()
+        self._claim.abort()
+        self._publication.wake_sender()
+
+    def _finish(self) -> None:
+        self._check_open()
+        self._is_finished = True
+
+    def _check_open(self) -> None:
+        if self._is_finished:
+            message = "the claim has been committed or aborted already"
+            raise ClosedError(message)
+        if self._publication.is_closed:
+            message = "the publication was closed before its claim was finished"
+            raise ClosedError(message)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_finished or (exc_type is not None and self._publication.is_closed):
+            return
+        if exc_type is None:
+            self.commit()
+        else:
+            self.abort()
 
 
 @final
@@ -104,7 +189,7 @@ class PublicationBase(Offering, ABC):
 
     def __init__(
         self,
-        aeron: Aeron,
+        conductor: ClientConductor,
         uri: ChannelUri,
         stream_id: int,
         *,
@@ -113,18 +198,18 @@ class PublicationBase(Offering, ABC):
     ) -> None:
         self.channel = str(uri)
         self.stream_id = stream_id
-        self._aeron = aeron
+        self._conductor = conductor
         self._on_disconnected = check_on_disconnected(on_disconnected)
         self._on_error = check_on_error(on_error)
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
-        self.waits = aeron.waits
+        self.waits = conductor.waits
         self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
-        self._loop_turn = Turn(aeron.home.loop, aeron.clock)
+        self._loop_turn = Turn(conductor.home.loop, conductor.clock)
         self._turn_budget = self._loop_turn.stride
-        self._home = aeron.home
+        self._home = conductor.home
         self._closed_because: Exception | None = None
         self._is_started = False
         self.last_error: str | None = None
@@ -239,7 +324,7 @@ class PublicationBase(Offering, ABC):
             ClosedError: The publication was closed, before or meanwhile.
         """
         self.check_open()
-        return await self._aeron.add_publication_destination(
+        return await self._conductor.add_publication_destination(
             self._ready.registration_id, destination_uri(channel, is_sent_to=True)
         )
 
@@ -254,7 +339,7 @@ class PublicationBase(Offering, ABC):
             ClosedError: The publication was closed, before or meanwhile.
         """
         self.check_open()
-        await self._aeron.remove_publication_destination(
+        await self._conductor.remove_publication_destination(
             self._ready.registration_id,
             destination
             if isinstance(destination, int)
@@ -270,7 +355,7 @@ class PublicationBase(Offering, ABC):
         if not self._is_closed:
             self._check_loop()
             self._mark_closed(None)
-            self._aeron.release_publication(self, self._ready.registration_id)
+            self._conductor.release_publication(self._ready.registration_id)
 
     async def aclose(self) -> None:
         """Close now; what was offered is still sent. Closing twice is closing once.
@@ -285,7 +370,7 @@ class PublicationBase(Offering, ABC):
         if not self._is_closed:
             self._check_loop()
             self._mark_closed(None)
-            self._aeron.revoke_publication(self, self._ready.registration_id)
+            self._conductor.revoke_publication(self._ready.registration_id)
 
     def wake_sender(self) -> None:
         """Let the driver look at what was appended; for claims."""
@@ -320,7 +405,8 @@ class PublicationBase(Offering, ABC):
     def on_publication_failed(self, error: Exception) -> None:
         """Close without asking the driver: there it is gone already."""
         self._mark_closed(error)
-        self._aeron.forget_publication(self)
+        if self._is_started:
+            self._conductor.forget_publication(self._ready.registration_id)
 
     def on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
@@ -342,7 +428,7 @@ class PublicationBase(Offering, ABC):
         self, attempt: Callable[[], int], result: int, timeout: float | None
     ) -> int:
         """Wait in line and try when it is our turn, until it works or the timeout passes."""
-        started_ns = self._aeron.clock.now_ns()
+        started_ns = self._conductor.clock.now_ns()
         if not self._line:
             # What the attempt that has just failed saw: only another state of things is news.
             self._news = self._look_around()
@@ -357,7 +443,7 @@ class PublicationBase(Offering, ABC):
             async with asyncio.timeout(timeout):
                 return await self._attempt_in_line(attempt, result, place)
         except TimeoutError:
-            waited_ns = self._aeron.clock.now_ns() - started_ns
+            waited_ns = self._conductor.clock.now_ns() - started_ns
             raise offer_timeout(self.explain(), waited_ns) from None
         finally:
             self._line.leave(place)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import SupportsIndex
 
-    from aeron_async.client.aeron import Aeron
+    from aeron_async.client.client_conductor import ClientConductor
     from aeron_async.client.image import FragmentHandler
     from aeron_async.driver.commands import ImageEnd, ImageReady, SubscriptionReady
     from aeron_async.protocol.channel_uri import ChannelUri
@@ -82,7 +82,7 @@ class SubscriptionBase(Reading, ABC):
 
     def __init__(
         self,
-        aeron: Aeron,
+        conductor: ClientConductor,
         uri: ChannelUri,
         stream_id: int,
         *,
@@ -91,8 +91,8 @@ class SubscriptionBase(Reading, ABC):
     ) -> None:
         self.channel = str(uri)
         self.stream_id = stream_id
-        self._aeron = aeron
-        self._home = aeron.home
+        self._conductor = conductor
+        self._home = conductor.home
         self._on_available_image = check_image_handler(on_available_image, "on_available_image")
         self._on_unavailable_image = check_image_handler(
             on_unavailable_image, "on_unavailable_image"
@@ -108,7 +108,7 @@ class SubscriptionBase(Reading, ABC):
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
         self._last_image: Image | None = None
         self.last_error: str | None = None
-        self.waits = aeron.waits
+        self.waits = conductor.waits
         self._waits_since_ns: int | None = None
         self._image_wait = Wait(self, "anext", self._waits_since)
 
@@ -214,7 +214,7 @@ class SubscriptionBase(Reading, ABC):
             ClosedError: The subscription was closed, before or meanwhile.
         """
         self.check_open()
-        return await self._aeron.add_subscription_destination(
+        return await self._conductor.add_subscription_destination(
             self._ready.registration_id, destination_uri(channel, is_sent_to=False)
         )
 
@@ -229,7 +229,7 @@ class SubscriptionBase(Reading, ABC):
             ClosedError: The subscription was closed, before or meanwhile.
         """
         self.check_open()
-        await self._aeron.remove_subscription_destination(
+        await self._conductor.remove_subscription_destination(
             self._ready.registration_id,
             destination
             if isinstance(destination, int)
@@ -239,7 +239,7 @@ class SubscriptionBase(Reading, ABC):
     async def reject_image(self, image: Image, reason: str) -> None:
         """Let an image take nothing more; see `Image.reject`."""
         self.check_open()
-        await self._aeron.reject_image(image.image_id, check_reason(reason))
+        await self._conductor.reject_image(image.image_id, check_reason(reason))
 
     @property
     def registration_id(self) -> int:
@@ -257,7 +257,7 @@ class SubscriptionBase(Reading, ABC):
         if not self._is_closed:
             self._check_loop()
             self._mark_closed(None)
-            self._aeron.release_subscription(self, self._ready.registration_id)
+            self._conductor.release_subscription(self._ready.registration_id)
 
     async def aclose(self) -> None:
         """Close now; whoever iterates comes to an end. Closing twice is closing once.
@@ -407,7 +407,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     def __init__(
         self,
-        aeron: Aeron,
+        conductor: ClientConductor,
         uri: ChannelUri,
         stream_id: int,
         *,
@@ -415,16 +415,27 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         on_unavailable_image: ImageHandler | None,
     ) -> None:
         super().__init__(
-            aeron,
+            conductor,
             uri,
             stream_id,
             on_available_image=on_available_image,
             on_unavailable_image=on_unavailable_image,
         )
-        self._loop_turn = Turn(aeron.home.loop, aeron.clock)
+        self._loop_turn = Turn(conductor.home.loop, conductor.clock)
         self._lent: Message | None = None
         self._is_waiting = False
         self._consumer: ref[asyncio.Task[Any]] | None = None
+
+    if TYPE_CHECKING:
+
+        async def __anext__(self) -> Message:
+            """Return the next message, waiting for it; the iteration ends when this side closes.
+
+            Raises:
+                BusyError: Another task consumes the subscription.
+                ClosedError: The driver failed.
+                WrongLoopError: It belongs to another event loop.
+            """
 
     def poll(self, handler: FragmentHandler, fragment_limit: int = 10) -> int:
         """Call a handler with fragments that are there, without waiting; return how many.
@@ -476,7 +487,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 batch = self._batch
             elif self._taken is not None:
                 self._taken.image.take(self._taken.position)
-            message = batch.following()
+            message: Message | None = batch.following()
             if message is not None:
                 self._turn_budget -= 1
                 self._taken = message

@@ -16,8 +16,7 @@ from aeron_async.waits import (
 )
 
 if TYPE_CHECKING:
-    from aeron_async.client.publication import PublicationBase
-    from aeron_async.client.subscription import SubscriptionBase
+    from aeron_async.client.waiters import Waiter
 
 __all__ = [
     "SHARED_NETWORK",
@@ -510,7 +509,7 @@ def _nearby_publications(seen: SubscriptionSeen) -> str:
     return f"; this driver has publications of {printable(streams(seen.nearly), 3 * SHORT)}"
 
 
-def why(waiter: PublicationBase | SubscriptionBase) -> Why:
+def why(waiter: Waiter) -> Why:
     """Return why a publication or subscription waits: the reason, what was seen, what to change.
 
     It can be asked at any time; `reason` is `WaitReason.NOTHING` while nothing is in the way. The

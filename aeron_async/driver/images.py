@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
-from aeron_async.driver.core.feedback_delay import choose_delay
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import ImageCounters
+from aeron_async.driver.core.stream_params import choose_delay
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.image_refusals import (
     ImageBudget,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from aeron_async.kernel.reading import read_whole
 
 if TYPE_CHECKING:
-    from aeron_async.kernel.message import Message, MessageSource
+    from aeron_async.kernel.message import MessageSource
 
 __all__ = ["Batch", "open_batch"]
 
+MessageT = TypeVar("MessageT")
 
-class Batch:
+
+class Batch(Generic[MessageT]):
     """Messages of one source, in their order.
 
     The compiled twin leaves in the log what has not been handed out yet, until `keep`.
@@ -28,12 +30,12 @@ class Batch:
 
     __slots__ = ("_messages", "image", "left")
 
-    def __init__(self, messages: list[Message], image: MessageSource | None) -> None:
+    def __init__(self, messages: list[MessageT], image: MessageSource | None) -> None:
         self._messages = messages
-        self.image = image
+        self.image: Any = image
         self.left = len(messages)
 
-    def following(self) -> Message | None:
+    def following(self) -> MessageT | None:
         """Return the next message; None where there is none any more."""
         left = self.left
         if left == 0:
@@ -41,7 +43,7 @@ class Batch:
         self.left = left - 1
         return self._messages[-left]
 
-    def rest(self) -> list[Message]:
+    def rest(self) -> list[MessageT]:
         """Return all that are still to be handed out, and be empty."""
         messages = self._messages[len(self._messages) - self.left :]
         self.left = 0
@@ -60,7 +62,7 @@ def open_batch(
     begin_position: int,
     limit: int,
     image: MessageSource,
-) -> tuple[Batch, int]:
+) -> tuple[Batch[Any], int]:
     """Return the unfragmented messages that are there, and the offset behind them.
 
     They stay in the log until they are handed out, and so no publisher may write there before: the
@@ -76,6 +78,6 @@ def open_batch(
         limit: Most messages.
         image: The source they come from.
     """
-    found: list[Message] = []
+    found: list[Any] = []
     behind = read_whole(term, words, longs, offset, end, begin_position, limit, found, image)
     return Batch(found, image), behind

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from aeron_async.client.image import Image
+from typing import Any, Protocol
 
 __all__ = ["Message", "MessageSource"]
 
-MessageSource: TypeAlias = "Image"
-"""What a message came from: all that this floor knows of it is that it has the two ids."""
+
+class MessageSource(Protocol):
+    """What a message came from: an `Image`, or a recording that is replayed.
+
+    Attributes:
+        session_id: Of the publication.
+        stream_id: Within its channel.
+        source_identity: Where the stream comes from, as `host:port`.
+    """
+
+    session_id: int
+    stream_id: int
+    source_identity: str
 
 
 class Message:
@@ -25,21 +33,26 @@ class Message:
 
     __slots__ = ("data", "image", "position", "reserved_value")
 
-    def __init__(self, data: bytes, position: int, reserved_value: int, image: Image) -> None:
+    def __init__(
+        self, data: bytes, position: int, reserved_value: int, image: MessageSource
+    ) -> None:
         self.data = data
         self.position = position
         self.reserved_value = reserved_value
-        self.image = image
+        # A log knows no images: `client.image` says what it is.
+        self.image: Any = image
 
     @property
     def session_id(self) -> int:
         """Return the session of the publication it came from."""
-        return self.image.session_id
+        session_id: int = self.image.session_id
+        return session_id
 
     @property
     def stream_id(self) -> int:
         """Return the stream it came on."""
-        return self.image.stream_id
+        stream_id: int = self.image.stream_id
+        return stream_id
 
     def __bytes__(self) -> bytes:
         return self.data

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aeron_async.kernel.message import Message
 
+
 __all__ = [
     "NOTHING",
     "Cell",
@@ -259,7 +260,7 @@ class Taking:
         raise NotImplementedError
 
 
-NOTHING: Final = Batch([], None)
+NOTHING: Final[Batch[Any]] = Batch([], None)
 """Where nothing has been read."""
 
 
@@ -274,7 +275,7 @@ class Reading:
         _is_closed: Whether the subscription is closed.
     """
 
-    _batch: Batch = NOTHING
+    _batch: Batch[Any] = NOTHING
     _taken: Message | None = None
     _turn_budget: int = 0
     _is_closed: bool
@@ -300,7 +301,7 @@ class Reading:
             if position > image._trigger:  # noqa: SLF001 - twins of one module
                 # The driver has something to say, and cannot before the loop has had its turn.
                 self._turn_budget = 0
-        message = self._batch.following()
+        message: Message | None = self._batch.following()
         if message is None:
             # Taking rang a bell, and whoever answered it closed the subscription.
             return await self._anext_waiting()

@@ -197,7 +197,7 @@ class TermReader:
         """How many fragments belonged to no whole message, or to one that was too long."""
         return self._assembler.discarded_fragments
 
-    def open_batch(self, *, limit: int, limit_position: int, image: MessageSource) -> Batch:
+    def open_batch(self, *, limit: int, limit_position: int, image: MessageSource) -> Batch[Any]:
         """Return the messages of one frame each that come next, to be made one by one.
 
         Args:

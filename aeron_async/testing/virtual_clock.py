@@ -18,10 +18,9 @@ from collections import deque
 from contextvars import Context, ContextVar
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.testing.real_world import refuse_real_world
 from aeron_async.testing.tasks import NumberedTask, describe_tasks
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ Ts = TypeVarTuple("Ts")
 
 __all__ = [
     "OWNER",
+    "REFUSED",
     "DeadlockError",
     "LivelockError",
     "TimeLimitError",
@@ -68,6 +68,44 @@ class LivelockError(RuntimeError):
 
 class TimeLimitError(RuntimeError, TimeoutError):
     """The limit that was set to the loop's time has passed."""
+
+
+REFUSED: Final = (
+    *("add_reader", "add_writer", "add_signal_handler"),
+    *("create_connection", "create_server", "create_datagram_endpoint"),
+    *("create_unix_connection", "create_unix_server", "connect_accepted_socket"),
+    *("connect_read_pipe", "connect_write_pipe", "subprocess_exec", "subprocess_shell"),
+    *("sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_recvfrom"),
+    *("sock_recvfrom_into", "sock_sendall", "sock_sendto", "sock_sendfile"),
+    *("sendfile", "start_tls", "getaddrinfo", "getnameinfo"),
+)
+"""Methods of a loop that would wait for the machine, by name.
+
+These are the public ways in. What the loop beneath needs for itself, such as the socket it wakes
+itself with, it reaches by private ones.
+"""
+
+
+def refuse_real_world(loop_class: type[T]) -> type[T]:
+    """Let a loop class refuse them all, each with a RuntimeError that names it."""
+    for name in REFUSED:
+        setattr(loop_class, name, refusal(name))
+    return loop_class
+
+
+def refusal(name: str) -> Callable[..., NoReturn]:
+    """Return a method that refuses, as soon as it is called."""
+
+    def refuse(self: object, *args: Any, **options: Any) -> NoReturn:
+        del self, args, options
+        message = (
+            f"{name} belongs to the real world, which stands still in virtual time; "
+            "use the network of a World"
+        )
+        raise RuntimeError(message)
+
+    refuse.__name__ = name
+    return refuse
 
 
 @refuse_real_world

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from aeron_async import ExclusivePublication
     from aeron_async.archive import LocalArchive
-    from aeron_async.kernel import Message
+    from aeron_async.client.image import Message
     from tests.archive.lives import Run
 
 __all__ = ["Ledger"]

@@ -10,7 +10,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
 
-    from aeron_async.kernel import Message
+    from aeron_async.client.image import Message
 
 __all__ = ["Run", "number_of", "payload", "runs_of"]
 

@@ -289,7 +289,8 @@ async def test_the_name_of_a_place_is_the_place(
     channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
     await archive.start_recording(channel, 1, source_location=local)
     aeron = archive.aeron if isinstance(archive, RemoteArchive) else archive._resources.aeron
-    assert [each.channel for each in aeron._subscriptions if each.stream_id == 1] == [
+    found: list[Any] = list(aeron._conductor._subscriptions.values())
+    assert [each.channel for each in found if each.stream_id == 1] == [
         channel.replace("aeron:", "aeron-spy:aeron:")
     ]
 

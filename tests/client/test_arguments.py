@@ -55,10 +55,10 @@ def test_a_timeout_is_not_negative() -> None:
 
 @pytest.mark.parametrize("timeout", NO_TIMEOUTS, ids=range(len(NO_TIMEOUTS)))
 async def test_a_timeout_that_is_none_is_refused_whether_there_is_room_or_not(
-    publication: aa.Publication, subscription: aa.Subscription, timeout: Any
+    aeron: aa.Aeron, publication: aa.Publication, subscription: aa.Subscription, timeout: Any
 ) -> None:
     """Row A14: while there was room, nothing looked at the timeout."""
-    exclusive = await publication._aeron.add_exclusive_publication(publication.channel, STREAM_ID)
+    exclusive = await aeron.add_exclusive_publication(publication.channel, STREAM_ID)
     for each in (publication, exclusive):
         await each.wait_connected(5)
     calls: list[Callable[[], Awaitable[object]]] = [
@@ -79,7 +79,7 @@ async def test_a_timeout_that_is_none_is_refused_whether_there_is_room_or_not(
             await call()
     assert (publication.position, exclusive.position) == before
     with pytest.raises(aa.ConfigurationError, match="seconds"):
-        RemoteArchive.connect(publication._aeron, control_channel="aeron:ipc", timeout=timeout)
+        RemoteArchive.connect(aeron, control_channel="aeron:ipc", timeout=timeout)
     seconds: list[Any] = [None, 0, 5, 0.5, float("inf"), 1e300, Fraction(1, 2)]
     for fine in seconds:
         await publication.offer(b"x", timeout=fine)

@@ -212,7 +212,7 @@ async def test_revoking_what_is_shared_only_releases_it(
 ) -> None:
     (core,) = aeron.driver.conductor.network_publications
     registration_id = publication._ready.registration_id
-    aeron.revoke_publication(publication, registration_id)
+    aeron._conductor.revoke_publication(registration_id)
     assert not core.log.metadata.is_publication_revoked
     assert core.state is not PublicationState.ACTIVE
     aeron.driver.conductor.revoke_publication(registration_id)

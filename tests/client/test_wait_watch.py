@@ -29,7 +29,7 @@ def lines_of(story: Callable[[World, aa.Aeron], Awaitable[None]], **settings: An
     async def main(world: World) -> None:
         async with world.host("alice").aeron(attrs.evolve(SMALL, **settings)) as aeron:
             await story(world, aeron)
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
 
     with captured_logs() as lines:
         simulate(main)
@@ -60,7 +60,7 @@ def test_waits_that_end_in_time_leave_no_timer_and_no_line() -> None:
                     break
             await offering
         await world.sleep(2.1)
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
 
     assert lines_of(story) == []
 
@@ -71,7 +71,7 @@ def test_iterating_a_stream_that_has_an_image_and_no_data_sets_no_timer() -> Non
         await world.sleep(3)
         waiting = asyncio.ensure_future(anext(subscription))
         await world.sleep(10)
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
         waiting.cancel()
 
     assert lines_of(story) == []
@@ -82,13 +82,13 @@ def test_a_wait_of_hours_is_one_line() -> None:
         publication = await aeron.add_publication(HERE, STREAM_ID)
         tasks = [asyncio.create_task(publication.offer(b"x")) for _ in range(100)]
         await world.sleep(3_000)
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
         subscription = await aeron.add_subscription(HERE, STREAM_ID)
         for _ in range(100):
             await anext(subscription)
         await asyncio.gather(*tasks)
         await world.sleep(2.1)
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
 
     assert lines_of(story) == [("offer", 2.0, "no_answer")]
 
@@ -148,7 +148,7 @@ def test_a_server_may_wait_in_silence() -> None:
         subscription.logs_waits = False
         waiting = asyncio.ensure_future(anext(subscription))
         await world.sleep(10)
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
         waiting.cancel()
 
     assert lines_of(story) == []
@@ -222,7 +222,7 @@ def test_image_events_without_an_image_are_logged_as_any_other_wait() -> None:
         await world.sleep(10)
         publication = await aeron.add_publication(HERE, STREAM_ID)
         assert (await waiting).kind is aa.ImageEventKind.AVAILABLE
-        assert not aeron.waits.has_timer
+        assert not aeron._conductor.waits.has_timer
         # An image is there, and nothing more to come: that is how it should be.
         waiting = asyncio.ensure_future(anext(events))
         await world.sleep(10)
@@ -253,13 +253,13 @@ def test_a_wait_that_cannot_be_explained_hides_no_other() -> None:
     async def main(world: World) -> None:
         async with world.host("alice").aeron(SMALL) as aeron:
             subscription = await aeron.add_subscription(HERE, STREAM_ID)
-            now_ns = aeron.waits.now_ns()
+            now_ns = aeron._conductor.waits.now_ns()
             for _ in range(3):
-                aeron.waits.begin(Wait(Broken(), "break", lambda: now_ns))
-                aeron.waits.begin(Wait(Broken(), "lose", since))
+                aeron._conductor.waits.begin(Wait(Broken(), "break", lambda: now_ns))
+                aeron._conductor.waits.begin(Wait(Broken(), "lose", since))
             with pytest.raises(aa.AeronTimeoutError):
                 await subscription.wait_connected(timeout=3)
-            assert not aeron.waits.has_timer
+            assert not aeron._conductor.waits.has_timer
 
     with captured_logs() as lines:
         simulate(main)

@@ -35,7 +35,8 @@ async def story(world):
                 break
         await anext(slow)
         await world.sleep(3)
-        print(aa.why(publication), aa.why(slow), aeron.waits.line_count, aeron.waits.has_timer)
+        waits = aeron._conductor.waits
+        print(aa.why(publication), aa.why(slow), waits.line_count, waits.has_timer)
         reading.cancel()
 
 with capture_logs() as lines:

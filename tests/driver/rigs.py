@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from aeron_async.driver.core.congestion_control import CongestionControlParams, congestion_control
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.core.data_packet_dispatcher import DataPacketDispatcher
-from aeron_async.driver.core.feedback_delay import choose_delay
 from aeron_async.driver.core.flow_control import unicast_flow_control
 from aeron_async.driver.core.network_publication import NetworkPublication
 from aeron_async.driver.core.publication_image import PublicationImage
 from aeron_async.driver.core.stream_counters import ImageCounters, PublicationCounters
+from aeron_async.driver.core.stream_params import choose_delay
 from aeron_async.driver.core.subscriber_position import SubscriberPosition
 from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.metadata import LogType

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from aeron_async.driver.core.context import DriverContext
-from aeron_async.driver.core.feedback_delay import NO_DELAY, GroupDelay, StaticDelay, choose_delay
+from aeron_async.driver.core.feedback_delay import NO_DELAY, GroupDelay, StaticDelay
+from aeron_async.driver.core.stream_params import choose_delay
 from tests.driver.fakes import MS, US
 
 BACKOFF_NS = 10 * MS

@@ -117,7 +117,7 @@ def test_rejecting_twice_tells_the_publisher_twice_and_prolongs_the_cool_down() 
             (image,) = subscription.images
             await image.reject("once")
             await world.sleep(6)
-            await aeron.reject_image(image.image_id, "twice")
+            await aeron._conductor.reject_image(image.image_id, "twice")
             assert publication.last_error is not None
             assert "twice" in publication.last_error
             await world.sleep(6)

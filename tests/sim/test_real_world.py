@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.testing.real_world import REFUSED
-from aeron_async.testing.virtual_clock import VirtualLoop, run_virtual
+from aeron_async.testing.virtual_clock import REFUSED, VirtualLoop, run_virtual
 from tests.sim.test_virtual_clock import VirtualUvLoop
 
 if TYPE_CHECKING:

@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from aeron_async.archive.control.client import RemoteArchive
     from aeron_async.archive.control.connection import ControlConnection
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
-    from aeron_async.client.image import Image
+    from aeron_async.client.image import Image, Message
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
-    from aeron_async.kernel import Message
 
 __all__ = [
     "RemoteReplay",

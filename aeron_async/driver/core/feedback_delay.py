@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.driver.core.context import DriverContext
 
 __all__ = [
     "NO_DELAY",
     "FeedbackDelay",
     "GroupDelay",
     "StaticDelay",
-    "choose_delay",
 ]
+
 
 SHORTEST_NS: Final = 1_000
 """The first wait where nothing else is said, and what a repeat counts from at least."""
@@ -95,37 +94,3 @@ class GroupDelay:
     def retry_ns(self) -> int:
         """Return a fresh random wait, in nanoseconds."""
         return self.initial_ns()
-
-
-def choose_delay(
-    context: DriverContext,
-    *,
-    is_reliable: bool,
-    is_group: bool,
-    nak_delay_ns: int | None,
-    random: Callable[[], float],
-) -> FeedbackDelay:
-    """Return the delays for one image.
-
-    Args:
-        context: Where the defaults come from.
-        is_reliable: Whether lost data is asked for at all.
-        is_group: Whether other receivers may miss the same data.
-        nak_delay_ns: The channel's own `nak-delay`; unicast only.
-        random: Draws uniformly from [0, 1).
-    """
-    if not is_reliable:
-        return NO_DELAY
-    if is_group:
-        return GroupDelay(
-            max_backoff_ns=context.nak_multicast_max_backoff_ns,
-            group_size=context.nak_multicast_group_size,
-            random=random,
-        )
-    initial_ns = context.nak_unicast_delay_ns if nak_delay_ns is None else nak_delay_ns
-    # Differs: C repeats a zero delay in every cycle; like Java we take at least 1 us times the
-    # ratio, since an event loop must not spin on a gap that nobody will fill.
-    retry_ns = max(initial_ns, SHORTEST_NS) * context.nak_unicast_retry_delay_ratio
-    # The time is read before all that came is looked through, and that takes longer than this. A
-    # turn of the loop in between would be the readers', and a hundred times as long.
-    return StaticDelay(initial_ns=initial_ns if initial_ns > SHORTEST_NS else 0, retry_ns=retry_ns)

@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async.driver.core.feedback_delay import (
+    NO_DELAY,
+    SHORTEST_NS,
+    FeedbackDelay,
+    GroupDelay,
+    StaticDelay,
+)
 from aeron_async.errors import ConfigurationError, ErrorCode, RegistrationError
 from aeron_async.logbuffer.position import term_id_at
 from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID, ControlMode, Group, Media
@@ -33,6 +40,7 @@ __all__ = [
     "SubscriptionParams",
     "check_can_share",
     "check_is_supported",
+    "choose_delay",
     "chosen_session_id",
 ]
 
@@ -410,3 +418,37 @@ def chosen_session_id(
         )
         raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
     return params.session_id
+
+
+def choose_delay(
+    context: DriverContext,
+    *,
+    is_reliable: bool,
+    is_group: bool,
+    nak_delay_ns: int | None,
+    random: Callable[[], float],
+) -> FeedbackDelay:
+    """Return the delays for one image.
+
+    Args:
+        context: Where the defaults come from.
+        is_reliable: Whether lost data is asked for at all.
+        is_group: Whether other receivers may miss the same data.
+        nak_delay_ns: The channel's own `nak-delay`; unicast only.
+        random: Draws uniformly from [0, 1).
+    """
+    if not is_reliable:
+        return NO_DELAY
+    if is_group:
+        return GroupDelay(
+            max_backoff_ns=context.nak_multicast_max_backoff_ns,
+            group_size=context.nak_multicast_group_size,
+            random=random,
+        )
+    initial_ns = context.nak_unicast_delay_ns if nak_delay_ns is None else nak_delay_ns
+    # Differs: C repeats a zero delay in every cycle; like Java we take at least 1 us times the
+    # ratio, since an event loop must not spin on a gap that nobody will fill.
+    retry_ns = max(initial_ns, SHORTEST_NS) * context.nak_unicast_retry_delay_ratio
+    # The time is read before all that came is looked through, and that takes longer than this. A
+    # turn of the loop in between would be the readers', and a hundred times as long.
+    return StaticDelay(initial_ns=initial_ns if initial_ns > SHORTEST_NS else 0, retry_ns=retry_ns)

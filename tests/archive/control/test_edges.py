@@ -300,7 +300,7 @@ async def test_a_client_that_cannot_publish_leaves_nothing_open(
     monkeypatch.setattr(type(aeron), "add_exclusive_publication", refuse)
     with pytest.raises(RegistrationError, match="no room"):
         await RemoteArchive.connect(aeron, control_channel=channel).start()
-    assert not aeron._subscriptions
+    assert not aeron._conductor._subscriptions
 
 
 async def test_a_channel_of_the_clients_own_making_is_kept(

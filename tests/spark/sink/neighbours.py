@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from aeron_async.client.image import Message
     from aeron_async.client.subscription import Subscription
-    from aeron_async.kernel import Message
 
 PAYLOADS_ONLY = RowLayout(has_channel=False, has_stream_id=False, has_reserved_value=False)
 
