@@ -2,7 +2,7 @@
 
 `python -m benchmarks.hostile` runs a publisher, a subscriber and an attacker in processes of their
 own, over loopback. The stream is offered at 10 MB/s in messages of 1 kB, every one of which is
-checked; the attacker sends all attacks of `aeron_async.testing.hostile` mixed, at more than 100,000
+checked; the attacker sends all attacks of `tests.support.hostile` mixed, at more than 100,000
 datagrams a second, from sockets of its own. Each run has a part before the attack, a part under it
 and a part after it; medians of several runs are printed as JSON.
 
@@ -24,9 +24,9 @@ from typing import Any, Final
 
 import uvloop
 
-from aeron_async.testing.hostile import ATTACKS
-from aeron_async.testing.victim import Target, Victim
 from benchmarks import hostile_roles as roles
+from tests.support.hostile import ATTACKS
+from tests.support.victim import Target, Victim
 
 PORT: Final = 20_131
 BEFORE_S: Final = 4

@@ -18,9 +18,9 @@ from struct import Struct
 from typing import Any, Final
 
 import aeron_async as aa
-from aeron_async.testing.hostile import ATTACKS, Attack, shots
 from aeron_async.testing.recorder import make_payload
-from aeron_async.testing.victim import Target, Victim
+from tests.support.hostile import ATTACKS, Attack, shots
+from tests.support.victim import Target, Victim
 
 STREAM_ID: Final = 1001
 LENGTH: Final = 1_000

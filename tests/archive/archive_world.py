@@ -22,9 +22,9 @@ from aeron_async.archive import (
 from aeron_async.archive.disk_access import InlineDisk
 from aeron_async.errors import ArchiveBusyError, ArchiveError, ConfigurationError, StorageError
 from aeron_async.testing.fates import Conditions
-from aeron_async.testing.faulty_files import Faults, FaultyDirectory
 from tests.archive.archive_ledger import Ledger
 from tests.archive.archive_readers import CONTROL, Readers
+from tests.support.faulty_files import Faults, FaultyDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,10 +17,10 @@ from aeron_async.archive.disk_access import DiskThreads, InlineDisk
 from aeron_async.archive.recording_session import PoolLane, RecordingLane, ThreadLane, open_lane
 from aeron_async.errors import StorageError
 from aeron_async.kernel import BlockWriter
-from aeron_async.testing.faulty_files import FaultyDirectory
 from tests.archive.disk.streams import FrameSource, described, read_all
 from tests.archive.held_disk import HeldDisk
 from tests.by_hand import NOT_BUILT
+from tests.support.faulty_files import FaultyDirectory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

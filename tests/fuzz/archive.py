@@ -14,8 +14,8 @@ from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_fra
 from aeron_async.archive.disk.segments import parse_segment_name, segment_name
 from aeron_async.archive.disk.tail_scan import find_torn
 from aeron_async.errors import ArchiveFileError, ProtocolError
-from aeron_async.testing.faulty_files import FaultyDirectory
 from tests.archive.disk.streams import described
+from tests.support.faulty_files import FaultyDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

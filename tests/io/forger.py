@@ -9,13 +9,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 import aeron_async as aa
-from aeron_async.testing.forgeries import Genuine
-from aeron_async.testing.victim import Victim
+from tests.support.forgeries import Genuine
+from tests.support.victim import Victim
 
 if TYPE_CHECKING:
     from random import Random
 
-    from aeron_async.testing.forgeries import Forgery
+    from tests.support.forgeries import Forgery
 
 IP_HEADER = Struct("!BBHHHBBH4s4s")
 UDP_HEADER = Struct("!HHHH")

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import aeron_async as aa
-from aeron_async.testing.forgeries import FORGERIES, mutate
 from tests.io.forger import TERM_LENGTH, Stream, may_forge
 from tests.ports import unused_udp_ports
+from tests.support.forgeries import FORGERIES, mutate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aeron_async.testing.forgeries import Forgery
+    from tests.support.forgeries import Forgery
 
 pytestmark = [
     pytest.mark.skipif(not may_forge(), reason="forged addresses need raw sockets: run as root"),

@@ -11,11 +11,11 @@ import attrs
 from aeron_async.clock import NS_PER_SECOND
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.testing.fates import Conditions
-from aeron_async.testing.hostile import Attack, shots
 from aeron_async.testing.recorder import Recorder
 from aeron_async.testing.trace import Verdict
-from aeron_async.testing.victim import Target, Victim
 from aeron_async.testing.world import World, simulate, tell_and_close
+from tests.support.hostile import Attack, shots
+from tests.support.victim import Target, Victim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.testing.draw import draw_scenario
-from aeron_async.testing.hostile import ATTACKS, heartbeats_ahead
-from aeron_async.testing.nemesis import ADDRESS, IMPERSONATIONS, Attacker
-from aeron_async.testing.run import run_scenario
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.world import simulate
+from tests.support.draw import draw_scenario
+from tests.support.hostile import ATTACKS, heartbeats_ahead
+from tests.support.nemesis import ADDRESS, IMPERSONATIONS, Attacker
+from tests.support.run import run_scenario
 
 if TYPE_CHECKING:
     from aeron_async.driver.media.sockets import SocketAddress

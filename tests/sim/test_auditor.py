@@ -10,8 +10,8 @@ import pytest
 
 from aeron_async.errors import ClosedError
 from aeron_async.protocol.header import FrameType
-from aeron_async.testing.run import Auditor, data_frames
 from aeron_async.testing.trace import Trace, Verdict
+from tests.support.run import Auditor, data_frames
 
 TERM_LENGTH = 64 * 1024
 HEADER = Struct("<iBBHiiiiq")

@@ -13,8 +13,8 @@ from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.testing.trace import Verdict
-from aeron_async.testing.victim import Victim
 from aeron_async.testing.world import simulate
+from tests.support.victim import Victim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

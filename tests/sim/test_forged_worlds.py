@@ -9,10 +9,10 @@ import pytest
 
 import aeron_async as aa
 from aeron_async.protocol.header import DataFlags
-from aeron_async.testing.forgeries import Genuine
-from aeron_async.testing.swarm import run_seed
-from aeron_async.testing.victim import Victim
 from aeron_async.testing.world import World, simulate
+from tests.support.forgeries import Genuine
+from tests.support.swarm import run_seed
+from tests.support.victim import Victim
 
 if TYPE_CHECKING:
     from aeron_async.testing.host import Host

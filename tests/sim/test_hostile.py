@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from aeron_async.protocol.datagram import check_data, frame_type
 from aeron_async.protocol.header import FrameType
-from aeron_async.testing import hostile
-from aeron_async.testing.hostile import ATTACKS, Attack, shots
-from aeron_async.testing.victim import Target, Victim, could_be_genuine
 from tests.sim.hostile import Figures, run_attacked
+from tests.support import hostile
+from tests.support.hostile import ATTACKS, Attack, shots
+from tests.support.victim import Target, Victim, could_be_genuine
 
 AMPLIFICATION_MAX: Final = 3
 """Bytes for each hostile byte, as in RFC 9000, section 8.1."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from aeron_async.testing import hostile, hostile_groups
-from aeron_async.testing.hostile import ATTACKS, Attack, shots
-from aeron_async.testing.hostile_groups import GROUP_ATTACKS
-from aeron_async.testing.victim import Target, Victim
 from aeron_async.testing.world import simulate
 from tests.sim.hostile import DYNAMIC, MULTICAST, Figures, run_attacked
 from tests.sim.wire import Peer
+from tests.support import hostile, hostile_groups
+from tests.support.hostile import ATTACKS, Attack, shots
+from tests.support.hostile_groups import GROUP_ATTACKS
+from tests.support.victim import Target, Victim
 
 if TYPE_CHECKING:
     from aeron_async.testing.world import World

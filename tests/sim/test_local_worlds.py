@@ -14,8 +14,8 @@ import aeron_async as aa
 from aeron_async.client.image import ImageEventKind
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.testing import VirtualLoop
-from aeron_async.testing.run import Auditor, counters_in_use
 from aeron_async.testing.world import simulate
+from tests.support.run import Auditor, counters_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aeron_async.testing.swarm import run_seed
 from tests.sim.mutants import MUTANTS, Mutant
+from tests.support.swarm import run_seed
 
 SEEDS_MAX = 1_000
 

@@ -9,13 +9,13 @@ import pytest
 
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.channel_uri import ChannelUri
-from aeron_async.testing.draw import draw_scenario
-from aeron_async.testing.scenario import FEATURES, TroubleKind
+from tests.support.draw import draw_scenario
+from tests.support.scenario import FEATURES, TroubleKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.testing.scenario import Scenario
+    from tests.support.scenario import Scenario
 
 SEEDS = range(300)
 SCENARIOS = [draw_scenario(seed) for seed in SEEDS]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from aeron_async.testing.draw import draw_scenario
-from aeron_async.testing.swarm import run_seed
+from tests.support.draw import draw_scenario
+from tests.support.swarm import run_seed
 
 # Coverage of so many worlds would take minutes; the same code is covered by the other tests.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -56,7 +56,7 @@ def test_a_seed_that_once_failed_with_a_forger_passes(seed: int) -> None:
 
 
 def test_five_hundred_random_worlds_keep_every_promise() -> None:
-    command = [sys.executable, "-m", "aeron_async.testing.swarm", "--seeds", "0..500"]
+    command = [sys.executable, "-m", "tests.support.swarm", "--seeds", "0..500"]
     finished = subprocess.run(
         command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=3_000
     )

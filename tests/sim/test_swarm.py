@@ -11,24 +11,24 @@ import pytest
 from attrs import evolve
 
 from aeron_async.cli.pcap import CaptureReader
-from aeron_async.testing import swarm
-from aeron_async.testing.draw import draw_scenario
 from aeron_async.testing.fates import Conditions
-from aeron_async.testing.nemesis import Nemesis
 from aeron_async.testing.recorder import ViolationError
-from aeron_async.testing.run import Outcome, Run, run_scenario
-from aeron_async.testing.scenario import FEATURES, Trouble, TroubleKind
-from aeron_async.testing.swarm import Failure, main, run_seed, shrink
 from aeron_async.testing.world import simulate
 from tests.sim.test_world import VirtualUvLoop
+from tests.support import swarm
+from tests.support.draw import draw_scenario
+from tests.support.nemesis import Nemesis
+from tests.support.run import Outcome, Run, run_scenario
+from tests.support.scenario import FEATURES, Trouble, TroubleKind
+from tests.support.swarm import Failure, main, run_seed, shrink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
 
-    from aeron_async.testing.scenario import Scenario
     from aeron_async.testing.world import World
+    from tests.support.scenario import Scenario
 
 BAD = frozenset({"loss", "polling"})
 GUILTY = next(seed for seed in range(10_000) if draw_scenario(seed).features > BAD)
@@ -86,7 +86,7 @@ def test_a_failure_is_made_small_captured_and_can_be_replayed(
     assert line.startswith(f"FAILED {GUILTY} ViolationError: N1: planted | {path} | ")
     assert summary.startswith("1 seeds, 1 failed, ")
     command = line.rpartition(" | ")[2].split()
-    assert command[:3] == ["python", "-m", "aeron_async.testing.swarm"]
+    assert command[:3] == ["python", "-m", "tests.support.swarm"]
     assert main([*command[3:], "--jobs", "1", "--no-shrink"]) == 1
     with path.open("rb") as file:
         assert sum(1 for _ in CaptureReader(file, path.name)) > 10
@@ -117,7 +117,7 @@ def test_a_failure_that_does_not_repeat_is_told_as_such(
     line, _ = capsys.readouterr().out.splitlines()
     assert line == (
         f"FAILED {GUILTY} ViolationError: N1: planted | does not repeat | "
-        f"python -m aeron_async.testing.swarm --seeds {GUILTY}..{GUILTY + 1}"
+        f"python -m tests.support.swarm --seeds {GUILTY}..{GUILTY + 1}"
     )
     # Once as it was, and not made any smaller.
     assert [each.features for each in runs] == [draw_scenario(GUILTY).features] * 2
@@ -144,7 +144,7 @@ def test_failures_may_be_told_as_they_are(capsys: pytest.CaptureFixture[str]) ->
     line, _ = capsys.readouterr().out.splitlines()
     assert line == (
         f"FAILED {GUILTY} ViolationError: N1: planted | "
-        f"python -m aeron_async.testing.swarm --seeds {GUILTY}..{GUILTY + 1}"
+        f"python -m tests.support.swarm --seeds {GUILTY}..{GUILTY + 1}"
     )
 
 
@@ -212,7 +212,7 @@ def test_a_broken_promise_is_the_failure_of_a_run(monkeypatch: pytest.MonkeyPatc
         several, message = "several", "N9: broken\non purpose"
         raise ExceptionGroup(several, [ViolationError(message)])
 
-    monkeypatch.setattr("aeron_async.testing.run.Auditor.audit", violate)
+    monkeypatch.setattr("tests.support.run.Auditor.audit", violate)
     assert run_seed(1).failure == "ViolationError: N9: broken"
 
 
@@ -221,7 +221,7 @@ def test_what_a_workload_raises_is_the_failure_of_a_run(monkeypatch: pytest.Monk
         message = "no more"
         raise LookupError(message)
 
-    monkeypatch.setattr("aeron_async.testing.run.Subscriber.run", fail)
+    monkeypatch.setattr("tests.support.run.Subscriber.run", fail)
     assert run_seed(1, frozenset(FEATURES)).failure == "LookupError: no more"
 
 
@@ -237,9 +237,9 @@ def test_the_failure_of_a_run_is_its_own_whatever_its_end_brings(
         raise LookupError(message)
 
     monkeypatch.setattr("aeron_async.testing.host.Host._stop", fail)
-    monkeypatch.setattr("aeron_async.testing.run.Auditor.audit", violate)
+    monkeypatch.setattr("tests.support.run.Auditor.audit", violate)
     assert run_seed(1).failure == "ViolationError: N9: broken"
-    monkeypatch.setattr("aeron_async.testing.run.Auditor.audit", lambda _: None)
+    monkeypatch.setattr("tests.support.run.Auditor.audit", lambda _: None)
     assert run_seed(1, frozenset(FEATURES)).failure == "LookupError: at the end"
 
 

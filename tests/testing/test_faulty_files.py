@@ -8,7 +8,7 @@ import pytest
 
 from aeron_async.archive.disk.files import read_exactly, write_all
 from aeron_async.errors import ArchiveError
-from aeron_async.testing.faulty_files import Faults, FaultyDirectory, ProcessStopped
+from tests.support.faulty_files import Faults, FaultyDirectory, ProcessStopped
 
 PAGES = 64
 

@@ -23,8 +23,8 @@ from aeron_async.archive.disk.checksums import CHECKSUMS, checksum_named
 from aeron_async.archive.disk.descriptor import RecordingDescriptor, RecordingState
 from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.errors import ArchiveFileError, ConfigurationError, UnknownRecordingError
-from aeron_async.testing.faulty_files import FaultyDirectory, FaultyFile, ProcessStopped
 from tests.archive.golden import ARCHIVES, RECORDINGS, copy_of, facts, golden_path, recording_facts
+from tests.support.faulty_files import FaultyDirectory, FaultyFile, ProcessStopped
 
 if TYPE_CHECKING:
     from pathlib import Path

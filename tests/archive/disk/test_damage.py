@@ -18,8 +18,8 @@ from aeron_async.archive.disk.repair import COPY_SUFFIX, repair
 from aeron_async.archive.disk.segments import parse_segment_name
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from aeron_async.errors import ArchiveBusyError, ArchiveError, ArchiveFileError
-from aeron_async.testing.faulty_files import FaultyDirectory
 from tests.archive.disk.streams import FrameSource, described, read_all
+from tests.support.faulty_files import FaultyDirectory
 
 CRC = CHECKSUMS["crc32"]
 NOW = 1_000_000

@@ -16,8 +16,8 @@ from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.archive.disk.segments import segment_base
 from aeron_async.errors import ArchiveError, StorageError
-from aeron_async.testing.faulty_files import Faults, FaultyDirectory, ProcessStopped
 from tests.archive.disk.streams import FrameSource, described, read_all
+from tests.support.faulty_files import Faults, FaultyDirectory, ProcessStopped
 
 if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor

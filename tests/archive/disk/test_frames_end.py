@@ -16,8 +16,8 @@ from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.archive.disk.tail_scan import find_frames_end
 from aeron_async.archive.disk.verify import Finding, Severity, verify
 from aeron_async.errors import ArchiveFileError
-from aeron_async.testing.faulty_files import FaultyDirectory, FaultyFile
 from tests.archive.disk.streams import TERM, described, frame, read_all
+from tests.support.faulty_files import FaultyDirectory, FaultyFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from aeron_async.archive.disk.recording_reader import RecordingReader, check_pos
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.segment_scan import ScanBuffer
 from aeron_async.errors import ArchiveFileError, InvalidPositionError, StorageError
-from aeron_async.testing.faulty_files import Faults, FaultyDirectory
 from tests.archive.disk.streams import FrameSource, described, frame, read_all
 from tests.archive.golden import RECORDINGS, golden_path, recording_facts
+from tests.support.faulty_files import Faults, FaultyDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk.recovery import recover
 from aeron_async.errors import ArchiveFileError, StorageError
-from aeron_async.testing.faulty_files import Faults, FaultyDirectory
 from tests.archive.disk.conftest import recorded
 from tests.archive.disk.streams import FrameSource, described, frame, read_all
 from tests.archive.golden import copy_of, golden_path
+from tests.support.faulty_files import Faults, FaultyDirectory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import pytest
 
 from aeron_async.archive.disk.segment_scan import Problem, ScanBuffer, check_frames, find_end
 from aeron_async.archive.disk.tail_scan import find_last, find_torn
-from aeron_async.testing.faulty_files import FaultyDirectory, FaultyFile
 from tests.archive.disk.streams import described, frame
+from tests.support.faulty_files import FaultyDirectory, FaultyFile
 
 DESCRIPTOR = described()
 

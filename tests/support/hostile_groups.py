@@ -16,12 +16,12 @@ from aeron_async.protocol.error import ErrorFrame
 from aeron_async.protocol.header import ErrorFlags, StatusMessageFlags
 from aeron_async.protocol.setup import ResponseSetup
 from aeron_async.protocol.status_message import StatusMessage
-from aeron_async.testing.victim import Shot, Target, Victim, any_int32, any_int64
+from tests.support.victim import Shot, Target, Victim, any_int32, any_int64
 
 if TYPE_CHECKING:
     from random import Random
 
-    from aeron_async.testing.hostile import Attack
+    from tests.support.hostile import Attack
 
 __all__ = ["GROUP_ATTACKS", "GROUP_TAG"]
 
@@ -59,7 +59,7 @@ def members_without_room(victim: Victim, random: Random) -> Shot:
 def members_that_come_and_go(victim: Victim, random: Random) -> Shot:
     """Join, leave, and reject the stream, over and over."""
     receiver_id = random.randrange(FAMILIAR_IDS)
-    if random.random() < 0.3:  # noqa: PLR2004 - a few
+    if random.random() < 0.3:
         error = ErrorFrame(
             flags=ErrorFlags.HAS_GROUP_TAG,
             session_id=victim.session_id,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aeron_async.client.publication import Publication
     from aeron_async.client.subscription import Subscription
     from aeron_async.testing.recorder import Offered, Received, Recorder
-    from aeron_async.testing.scenario import Reader, Stream
     from aeron_async.testing.world import World
+    from tests.support.scenario import Reader, Stream
 
 __all__ = ["PORT", "Publisher", "Subscriber"]
 
@@ -66,7 +66,7 @@ class Publisher:
         self._world = world
         self._recorder = recorder
         self._finishing = finishing
-        self._random = Random(f"{world.seed}/{name}")  # noqa: S311 - seeded on purpose
+        self._random = Random(f"{world.seed}/{name}")
 
     async def run(self, aeron: Aeron) -> None:
         """Publish until told to finish, then offer the last messages."""
@@ -91,7 +91,7 @@ class Publisher:
 
     async def _pause(self) -> None:
         """Wait a while, or go on at once as often as not: bursts are what streams are made of."""
-        if self._random.random() < 0.5:  # noqa: PLR2004 - a coin
+        if self._random.random() < 0.5:
             wait_s = self._random.expovariate(1) * 2 * self.stream.gap_ns / NS_PER_SECOND
             await self._world.sleep(min(wait_s, 1.0))
 
@@ -108,7 +108,7 @@ class Publisher:
         self, publication: Publication, offered: Offered, number: int, payload: bytes
     ) -> None:
         claim = await publication.claim(len(payload))
-        is_kept = self._random.random() < 0.9  # noqa: PLR2004 - some are aborted
+        is_kept = self._random.random() < 0.9
         if is_kept:
             claim.data[:] = payload
             claim.commit()

@@ -24,12 +24,12 @@ from aeron_async.errors import ClosedError
 from aeron_async.logbuffer.position import compute_position, framed_length, max_message_length
 from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import DATA_HEADER_LENGTH, FrameType, align_frame
-from aeron_async.testing.nemesis import Nemesis
 from aeron_async.testing.recorder import Recorder, ViolationError
 from aeron_async.testing.trace import Verdict
 from aeron_async.testing.virtual_clock import VirtualLoop
-from aeron_async.testing.workload import Publisher, Subscriber
 from aeron_async.testing.world import simulate
+from tests.support.nemesis import Nemesis
+from tests.support.workload import Publisher, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.testing.host import Host
     from aeron_async.testing.recorder import Received
-    from aeron_async.testing.scenario import Scenario
     from aeron_async.testing.trace import Watcher
     from aeron_async.testing.world import World
+    from tests.support.scenario import Scenario
 
 __all__ = [
     "Auditor",
@@ -196,7 +196,7 @@ class Auditor:
             self._violated(f"{name}: positions went back from {before} to {positions}")
 
     def _violated(self, what: str) -> None:
-        if len(self.violations) < 4:  # noqa: PLR2004 - the first says it, the others follow from it
+        if len(self.violations) < 4:
             self.violations.append(ViolationError(f"N7: {what}, at {self._world.now_ns} ns"))
 
 

@@ -21,18 +21,18 @@ from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import FrameType
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
-from aeron_async.testing import hostile
 from aeron_async.testing.fates import Conditions
-from aeron_async.testing.forgeries import Forger
-from aeron_async.testing.scenario import TroubleKind
 from aeron_async.testing.trace import Verdict
-from aeron_async.testing.victim import Target, Victim
+from tests.support import hostile
+from tests.support.forgeries import Forger
+from tests.support.scenario import TroubleKind
+from tests.support.victim import Target, Victim
 
 if TYPE_CHECKING:
     from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.testing.host import Host
-    from aeron_async.testing.scenario import Scenario, Trouble
     from aeron_async.testing.world import World
+    from tests.support.scenario import Scenario, Trouble
 
 __all__ = [
     "Attacker",
@@ -179,12 +179,12 @@ class Nemesis:
         if "hostile" in scenario.features:
             self._attacker = Attacker(
                 world,
-                Random(f"{scenario.seed}/hostile"),  # noqa: S311 - seeded on purpose
+                Random(f"{scenario.seed}/hostile"),
                 is_unreliable="unreliable" in scenario.features,
             )
         self._forger: Forger | None = None
         if scenario.has_forger:
-            self._forger = Forger(world, Random(f"{scenario.seed}/forger"))  # noqa: S311 - seeded
+            self._forger = Forger(world, Random(f"{scenario.seed}/forger"))
         self._makers = {
             TroubleKind.PARTITION: self._partition,
             TroubleKind.ONE_WAY: self._partition,
@@ -270,9 +270,9 @@ class Nemesis:
 
     async def _jump(self, host: Host, trouble: Trouble) -> None:
         amount = trouble.amount
-        if amount < 0.5:  # noqa: PLR2004 - half of the jumps are of the wall clock
+        if amount < 0.5:
             host.clock.jump_epoch(round((4 * amount - 1) * JUMP_EPOCH_MS))
-        elif amount < 0.75:  # noqa: PLR2004 - and a quarter go back
+        elif amount < 0.75:
             host.clock.jump(round(JUMP_BACK_NS * (4 * amount - 2)))
         else:
             host.clock.jump(round(JUMP_AHEAD_NS * (4 * amount - 3)))

@@ -22,7 +22,7 @@ from aeron_async.protocol.datagram import frame_type
 from aeron_async.protocol.header import DATA_HEADER_LENGTH, DataFlags, FrameType, align_frame
 from aeron_async.protocol.setup import Setup
 from aeron_async.testing.trace import Verdict
-from aeron_async.testing.victim import Victim
+from tests.support.victim import Victim
 
 if TYPE_CHECKING:
     from random import Random
@@ -210,7 +210,7 @@ def mutate(datagram: bytes, random: Random) -> bytes | None:
     damaged = bytearray(datagram)
     for _ in range(random.randint(1, FLIPPED_BITS_MAX)):
         # Mostly in the header: nothing tells a damaged payload.
-        end = len(damaged) if random.random() < 0.1 else COMPARED_LENGTH  # noqa: PLR2004 - see above
+        end = len(damaged) if random.random() < 0.1 else COMPARED_LENGTH
         damaged[random.randrange(end)] ^= 1 << random.randrange(8)
     is_told = damaged[:COMPARED_LENGTH] != datagram[:COMPARED_LENGTH]
     return bytes(damaged) if is_told else None

@@ -1,6 +1,6 @@
 """A swarm of random worlds, in which each scenario that fails is made as small as possible.
 
-`python -m aeron_async.testing.swarm --seeds 0..1000` runs a thousand of them, on as many processes
+`python -m tests.support.swarm --seeds 0..1000` runs a thousand of them, on as many processes
 as there are processors. Each failure is a line that ends with the command which replays it.
 """
 
@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from aeron_async.clock import NS_PER_SECOND
-from aeron_async.testing.draw import draw_scenario
-from aeron_async.testing.run import run_scenario
-from aeron_async.testing.scenario import FEATURES
 from aeron_async.testing.trace import PcapWriter
+from tests.support.draw import draw_scenario
+from tests.support.run import run_scenario
+from tests.support.scenario import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from aeron_async.testing.run import Outcome
+    from tests.support.run import Outcome
 
 __all__ = ["Failure", "Result", "main", "run_seed", "shrink"]
 
@@ -59,7 +59,7 @@ class Failure:
     @property
     def command(self) -> str:
         """Return what replays it."""
-        command = f"python -m aeron_async.testing.swarm --seeds {self.seed}..{self.seed + 1}"
+        command = f"python -m tests.support.swarm --seeds {self.seed}..{self.seed + 1}"
         if self.always:
             command = f"{command} --with {','.join(sorted(self.always))}"
         return f"{command} --without {','.join(sorted(self.without))}" if self.without else command
@@ -229,7 +229,7 @@ def summary(results: Iterable[Result], seconds: float) -> str:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m aeron_async.testing.swarm",
+        prog="python -m tests.support.swarm",
         description="Run random worlds; each failure is printed with the command that replays it.",
     )
     parser.add_argument("--seeds", type=seed_range, required=True, help="A..B, B not included")

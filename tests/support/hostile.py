@@ -23,7 +23,7 @@ from aeron_async.protocol.header import (
     wrap_int32,
 )
 from aeron_async.protocol.rtt import RttMeasurement
-from aeron_async.testing.victim import (
+from tests.support.victim import (
     INT32,
     Shot,
     Target,
@@ -167,7 +167,7 @@ def setup_of_the_stream_with_other_terms(victim: Victim, random: Random) -> Shot
 def streams_that_only_claim(victim: Victim, random: Random) -> Shot:
     """Begin streams, and say that much of them was sent: will it be asked for, again and again?"""
     session_id = _session(random) % 64
-    if random.random() < 0.5:  # noqa: PLR2004 - a coin
+    if random.random() < 0.5:
         return Target.RECEIVER, victim.setup(session_id=session_id, term_length=2**16)
     term_offset = random.randrange(0, 2**15, FRAME_ALIGNMENT)
     return Target.RECEIVER, victim.data(0, victim.initial_term_id, term_offset, session_id)
@@ -176,7 +176,7 @@ def streams_that_only_claim(victim: Victim, random: Random) -> Shot:
 def streams_full_of_gaps(victim: Victim, random: Random) -> Shot:
     """Begin streams, and send every other frame of them."""
     session_id = _session(random) % 16
-    if random.random() < 0.1:  # noqa: PLR2004 - most are data
+    if random.random() < 0.1:
         return Target.RECEIVER, victim.setup(session_id=session_id, term_length=2**16)
     term_offset = random.randrange(0, 2**15, 2 * FRAME_ALIGNMENT)
     return Target.RECEIVER, victim.data(32, victim.initial_term_id, term_offset, session_id)

@@ -210,7 +210,7 @@ class FaultyDirectory:
     path = "memory"
 
     def __init__(self, seed: int = 0, faults: Faults = NO_FAULTS) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - the same for the same seed, no secret
+        self.random = random.Random(seed)
         self.faults = faults
         self.life = 0
         self.now_ms = 0

@@ -16,7 +16,7 @@ from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.header import FrameType
 from aeron_async.testing.fates import Bursts, Conditions
 from aeron_async.testing.recorder import IDENTITY_LENGTH
-from aeron_async.testing.scenario import FEATURES, Reader, Scenario, Stream, Trouble, TroubleKind
+from tests.support.scenario import FEATURES, Reader, Scenario, Stream, Trouble, TroubleKind
 
 __all__ = ["Dice", "draw_scenario"]
 
@@ -97,7 +97,7 @@ class Dice:
 
     def of(self, *names: object) -> Random:
         """Return dice for one purpose."""
-        return Random("/".join(map(str, (self._seed, *names))))  # noqa: S311 - seeded on purpose
+        return Random("/".join(map(str, (self._seed, *names))))
 
 
 def draw_conditions(dice: Dice, direction: str) -> Conditions:
@@ -110,7 +110,7 @@ def draw_conditions(dice: Dice, direction: str) -> Conditions:
     if dice.has("bursts"):
         # One run in twenty loses whole windows at a time.
         random = dice.of("bursts", direction)
-        mean = random.uniform(20, 90) if random.random() < 0.05 else random.uniform(1, 3)  # noqa: PLR2004 - as the line above says
+        mean = random.uniform(20, 90) if random.random() < 0.05 else random.uniform(1, 3)
         bursts = Bursts(start=random.uniform(0, 0.1), end=1 / mean)
     bandwidth = None
     if dice.has("bandwidth"):
@@ -142,11 +142,7 @@ def draw_first_frames(dice: Dice) -> tuple[tuple[FrameType, int], ...]:
     if not dice.has("first_frames"):
         return ()
     random = dice.of("first_frames")
-    return tuple(
-        (kind, random.randint(1, 20))
-        for kind in CONTROL_FRAMES
-        if random.random() < 0.5  # noqa: PLR2004 - a coin
-    )
+    return tuple((kind, random.randint(1, 20)) for kind in CONTROL_FRAMES if random.random() < 0.5)
 
 
 def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> Stream:
@@ -154,9 +150,9 @@ def draw_stream(dice: Dice, index: int, host_count: int, duration_ns: int) -> St
     random = dice.of("stream", index)
     lengths = [random.choice((0, 1, 8, 31, 32, 33, 100, 1000, 1376)) for _ in range(200)]
     # Mostly towards the first host, from another; but a host may receive, send, or both.
-    endpoint_host = random.choice((0, 0, 0, 1)) if host_count > 2 else 0  # noqa: PLR2004 - one to send, two to receive
+    endpoint_host = random.choice((0, 0, 0, 1)) if host_count > 2 else 0
     host = endpoint_host
-    while host == endpoint_host and random.random() < 0.9:  # noqa: PLR2004 - a few talk to themselves
+    while host == endpoint_host and random.random() < 0.9:
         host = random.randrange(host_count)
     stream_id = random.choice((1, 2))
     term_length, mtu_length = 64 * 1024, 1408
@@ -298,7 +294,7 @@ def draw_troubles(dice: Dice, host_count: int, duration_ns: int) -> tuple[Troubl
         random = dice.of(feature)
         for _ in range(random.randint(1, most)):
             longest = longest_ns
-            if random.random() < 0.05:  # noqa: PLR2004 - one in twenty is long enough to end images
+            if random.random() < 0.05:
                 longest *= 3
             amount = random.uniform(0, 1)
             troubles.append(
