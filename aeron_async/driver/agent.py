@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
 from aeron_async.driver.core.loss_detector import NEVER_NS
-from aeron_async.driver.stall_log import StallLog
 
 if TYPE_CHECKING:
-    from aeron_async.clock import Clock
     from aeron_async.driver.core.system_counters import SystemCounterId, SystemCounters
+    from aeron_async.driver.stall_clock import StallClock
 
 __all__ = ["Agent"]
 
@@ -39,17 +38,15 @@ class Agent(ABC):
     """The life of one agent.
 
     Args:
-        clock: Reads the time.
-        system_counters: Counts cycles that took too long, and loops that were blocked.
+        clock: The time of its driver, which stands still while the loop does.
+        system_counters: Counts cycles that took too long.
         max_cycle_time: Shows the longest cycle.
         threshold_exceeded: Counts cycles longer than the threshold.
         cycle_threshold_ns: How long a cycle may take unnoticed.
-        lag_threshold_ns: How late a timer may be unnoticed.
-        stall_log: Where all agents of a driver report pauses of the loop; one of its own if None.
 
     Attributes:
         role_name: The agent's name, as its task carries it.
-        stall_log: Where it reports pauses of the loop.
+        due_ns: When it is to run, as its clock has it.
     """
 
     role_name: ClassVar[str]
@@ -57,23 +54,18 @@ class Agent(ABC):
     def __init__(
         self,
         *,
-        clock: Clock,
+        clock: StallClock,
         system_counters: SystemCounters,
         max_cycle_time: SystemCounterId,
         threshold_exceeded: SystemCounterId,
         cycle_threshold_ns: int,
-        lag_threshold_ns: int,
-        stall_log: StallLog | None = None,
     ) -> None:
         self._clock = clock
         self._system_counters = system_counters
         self._max_cycle_time = system_counters[max_cycle_time]
         self._threshold_exceeded = system_counters[threshold_exceeded]
         self._cycle_threshold_ns = cycle_threshold_ns
-        self._lag_threshold_ns = lag_threshold_ns
-        if stall_log is None:
-            stall_log = StallLog(system_counters, threshold_ns=lag_threshold_ns)
-        self.stall_log = stall_log
+        self.due_ns = NEVER_NS
         self._longest_cycle_ns = 0
         self._is_awake = False
         self._waiter: asyncio.Future[None] | None = None
@@ -85,17 +77,6 @@ class Agent(ABC):
 
         Differs: Aeron's conductor looks at timeouts once a second; these are kept to the deadline.
         """
-
-    def on_stall(self, late_ns: int, now_ns: int) -> None:
-        """Make allowance for time in which this agent did not run; most have nothing to allow for.
-
-        Differs: Aeron counts it as silence of the peers, who may have spoken all the while.
-
-        Args:
-            late_ns: How long that was, in nanoseconds.
-            now_ns: The time now.
-        """
-        del late_ns, now_ns
 
     def wake(self) -> None:
         """Let the agent look at once what there is to do."""
@@ -119,21 +100,30 @@ class Agent(ABC):
 
     async def run(self) -> None:
         """Work and sleep by turns, until cancelled."""
-        # One reading of the clock ends one stretch and begins the next: work, sleep, work. Whatever
-        # stops the process, wherever, shows in one of them.
-        now_ns = self._clock.now_ns()
-        while True:
-            deadline_ns = await self.do_work(now_ns)
-            worked_ns = self._clock.now_ns()
-            cycle_ns = worked_ns - now_ns
-            self._count_cycle(cycle_ns)
-            if cycle_ns > self._lag_threshold_ns:
-                self.on_stall(cycle_ns - self._lag_threshold_ns, worked_ns)
-            now_ns = await self._sleep_until(deadline_ns, worked_at_ns=now_ns, started_ns=worked_ns)
+        clock = self._clock
+        clock.watch(self)
+        try:
+            # One reading of the clock ends one stretch and begins the next: work, sleep, work.
+            # Whatever stops the process, wherever, shows in one of them.
+            now_ns = clock.now_ns()
+            while True:
+                stalled_ns = clock.stalled_ns
+                clock.expect(self, now_ns)
+                deadline_ns = await self.do_work(now_ns)
+                worked_ns = clock.now_ns()
+                self._count_cycle(worked_ns - now_ns + clock.stalled_ns - stalled_ns)
+                now_ns = await self._sleep_until(
+                    deadline_ns, worked_at_ns=now_ns, started_ns=worked_ns
+                )
+        finally:
+            clock.forget(self)
 
     async def _sleep_until(self, deadline_ns: int, *, worked_at_ns: int, started_ns: int) -> int:
         """Sleep until the deadline or until woken, and return the time then."""
+        clock = self._clock
         self._sleeps_until_ns = deadline_ns
+        stalled_ns = clock.stalled_ns
+        clock.expect(self, max(deadline_ns, started_ns))
         # Soon is measured from when the work began: work that takes longer than a short retry
         # delay would otherwise be due again whenever it is done, and never sleep.
         if self._is_awake or deadline_ns - worked_at_ns < SOON_NS:
@@ -143,17 +133,13 @@ class Agent(ABC):
         else:
             await self._wait(max(deadline_ns - started_ns, TIMER_MIN_NS))
         self._is_awake = False
-        now_ns = self._clock.now_ns()
-        due_ns = max(deadline_ns, started_ns)
-        if now_ns - due_ns > self._lag_threshold_ns:
-            # The loop was blocked: the sockets are read before anybody counts as silent.
-            self.stall_log.on_pause(now_ns - due_ns, now_ns, self.role_name)
+        now_ns = clock.now_ns()
+        if clock.stalled_ns != stalled_ns:
+            # The loop was blocked: the sockets are read before any timeout is looked at.
+            clock.report()
             for _ in range(TURNS_AFTER_LAG):
                 await asyncio.sleep(0)
-            now_ns = self._clock.now_ns()
-            # Up to the threshold lateness is ordinary, and silence: a loop that is blocked again
-            # and again would otherwise never find out who is dead.
-            self.on_stall(now_ns - due_ns - self._lag_threshold_ns, now_ns)
+            now_ns = clock.now_ns()
         return now_ns
 
     async def _wait(self, delay_ns: int | None) -> None:

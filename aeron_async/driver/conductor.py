@@ -20,6 +20,7 @@ import attrs
 
 from aeron_async.driver.agent import Agent
 from aeron_async.driver.core.ipc_publication import IpcPublication
+from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.stream_params import SessionIds, check_is_supported
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
@@ -373,7 +374,6 @@ class Conductor(Agent):
             max_cycle_time=SystemCounterId.CONDUCTOR_MAX_CYCLE_TIME,
             threshold_exceeded=SystemCounterId.CONDUCTOR_CYCLE_TIME_THRESHOLD_EXCEEDED,
             cycle_threshold_ns=context.conductor_cycle_threshold_ns,
-            lag_threshold_ns=context.loop_lag_threshold_ns,
         )
         self._resources = resources
         self._log_budget = resources.log_budget
@@ -387,11 +387,8 @@ class Conductor(Agent):
             resources.clock,
             resources.system_counters,
             self._on_publication_done,
-            self.stall_log,
         )
-        self.receiver = Receiver(
-            context, resources.clock, resources.system_counters, self, self.stall_log
-        )
+        self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
         self._subscriptions = Subscriptions(resources, self.receiver, self.sender, self.wake)
         self._subscriptions.responses.is_asked = self._is_asked
         self._links = PublicationLinks(resources, self.sender)
@@ -609,6 +606,8 @@ class Conductor(Agent):
 
     async def do_work(self, now_ns: int) -> int:
         """Carry out what clients asked for."""
+        # A request may wait for a name: the time that takes is no pause of the loop.
+        self._clock.expect(self, NEVER_NS)
         await self._queue.carry_out()
         said_at_ns = self._log_budget.poll(now_ns)
         self._log_lines_left_out.set(self._log_budget.left_out_count)
@@ -636,7 +635,8 @@ class Conductor(Agent):
 
     def close(self) -> None:
         """Free everything at once."""
-        self.stall_log.close()
+        if self._clock.stall_log is not None:
+            self._clock.stall_log.close()
         self._names.close()
         self._publications.close()
         self._ipc_publications.close()

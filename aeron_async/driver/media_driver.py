@@ -26,6 +26,7 @@ from aeron_async.driver.core.system_counters import SystemCounters
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.name_resolution import ResolvingNetwork
 from aeron_async.driver.resources import DriverResources
+from aeron_async.driver.stall_clock import StallClock, StallLog
 from aeron_async.errors import ClosedError, DriverError, WrongLoopError
 from aeron_async.logs import LogBudget, get_logger
 
@@ -60,7 +61,7 @@ class MediaDriver:
     ) -> None:
         self.context = context
         self._network = network
-        self._clock = clock
+        self._clock = StallClock(clock, threshold_ns=context.loop_lag_threshold_ns)
         self._random = random_source
         self._conductor: Conductor | None = None
         self._counters: CountersManager | None = None
@@ -124,7 +125,7 @@ class MediaDriver:
 
     @property
     def clock(self) -> Clock:
-        """Return the clock its agents live by."""
+        """Return the clock its agents live by; its monotonic time leaves out pauses of the loop."""
         return self._clock
 
     @property
@@ -177,9 +178,12 @@ class MediaDriver:
             counters_manager=self._counters,
             system_counters=system_counters,
         )
-        conductor = self._conductor = Conductor(resources)
+        stall_log = self._clock.stall_log = StallLog(
+            system_counters, threshold_ns=context.loop_lag_threshold_ns
+        )
         if self._loop.get_debug():
-            conductor.stall_log.watch_callbacks()
+            stall_log.watch_callbacks()
+        conductor = self._conductor = Conductor(resources)
         for agent in (conductor.sender, conductor.receiver, conductor):
             task = self._loop.create_task(agent.run(), name=f"aeron-{agent.role_name}")
             task.add_done_callback(self._on_agent_done)

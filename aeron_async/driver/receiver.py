@@ -21,13 +21,12 @@ from aeron_async.logs import get_logger, within
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.status_message_sender import SetupElicitor
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.endpoint import ReceiveChannelEndpoint
-    from aeron_async.driver.stall_log import StallLog
+    from aeron_async.driver.stall_clock import StallClock
 
 __all__ = ["ImageLifecycle", "Receiver"]
 
@@ -61,7 +60,6 @@ class Receiver(Agent):
         clock: Reads the time.
         system_counters: The driver's counters.
         lifecycle: Told of images that move through their states.
-        stall_log: Where all agents of the driver report pauses of the loop; one of its own if None.
 
     Attributes:
         endpoints: Where images receive, for what they know of their senders.
@@ -72,10 +70,9 @@ class Receiver(Agent):
     def __init__(
         self,
         context: DriverContext,
-        clock: Clock,
+        clock: StallClock,
         system_counters: SystemCounters,
         lifecycle: ImageLifecycle,
-        stall_log: StallLog | None = None,
     ) -> None:
         super().__init__(
             clock=clock,
@@ -83,8 +80,6 @@ class Receiver(Agent):
             max_cycle_time=SystemCounterId.RECEIVER_MAX_CYCLE_TIME,
             threshold_exceeded=SystemCounterId.RECEIVER_CYCLE_TIME_THRESHOLD_EXCEEDED,
             cycle_threshold_ns=context.receiver_cycle_threshold_ns,
-            lag_threshold_ns=context.loop_lag_threshold_ns,
-            stall_log=stall_log,
         )
         self._peer_log = within(system_counters.log_budget, log)
         self._schedule: Schedule[PublicationImage] = Schedule()
@@ -164,13 +159,6 @@ class Receiver(Agent):
         if self._received_length:
             self._bytes_received.increment(self._received_length)
             self._received_length = 0
-
-    def on_stall(self, late_ns: int, now_ns: int) -> None:
-        """Hold against no peer the silence that this driver slept through itself."""
-        for image in self._schedule:
-            image.forgive_silence(late_ns, now_ns)
-        for endpoint in self.endpoints:
-            endpoint.forgive_silence(late_ns, now_ns)
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the images that are due, in turn; those beyond the limit come first next time."""

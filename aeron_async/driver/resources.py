@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from aeron_async.clock import Clock
     from aeron_async.counters import CountersManager
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.network import Network
+    from aeron_async.driver.stall_clock import StallClock
 
 __all__ = ["DriverResources"]
 
@@ -36,7 +36,7 @@ class DriverResources:
     """
 
     context: DriverContext
-    clock: Clock
+    clock: StallClock
     random: Random
     network: Network
     counters_manager: CountersManager

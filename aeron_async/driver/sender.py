@@ -20,12 +20,11 @@ from aeron_async.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aeron_async.clock import Clock
     from aeron_async.driver.core.context import DriverContext
     from aeron_async.driver.core.publication import SubscribablePublication
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.media.endpoint import SendChannelEndpoint
-    from aeron_async.driver.stall_log import StallLog
+    from aeron_async.driver.stall_clock import StallClock
 
 __all__ = ["Sender"]
 
@@ -56,7 +55,6 @@ class Sender(Agent):
         clock: Reads the time.
         system_counters: The driver's counters.
         on_done: Told of a publication that has nothing more to do, ever.
-        stall_log: Where all agents of the driver report pauses of the loop; one of its own if None.
 
     Attributes:
         endpoints: Where publications send from, for what they know of their receivers.
@@ -67,10 +65,9 @@ class Sender(Agent):
     def __init__(
         self,
         context: DriverContext,
-        clock: Clock,
+        clock: StallClock,
         system_counters: SystemCounters,
         on_done: Callable[[SubscribablePublication], None],
-        stall_log: StallLog | None = None,
     ) -> None:
         super().__init__(
             clock=clock,
@@ -78,8 +75,6 @@ class Sender(Agent):
             max_cycle_time=SystemCounterId.SENDER_MAX_CYCLE_TIME,
             threshold_exceeded=SystemCounterId.SENDER_CYCLE_TIME_THRESHOLD_EXCEEDED,
             cycle_threshold_ns=context.sender_cycle_threshold_ns,
-            lag_threshold_ns=context.loop_lag_threshold_ns,
-            stall_log=stall_log,
         )
         self._schedule: Schedule[SubscribablePublication] = Schedule()
         self._on_done = on_done
@@ -130,13 +125,6 @@ class Sender(Agent):
     def remove(self, publication: SubscribablePublication) -> None:
         """Poll a publication no more."""
         self._schedule.remove(publication)
-
-    def on_stall(self, late_ns: int, now_ns: int) -> None:
-        """Hold against no peer the silence that this driver slept through itself."""
-        for publication in self._schedule:
-            publication.forgive_silence(late_ns, now_ns)
-        for endpoint in self.endpoints:
-            endpoint.dispatcher.forgive_silence(late_ns, now_ns)
 
     async def do_work(self, now_ns: int) -> int:
         """Poll the publications that are due, in turn; what is left over comes first next time."""

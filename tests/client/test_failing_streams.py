@@ -32,7 +32,6 @@ PACE_METHODS = [
     "on_setup",
     "on_idle",
     "on_error",
-    "forgive_silence",
     "deadline_ns",
     "has_required_receivers",
     "max_retransmission_length",
@@ -128,8 +127,6 @@ class Paced:
         self.hear(Nak(**ids, term_id=self.failing.initial_term_id, term_offset=0, length=64))
         self.hear(self.sm(self.failing, flags=StatusMessageFlags.SEND_SETUP))
         self.hear(ErrorFrame(**ids, receiver_id=5, error_code=13, message=b"no"))
-        conductor = self.driver.conductor
-        conductor.sender.on_stall(MS, conductor.sender._clock.now_ns())
 
 
 @pytest.fixture

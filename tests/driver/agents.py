@@ -11,10 +11,12 @@ import pytest
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.sender import QUIET_NS, Sender
+from aeron_async.driver.stall_clock import StallClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from aeron_async.clock import Clock
     from aeron_async.driver.agent import Agent
     from aeron_async.driver.core.image_state import ImageState
 
@@ -35,6 +37,11 @@ class SetClock:
 
     def epoch_ns(self) -> int:
         return 0
+
+
+def driver_clock(clock: Clock) -> StallClock:
+    """Return what the agents of a driver are given, of a clock of the test's."""
+    return StallClock(clock, threshold_ns=SECOND // 10)
 
 
 class Stream:

@@ -10,13 +10,13 @@ import pytest
 from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.sender import AFTER_BURST_NS, BEATS_PER_CYCLE, QUIET_NS, Sender
-from tests.driver.agents import SECOND, SetClock, Stream, asleep, running
+from tests.driver.agents import SECOND, SetClock, Stream, asleep, driver_clock, running
 from tests.driver.fakes import CONTEXT, Counts
 
 
 async def test_a_lone_offer_is_sent_before_it_returns_and_those_that_follow_together() -> None:
     clock, done = SetClock(), list[Any]()
-    sender = Sender(CONTEXT, clock, Counts().system, done.append)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, done.append)
     stream: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
         await asleep(clock, sender, stream)
@@ -34,7 +34,7 @@ async def test_a_lone_offer_is_sent_before_it_returns_and_those_that_follow_toge
 
 async def test_after_a_burst_an_offer_is_alone_only_after_a_longer_quiet() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     stream: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
         await asleep(clock, sender, stream)
@@ -52,7 +52,7 @@ async def test_after_a_burst_an_offer_is_alone_only_after_a_longer_quiet() -> No
 
 async def test_a_sender_that_is_late_or_polls_or_is_awake_anyhow_is_left_to_itself() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     stream: Any = Stream(PublicationState.ACTIVE)
     other: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
@@ -75,7 +75,7 @@ async def test_a_sender_that_is_late_or_polls_or_is_awake_anyhow_is_left_to_itse
 
 async def test_what_is_over_after_an_offer_is_seen_to() -> None:
     clock, done = SetClock(), list[Any]()
-    sender = Sender(CONTEXT, clock, Counts().system, done.append)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, done.append)
     stream: Any = Stream(PublicationState.ACTIVE)
 
     def end() -> None:
@@ -93,7 +93,7 @@ async def test_an_agent_sleeps_no_longer_than_what_was_done_in_its_stead_allows(
     sleep_ns: int,
 ) -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     stream: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
         await asleep(clock, sender, stream)
@@ -104,7 +104,7 @@ async def test_an_agent_sleeps_no_longer_than_what_was_done_in_its_stead_allows(
 
 async def test_a_lone_offer_that_is_all_there_is_to_do_makes_no_poll() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     stream: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
         await asleep(clock, sender, stream)
@@ -121,7 +121,7 @@ async def test_a_lone_offer_that_is_all_there_is_to_do_makes_no_poll() -> None:
 
 async def test_what_has_nothing_due_but_a_heartbeat_is_not_polled() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     calm: Any = Stream(PublicationState.ACTIVE)
     other: Any = Stream(PublicationState.ACTIVE)
     local: Any = Stream(PublicationState.ACTIVE)
@@ -139,7 +139,7 @@ async def test_what_has_nothing_due_but_a_heartbeat_is_not_polled() -> None:
 
 async def test_more_heartbeats_than_one_cycle_may_have_leave_in_the_next() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     streams: list[Any] = [Stream(PublicationState.ACTIVE) for _ in range(BEATS_PER_CYCLE + 1)]
     for stream in streams:
         sender.on_activity(stream)
@@ -159,7 +159,7 @@ async def test_one_that_fails_without_a_poll_ends_and_costs_the_others_nothing(
     is_offered: bool,  # noqa: FBT001 - what is tried
 ) -> None:
     clock, done, counts = SetClock(), list[Any](), Counts()
-    sender = Sender(CONTEXT, clock, counts.system, done.append)
+    sender = Sender(CONTEXT, driver_clock(clock), counts.system, done.append)
     stream: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
         await asleep(clock, sender, stream)

@@ -115,14 +115,6 @@ def test_a_newcomer_costs_nobody_its_place_while_there_are_others(dynamic: Rig) 
     assert [each.receiver_id for each in dynamic.destinations] == [7, 8]
 
 
-def test_time_in_which_we_did_not_run_is_nobodys_silence(dynamic: Rig) -> None:
-    dynamic.on_status_message(7, FIRST, 0, is_report=True)
-    dynamic.forgive(10 * SECOND, 11 * SECOND)
-    assert list(dynamic.addresses(15 * SECOND)) == [FIRST]
-    dynamic.forgive(10 * SECOND, 12 * SECOND)
-    assert dynamic.destinations[0].last_activity_ns == 12 * SECOND
-
-
 def test_the_applications_destinations_never_time_out(manual: Rig) -> None:
     manual.add(URI, FIRST, 11, 0)
     manual.on_status_message(7, THIRD, 0, is_report=True)

@@ -355,24 +355,6 @@ def test_the_pace_is_asked_for_when_an_edge_has_changed_and_not_otherwise() -> N
     assert flow_control.asked[2:] == [[1_500, 1_300], [1_500]]
 
 
-def test_silence_that_was_slept_through_lets_nobody_go(group: Group) -> None:
-    group.hear(1, 0)
-    group.invite(2, SECOND)
-    hour_ns = 3_600 * SECOND
-    group.flow_control.forgive_silence(hour_ns, hour_ns + SECOND)
-    assert group.idle(hour_ns + TIMEOUT_NS) == 1_000
-    assert group.flow_control.receiver_count() == 1
-    assert group.flow_control.deadline_ns() == hour_ns + TIMEOUT_NS + 1
-    group.idle(hour_ns + TIMEOUT_NS + 1)
-    assert group.flow_control.receiver_count() == 0
-
-
-def test_forgiveness_remembers_nothing_as_later_than_now(group: Group) -> None:
-    group.hear(1, 0, 3 * SECOND)
-    group.flow_control.forgive_silence(10 * SECOND, 4 * SECOND)
-    assert group.flow_control.deadline_ns() == 4 * SECOND + TIMEOUT_NS + 1
-
-
 def test_the_old_name_does_the_same_and_says_what_to_use() -> None:
     with pytest.warns(DeprecationWarning, match="use TaggedMulticastFlowControl"):
         group = Group(PreferredMulticastFlowControl(group_tag=TAG))

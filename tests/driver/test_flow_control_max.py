@@ -70,7 +70,6 @@ def test_a_strategy_need_say_no_more_than_what_a_status_message_does() -> None:
     plain.on_trigger_send_setup(sm, now_ns=0)
     plain.on_setup(sender_limit=5, now_ns=0)
     plain.on_error(receiver_id=1, group_tag=None, now_ns=0)
-    plain.forgive_silence(1, 1)
     assert plain.on_idle(sender_limit=5, sender_position=7, now_ns=2**60) == 5
     assert plain.deadline_ns() == NEVER_NS
     assert plain.has_required_receivers()

@@ -176,14 +176,6 @@ class GroupMachine(RuleBasedStateMachine):
     def wait(self, elapsed_ns: int) -> None:
         self.now_ns += elapsed_ns
 
-    @rule(late_ns=st.integers(1, 200))
-    def sleep_through(self, late_ns: int) -> None:
-        self.now_ns += late_ns
-        self.flow_control.forgive_silence(late_ns, self.now_ns)
-        for each in self.model.receivers:
-            each["heard_ns"] = min(each["heard_ns"] + late_ns, self.now_ns)
-        self.model.setup_ns = min(self.model.setup_ns + late_ns, self.now_ns)
-
     @invariant()
     def the_same_receivers_are_tracked(self) -> None:
         assert self.flow_control.receiver_count() == len(self.model.receivers)

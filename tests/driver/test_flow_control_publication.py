@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from aeron_async.driver.core.flow_control import (
     FlowControl,
     MinMulticastFlowControl,
@@ -184,17 +182,6 @@ def test_an_invitation_pins_the_limit_until_the_guest_speaks() -> None:
     rig.hear(0, 203 * MS, receiver_id=SLOW)
     rig.hear(1_024, 204 * MS, receiver_id=SLOW)
     assert rig.publication.sender_limit == WINDOW + 1_024
-
-
-@pytest.mark.parametrize("stall_ns", [4 * SECOND, 12 * SECOND, 3_600 * SECOND])
-def test_a_stall_of_our_own_lets_no_member_go(stall_ns: int) -> None:
-    rig = blocked_rig()
-    now_ns = 2 * SECOND + stall_ns
-    rig.publication.forgive_silence(stall_ns, now_ns)
-    rig.poll(now_ns)
-    assert receivers(rig) == 2
-    rig.poll(now_ns + 3 * SECOND + 1)
-    assert receivers(rig) == 0
 
 
 def test_made_up_receivers_beyond_the_bound_are_counted() -> None:

@@ -11,7 +11,7 @@ from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.protocol.header import StatusMessageFlags
 from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.status_message import StatusMessage
-from tests.driver.fakes import EOS, MS, SECOND, SOURCE, US, data, heartbeat, pad
+from tests.driver.fakes import EOS, MS, SECOND, US, data, heartbeat, pad
 from tests.driver.rigs import ImageRig
 from tests.logbuffer.logs import TERM_LENGTH
 
@@ -291,21 +291,6 @@ def test_a_silenced_image_is_drained_by_the_step_of_its_reader(rig: ImageRig) ->
     assert rig.image.consumption_trigger == 0
     rig.read()
     rig.image.poll(2 * SECOND)
-    assert rig.state() is ImageState.LINGER
-
-
-def test_time_in_which_this_driver_stood_still_makes_no_reader_idle(rig: ImageRig) -> None:
-    """Row A16: a reader stands still for the timeout only if it could have read."""
-    rig.feed(heartbeat(128, EOS), 0)
-    rig.image.poll(0)
-    assert not rig.image.on_setup(
-        (0, 0, 0), (0, 0), destination=rig.outbox, source=SOURCE, now_ns=0
-    )
-    rig.image.poll(1 * SECOND)
-    rig.image.forgive_silence(4 * SECOND, 8 * SECOND)
-    rig.image.poll(15 * SECOND - 1)
-    assert rig.state() is ImageState.DRAINING
-    rig.image.poll(15 * SECOND)
     assert rig.state() is ImageState.LINGER
 
 

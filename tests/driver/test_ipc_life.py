@@ -160,13 +160,6 @@ def test_another_rejection_makes_the_cool_down_longer(rig: IpcRig) -> None:
     assert rig.publication.poll(LIVENESS) == 4 * SECOND + LIVENESS
 
 
-def test_time_in_which_the_driver_slept_does_not_cool_down(rig: IpcRig) -> None:
-    rig.publication.reject("bad", 0)
-    rig.publication.forgive_silence(30 * SECOND, 30 * SECOND)
-    assert rig.publication.poll(30 * SECOND) == 30 * SECOND + LIVENESS
-    assert rig.acceptances == 0
-
-
 def test_a_stream_that_drains_ends_when_it_is_rejected(rig: IpcRig) -> None:
     rig.subscribe()
     rig.offer(b"unread")

@@ -235,13 +235,3 @@ def test_a_slow_reader_is_no_blocked_publisher() -> None:
     assert rig.publication.poll(15 * SECOND) == 16 * SECOND
     assert rig.counts[SystemCounterId.UNBLOCKED_PUBLICATIONS] == 0
     assert reader.read() == [b"committed"]
-
-
-def test_time_in_which_the_driver_slept_unblocks_nobody() -> None:
-    rig = IpcRig(is_exclusive=False)
-    rig.subscribe()
-    rig.appender.try_claim(5, limit=rig.limit)
-    rig.publication.poll(0)
-    rig.publication.forgive_silence(20 * SECOND, 20 * SECOND)
-    assert rig.publication.poll(20 * SECOND) == 35 * SECOND
-    assert rig.counts[SystemCounterId.UNBLOCKED_PUBLICATIONS] == 0

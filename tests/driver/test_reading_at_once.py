@@ -10,13 +10,13 @@ from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.sender import Sender
-from tests.driver.agents import SECOND, Nobody, SetClock, Stream, asleep, running
+from tests.driver.agents import SECOND, Nobody, SetClock, Stream, asleep, driver_clock, running
 from tests.driver.fakes import CONTEXT, Counts
 
 
 async def test_what_a_socket_brought_is_shown_without_a_poll_where_that_is_all() -> None:
     clock = SetClock()
-    receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
+    receiver = Receiver(CONTEXT, driver_clock(clock), Counts().system, Nobody())
     calm: Any = Stream(ImageState.ACTIVE)
     other: Any = Stream(ImageState.ACTIVE)
     gone: Any = Stream(ImageState.ACTIVE)
@@ -50,7 +50,7 @@ async def test_what_a_socket_brought_is_shown_without_a_poll_where_that_is_all()
 
 async def test_what_a_socket_brought_is_polled_when_it_was_read() -> None:
     clock, counts = SetClock(), Counts()
-    receiver = Receiver(CONTEXT, clock, counts.system, Nobody())
+    receiver = Receiver(CONTEXT, driver_clock(clock), counts.system, Nobody())
     image: Any = Stream(ImageState.ACTIVE)
     async with running(receiver):
         receiver.on_activity(image)
@@ -70,7 +70,7 @@ async def test_what_a_socket_brought_is_polled_when_it_was_read() -> None:
 
 async def test_a_receiver_that_is_late_is_woken_and_not_acted_for() -> None:
     clock = SetClock()
-    receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
+    receiver = Receiver(CONTEXT, driver_clock(clock), Counts().system, Nobody())
     image: Any = Stream(ImageState.ACTIVE)
     async with running(receiver):
         receiver.on_activity(image)
@@ -86,7 +86,7 @@ async def test_a_receiver_that_is_late_is_woken_and_not_acted_for() -> None:
 
 async def test_whom_a_socket_was_about_is_polled_when_it_was_read_and_once() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     stream: Any = Stream(PublicationState.ACTIVE)
     other: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
@@ -116,7 +116,7 @@ async def test_whom_a_socket_was_about_is_polled_when_it_was_read_and_once() -> 
 
 async def test_publications_that_have_more_to_send_when_a_socket_was_read_go_on_next_turn() -> None:
     clock = SetClock()
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     stream: Any = Stream(PublicationState.ACTIVE)
     async with running(sender):
         await asleep(clock, sender, stream)
@@ -134,7 +134,7 @@ async def test_publications_that_have_more_to_send_when_a_socket_was_read_go_on_
 
 async def test_what_was_read_is_reported_at_once_or_by_a_poll() -> None:
     clock = SetClock()
-    receiver = Receiver(CONTEXT, clock, Counts().system, Nobody())
+    receiver = Receiver(CONTEXT, driver_clock(clock), Counts().system, Nobody())
     image: Any = Stream(ImageState.ACTIVE)
     image.is_calm = True
     async with running(receiver):
@@ -164,8 +164,8 @@ async def test_work_that_was_done_when_a_socket_was_read_counts_as_a_cycle() -> 
     publication: Any = Stream(PublicationState.ACTIVE)
     image: Any = Stream(ImageState.ACTIVE)
     publication.on_poll = image.on_poll = work
-    sender = Sender(CONTEXT, clock, counts.system, print)
-    receiver = Receiver(CONTEXT, clock, counts.system, Nobody())
+    sender = Sender(CONTEXT, driver_clock(clock), counts.system, print)
+    receiver = Receiver(CONTEXT, driver_clock(clock), counts.system, Nobody())
     async with running(sender), running(receiver):
         sender.on_reading(True)
         sender.on_activity(publication)

@@ -260,16 +260,6 @@ def test_an_untethered_spy_is_measured_from_the_sender(rig: PublicationRig) -> N
     assert spy.get() == rig.publication.sender_position
 
 
-def test_time_in_which_the_driver_slept_leaves_no_spy_behind(rig: PublicationRig) -> None:
-    rig.spy(is_tether=False)
-    fill(rig)
-    rig.publication.forgive_silence(20 * SECOND, 20 * SECOND)
-    rig.publication.poll(20 * SECOND)
-    assert rig.told == []
-    rig.publication.poll(25 * SECOND)
-    assert rig.told == [("unavailable", 0)]
-
-
 # How it ends.
 
 

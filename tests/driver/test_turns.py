@@ -10,6 +10,7 @@ from aeron_async.driver.core.publication import PublicationState
 from aeron_async.driver.receiver import POLLS_PER_CYCLE as IMAGES_PER_CYCLE
 from aeron_async.driver.receiver import Receiver
 from aeron_async.driver.sender import CYCLE_NS, POLLS_PER_CYCLE, ROUNDS_PER_CYCLE, Sender
+from tests.driver.agents import driver_clock
 from tests.driver.fakes import CONTEXT, Counts
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def counts_of(streams: Iterable[Stream]) -> list[int]:
 
 
 async def test_a_publication_with_more_to_send_comes_round_a_few_times_in_a_turn() -> None:
-    sender = Sender(CONTEXT, Clock(), Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(Clock()), Counts().system, print)
     streams: list[Any] = [Stream(PublicationState.ACTIVE) for _ in range(2)]
     for stream in streams:
         sender.on_activity(stream)
@@ -78,7 +79,7 @@ async def test_a_publication_with_more_to_send_comes_round_a_few_times_in_a_turn
 
 
 async def test_a_thousand_busy_publications_leave_the_loop_its_turn_and_share_theirs() -> None:
-    sender = Sender(CONTEXT, Clock(), Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(Clock()), Counts().system, print)
     streams: list[Any] = [Stream(PublicationState.ACTIVE) for _ in range(1_000)]
     for stream in streams:
         sender.on_activity(stream)
@@ -92,7 +93,7 @@ async def slow_turns(burst_ns: int, *, stream_count: int, turn_count: int) -> li
     """Return which of so many publications were polled in each turn, in their order."""
     clock = Clock()
     polled: list[SlowStream] = []
-    sender = Sender(CONTEXT, clock, Counts().system, print)
+    sender = Sender(CONTEXT, driver_clock(clock), Counts().system, print)
     streams: list[Any] = [SlowStream(clock, burst_ns, polled) for _ in range(stream_count)]
     for stream in streams:
         sender.on_activity(stream)
@@ -122,7 +123,7 @@ async def test_a_burst_longer_than_a_turn_may_be_is_the_only_one_in_it() -> None
 
 
 async def test_a_thousand_busy_images_leave_the_loop_its_turn_and_share_theirs() -> None:
-    receiver = Receiver(CONTEXT, SystemClock(), Counts().system, Nobody())
+    receiver = Receiver(CONTEXT, driver_clock(SystemClock()), Counts().system, Nobody())
     streams: list[Any] = [Stream(ImageState.ACTIVE) for _ in range(1_000)]
     for stream in streams:
         receiver.on_activity(stream)

@@ -193,19 +193,6 @@ def test_an_image_that_only_a_resting_subscriber_holds_is_abandoned(resting: Rig
     assert resting.state() is ImageState.DRAINING
 
 
-def test_time_in_which_the_driver_slept_leaves_nobody_behind(behind: Rig) -> None:
-    behind.image.forgive_silence(20 * SECOND, 20 * SECOND)
-    behind.at(25 * SECOND - 1)
-    assert behind.told == []
-    behind.at(25 * SECOND)
-    assert behind.told == [("unavailable", SLOW)]
-
-
-def test_sleeping_changes_nothing_for_those_who_keep_up(rig: Rig) -> None:
-    rig.image.forgive_silence(20 * SECOND, 20 * SECOND)
-    assert rig.slow.since_ns == NEVER_NS
-
-
 def test_the_timeouts_are_those_of_the_log_and_never_nothing() -> None:
     assert UntetheredTimeouts.of(make_log(**TIMEOUTS).metadata) == UntetheredTimeouts(
         window_limit_ns=5 * SECOND, linger_ns=2 * SECOND, resting_ns=10 * SECOND

@@ -115,17 +115,6 @@ class ControlPacketDispatcher:
         """Return whether a publication of that stream has the session."""
         return (session_id, stream_id) in self._publications
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let nobody count as silent for the time in which this driver was not running.
-
-        Args:
-            late_ns: How long that was.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
-        self.last_sm_ns = min(self.last_sm_ns + late_ns, now_ns)
-        if self.destinations is not None:
-            self.destinations.forgive(late_ns, now_ns)
-
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
         if len(datagram) == STATUS_MESSAGE_LENGTH and self._try_report(datagram, now_ns):

@@ -206,11 +206,6 @@ class DestinationTracker:
         destination.receiver_id = None
         self._on_changed()
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let nobody count as silent for the time in which this driver was not running."""
-        for each in self._destinations:
-            each.last_activity_ns = min(each.last_activity_ns + late_ns, now_ns)
-
     def _make_room(self, now_ns: int) -> bool:
         """Return whether there is a place for one more.
 

@@ -150,8 +150,3 @@ class ImageConnections:
     def send_to_all(self, frame: bytes) -> int:
         """Send to every source, however silent; return how often it could leave."""
         return sum(each.send(frame) for each in self._connections.values())
-
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let no source count as silent for the time in which this driver was not running."""
-        for each in self._connections.values():
-            each.last_activity_ns = min(each.last_activity_ns + late_ns, now_ns)

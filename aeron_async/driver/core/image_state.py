@@ -426,12 +426,6 @@ class ImageLife:
         """Come one step nearer to the end."""
         self._set_state(ImageEvent.FAILED, now_ns, position)
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let goodbye and linger last as much longer as this driver was not running."""
-        self._changed_ns = min(self._changed_ns + late_ns, now_ns)
-        self._still_ns = min(self._still_ns + late_ns, now_ns)
-        self.ended_ns = min(self.ended_ns + late_ns, now_ns)
-
     def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
         self._changed_ns = now_ns

@@ -118,11 +118,6 @@ class GapClock:
         self._wider_ns = now_ns - self._since_ns + self._step_ns
         return True
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Do not count the time in which this driver was not running."""
-        self._since_ns = min(self._since_ns + late_ns, now_ns)
-        self._looked_ns = now_ns
-
 
 # Forged SETUPs.
 
@@ -536,10 +531,6 @@ class ImageWatch:
         self._clock.stop()
         self.doubts.stop()
         self._terms.stop()
-
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Do not count the time in which this driver was not running."""
-        self._clock.forgive(late_ns, now_ns)
 
     def _ask_for_terms(self, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
         """Ask the source which terms its stream has, or judge by what it has answered so far.

@@ -245,18 +245,6 @@ class IpcPublication(SubscribablePublication):
         self._update_window()
         return self._advance(now_ns)
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let nothing time out for the time in which this driver was not running.
-
-        Args:
-            late_ns: How long that was.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
-        super().forgive_silence(late_ns, now_ns)
-        if self.is_cooling_down:
-            latest_ns = now_ns + self._image_liveness_timeout_ns
-            self._cool_down_deadline_ns = min(self._cool_down_deadline_ns + late_ns, latest_ns)
-
     def hasten(self) -> None:
         """Do not linger; it never does."""
 

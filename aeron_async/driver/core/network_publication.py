@@ -786,13 +786,6 @@ class NetworkPublication(SubscribablePublication):
             self.is_end_of_stream = True
             super().revoke(now_ns)
 
-    @held
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let nothing time out for the time in which this driver was not running."""
-        super().forgive_silence(late_ns, now_ns)
-        self._receivers.forgive(late_ns, now_ns)
-        self.flow_control.forgive_silence(late_ns, now_ns)
-
     def hasten(self) -> None:
         """Do not linger once nobody is left to linger for."""
         self._is_hastened = True

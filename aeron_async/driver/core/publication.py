@@ -184,12 +184,6 @@ class PublicationLife:
         """Be done at once, whatever was to come."""
         self._set_state(PublicationEvent.FAILED, position)
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let the linger last as much longer as this driver was not running."""
-        if self._linger_deadline_ns != NEVER_NS:
-            latest_ns = now_ns + self._linger_timeout_ns
-            self._linger_deadline_ns = min(self._linger_deadline_ns + late_ns, latest_ns)
-
     def _set_state(self, event: PublicationEvent, position: int) -> None:
         before, self.state = self.state, next_state(self.state, event)
         self._peer_log.info(
@@ -369,17 +363,6 @@ class SubscribablePublication(ABC):
     def cause_of_failure(self, error: Exception) -> str:
         """Say why the publication has failed, as the end of a sentence."""
         return cause_of_failure(error, self._strategy, kind="flow control")
-
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let nothing time out for the time in which this driver was not running.
-
-        Args:
-            late_ns: How long that was.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
-        self._blocked_check.forgive(late_ns, now_ns)
-        self._untethered.forgive(late_ns, now_ns)
-        self._life.forgive(late_ns, now_ns)
 
     def _end(self) -> None:
         """Let the stream end where its publishers are."""

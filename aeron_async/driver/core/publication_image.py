@@ -761,20 +761,6 @@ class PublicationImage:
         self._feedback.say_goodbye()
         self._life.fail(now_ns, self.rebuild_position)
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let nothing time out for the time in which this driver was not running.
-
-        Args:
-            late_ns: How long that was.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
-        intake = self._intake
-        intake.last_packet_ns = min(intake.last_packet_ns + late_ns, now_ns)
-        self.connections.forgive(late_ns, now_ns)
-        self._life.forgive(late_ns, now_ns)
-        self._untethered.forgive(late_ns, now_ns)
-        self._watch.forgive(late_ns, now_ns)
-
     def disable_status_messages(self) -> None:
         """Say no more: a newer image of the same session speaks for this end."""
         if self.state is not ImageState.ACTIVE:

@@ -128,10 +128,6 @@ class BlockedPublisherCheck:
         begun_ns = now_ns if sender_position != self._last_position else self._last_change_ns
         return max(now_ns, begun_ns + self._timeout_ns)
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let publishers have as much longer as this driver was not running: nor were they."""
-        self._last_change_ns = min(self._last_change_ns + late_ns, now_ns)
-
     def unblock(self, sender_position: int) -> bool:
         """Make padding of an uncommitted claim at the sender position; tell if it was."""
         if unblock(self._log, sender_position) is UnblockResult.NO_ACTION:

@@ -129,11 +129,6 @@ class ReceiverLiveness:
             self._ignored_errors.increment()
         return False
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let no receiver count as silent for the time in which this driver was not running."""
-        for receiver_id, heard_ns in self._last_heard_ns.items():
-            self._last_heard_ns[receiver_id] = min(heard_ns + late_ns, now_ns)
-
     def deadline_ns(self) -> int:
         """Return when the next one counts as silent if it is not heard before."""
         for heard_ns in self._last_heard_ns.values():

@@ -351,12 +351,6 @@ class UntetheredCheck:
         position = max(subscribers.consumed(), default=0)
         return self.poll(now_ns, position=position, window_length=window_length)
 
-    def forgive(self, late_ns: int, now_ns: int) -> None:
-        """Let everyone stay as much longer as this driver was not running: nor were they."""
-        for subscriber in self._source.subscribers.untethered:
-            if subscriber.since_ns != NEVER_NS:
-                subscriber.since_ns = min(subscriber.since_ns + late_ns, now_ns)
-
     def _check(self, subscriber: SubscriberPosition, limit: int, now_ns: int) -> int:
         timeouts = self._timeouts
         match subscriber.state:

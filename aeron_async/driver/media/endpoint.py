@@ -645,16 +645,6 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
     def on_socket_error(self) -> None:
         """Do nothing: whom nobody hears, nobody hears."""
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let no sender count as silent for the time in which this driver was not running.
-
-        Args:
-            late_ns: How long that was.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
-        for destination in self.destinations:
-            destination.last_activity_ns = min(destination.last_activity_ns + late_ns, now_ns)
-
     def remove(self, destination: ReceiveDestinationTransport) -> None:
         """Close one of the sockets."""
         self.destinations.remove(destination)

@@ -136,10 +136,6 @@ class ListeningFlowControl(FlowControl):
         """Pass it on."""
         self._inner.on_error(receiver_id=receiver_id, group_tag=group_tag, now_ns=now_ns)
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Pass it on."""
-        self._inner.forgive_silence(late_ns, now_ns)
-
     def deadline_ns(self) -> int:
         """Return when `on_idle` would say something new although nothing is heard."""
         return self._inner.deadline_ns()

@@ -64,15 +64,6 @@ class FlowControl(Protocol):
         """Take note that a receiver rejected the stream."""
         del receiver_id, group_tag, now_ns
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Hold no silence against a receiver that this driver slept through itself.
-
-        Args:
-            late_ns: How long it slept.
-            now_ns: The time now; nothing is remembered as later than this.
-        """
-        del late_ns, now_ns
-
     def deadline_ns(self) -> int:
         """Return when `on_idle` would say something new although nothing is heard."""
         return NEVER_NS

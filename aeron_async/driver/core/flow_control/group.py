@@ -170,12 +170,6 @@ class GroupFlowControl(FlowControl):
         if receiver is not None:
             self._set_leaving(receiver, is_leaving=True)
 
-    def forgive_silence(self, late_ns: int, now_ns: int) -> None:
-        """Let no member, and nobody who was invited, count as silent for that long."""
-        for receiver in self._receivers.values():
-            receiver.heard_ns = min(receiver.heard_ns + late_ns, now_ns)
-        self._setup_ns = min(self._setup_ns + late_ns, now_ns)
-
     # What the publication asks.
 
     def deadline_ns(self) -> int:

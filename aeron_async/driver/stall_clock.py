@@ -1,0 +1,219 @@
+"""The time of one driver, without the time in which its event loop stood still, and what is logged.
+
+A callback that blocks the loop, a debugger, or a laptop that sleeps: the driver does not run, and
+what its peers say meanwhile waits in the sockets. Were that time counted, every peer would have
+been silent for as long. So the cores of a driver are given a monotonic time that leaves it out.
+
+Differs: Aeron's agents spin on cores of their own, and count such a pause as silence of the peers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, final
+
+from aeron_async.clock import NS_PER_MS, NS_PER_SECOND
+from aeron_async.driver.core.loss_detector import NEVER_NS
+from aeron_async.driver.core.system_counters import DriverCounterId
+from aeron_async.logs import get_logger
+from aeron_async.text import printable
+
+if TYPE_CHECKING:
+    from aeron_async.clock import Clock
+    from aeron_async.driver.core.system_counters import SystemCounters
+
+__all__ = ["StallClock", "StallLog"]
+
+
+class WatchedAgent(Protocol):
+    """What a clock knows of an agent.
+
+    Attributes:
+        role_name: For the log.
+        due_ns: When it is to run, in the clock's nanoseconds.
+    """
+
+    role_name: ClassVar[str]
+    due_ns: int
+
+
+@final
+class StallClock:
+    """A monotonic clock that stands still while its event loop does.
+
+    The agents say when they are due. Where none of them has run by the threshold after that, the
+    loop was blocked: whatever reads the time first, a socket that has been readable for long or the
+    agent itself, finds it no later than the threshold. So a loop that is blocked again and again
+    still finds out who is silent.
+
+    Args:
+        clock: The machine's, or a test's.
+        threshold_ns: How late an agent may be before that counts as a pause.
+
+    Attributes:
+        stalled_ns: How much time has been left out so far.
+        stall_log: Counts and logs pauses; none before the driver has started.
+    """
+
+    def __init__(self, clock: Clock, *, threshold_ns: int) -> None:
+        self.epoch_ms = clock.epoch_ms
+        self.epoch_ns = clock.epoch_ns
+        self.stalled_ns = 0
+        self.stall_log: StallLog | None = None
+        self._true_ns = clock.now_ns
+        self._threshold_ns = threshold_ns
+        self._agents: list[WatchedAgent] = []
+        # No agent is due so early that it could be late before this.
+        self._look_ns = NEVER_NS
+        self._late_ns = 0
+        self._late_agent = ""
+
+    def now_ns(self) -> int:
+        """Return monotonic time in nanoseconds, less what the loop stood still."""
+        now_ns = self._true_ns() - self.stalled_ns
+        return now_ns if now_ns <= self._look_ns else self._leave_out(now_ns)
+
+    def watch(self, agent: WatchedAgent) -> None:
+        """Let an agent count from its next `expect` on."""
+        agent.due_ns = NEVER_NS
+        self._agents.append(agent)
+
+    def forget(self, agent: WatchedAgent) -> None:
+        """Let an agent that ends count no longer."""
+        self._agents.remove(agent)
+
+    def expect(self, agent: WatchedAgent, due_ns: int) -> None:
+        """Take note of when an agent is to run; `NEVER_NS` of one that waits for something else."""
+        agent.due_ns = due_ns
+        self._look_ns = min(self._look_ns, due_ns + self._threshold_ns)
+
+    def report(self) -> None:
+        """Count and log the longest pause since the last report, if there was one.
+
+        The agents call it: a reading of the clock does nothing that could fail.
+        """
+        late_ns, self._late_ns = self._late_ns, 0
+        if late_ns and self.stall_log is not None:
+            self.stall_log.on_pause(late_ns, self._true_ns(), self._late_agent)
+
+    def _leave_out(self, now_ns: int) -> int:
+        """Leave out what the most overdue agent is late beyond the threshold; return the time."""
+        threshold_ns = self._threshold_ns
+        overdue = min(self._agents, key=lambda agent: agent.due_ns, default=None)
+        if overdue is not None and now_ns - overdue.due_ns > threshold_ns:
+            late_ns = now_ns - overdue.due_ns
+            if late_ns > self._late_ns:
+                self._late_ns, self._late_agent = late_ns, overdue.role_name
+            self.stalled_ns += late_ns - threshold_ns
+            now_ns = overdue.due_ns + threshold_ns
+            for agent in self._agents:
+                agent.due_ns = max(agent.due_ns, now_ns)
+        due_ns = min((agent.due_ns for agent in self._agents), default=NEVER_NS)
+        self._look_ns = due_ns + threshold_ns
+        return now_ns
+
+
+ASYNCIO_LOGGER: Final = "asyncio"
+SLOW_CALLBACK: Final = "Executing "
+"""How asyncio, and uvloop, begin the line about a callback that took long, in debug mode."""
+
+log = get_logger(__name__)
+
+
+@final
+class SlowCallbacks:
+    """Remembers the slowest callback of the event loop; in its debug mode the loop times them.
+
+    The loop logs each that took longer than its `slow_callback_duration`. What it says is read
+    here, and still goes where the application sends it.
+    """
+
+    def __init__(self) -> None:
+        self._slowest_s = 0.0
+        self._text = ""
+
+    def watch(self) -> None:
+        """Read what the loop says from now on."""
+        logging.getLogger(ASYNCIO_LOGGER).addFilter(self._take)
+
+    def close(self) -> None:
+        """Read it no more."""
+        logging.getLogger(ASYNCIO_LOGGER).removeFilter(self._take)
+
+    def take(self) -> str:
+        """Return what the slowest since the last call was; empty if none was slow."""
+        text, self._text, self._slowest_s = self._text, "", 0.0
+        return text
+
+    def _take(self, record: logging.LogRecord) -> bool:
+        duration = record.args[-1] if isinstance(record.args, tuple) and record.args else None
+        is_slow_callback = isinstance(record.msg, str) and record.msg.startswith(SLOW_CALLBACK)
+        if is_slow_callback and isinstance(duration, float) and duration >= self._slowest_s:
+            self._slowest_s = duration
+            self._text = printable(record.getMessage().removeprefix(SLOW_CALLBACK))
+        return True
+
+
+@final
+class StallLog:
+    """Counts each pause of the loop, and logs one line a second at most.
+
+    Args:
+        system_counters: The driver's.
+        threshold_ns: How late an agent may be unnoticed; for the log.
+    """
+
+    def __init__(self, system_counters: SystemCounters, *, threshold_ns: int) -> None:
+        self._count = system_counters[DriverCounterId.LOOP_LAG_COUNT]
+        self._max_ns = system_counters[DriverCounterId.LOOP_LAG_MAX_NS]
+        self._threshold_ns = threshold_ns
+        self._logged_ns: int | None = None
+        # Since the last line.
+        self._pauses = 0
+        self._longest_ns = 0
+        self._slow_callbacks: SlowCallbacks | None = None
+
+    def watch_callbacks(self) -> None:
+        """Say from now on what ran: the loop is in debug mode, and times its callbacks."""
+        self._slow_callbacks = SlowCallbacks()
+        self._slow_callbacks.watch()
+
+    def close(self) -> None:
+        """Watch no callbacks any more."""
+        if self._slow_callbacks is not None:
+            self._slow_callbacks.close()
+            self._slow_callbacks = None
+
+    def on_pause(self, late_ns: int, now_ns: int, agent: str) -> None:
+        """Take note of a pause.
+
+        Args:
+            late_ns: How late the most overdue agent was.
+            now_ns: The time now, pauses included.
+            agent: Its name.
+        """
+        self._pauses += 1
+        self._count.increment()
+        self._longest_ns = max(self._longest_ns, late_ns)
+        self._max_ns.propose_max(late_ns)
+        is_soon = self._logged_ns is not None and now_ns - self._logged_ns < NS_PER_SECOND
+        if not is_soon:
+            self._say(now_ns, agent)
+
+    def _say(self, now_ns: int, agent: str) -> None:
+        fields: dict[str, object] = {
+            "agent": agent,
+            "late_ms": self._longest_ns // NS_PER_MS,
+            "pauses": self._pauses,
+            "threshold_ms": self._threshold_ns // NS_PER_MS,
+        }
+        ran = "" if self._slow_callbacks is None else self._slow_callbacks.take()
+        if ran:
+            fields["ran"] = ran
+        self._pauses, self._longest_ns, self._logged_ns = 0, 0, now_ns
+        log.warning(
+            "event_loop_lagged",
+            **fields,
+            remedy="move blocking work off the loop, for example with asyncio.to_thread; the "
+            "loop's debug mode tells what ran",
+        )
