@@ -31,7 +31,7 @@ help:
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
 
-$(STAMP): pyproject.toml setup.py $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
+$(STAMP): pyproject.toml $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)

@@ -90,6 +90,19 @@ ONLY = {
     "random": "driver",
     "time": "clock",
 }
+TOP_LEVEL = {
+    "CHANGELOG.md",
+    "LICENSE",
+    "MANIFEST.in",
+    "Makefile",
+    "README.md",
+    "aeron_async",
+    "benchmarks",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "tests",
+}
 OPEN_TO_ALL = {"errors", "logs", "text", "waits"}
 DOORS = ("cli", "spark", "testing")
 
@@ -230,6 +243,15 @@ def test_the_floors_stand_in_order() -> None:
     order = ("protocol", "logbuffer", "driver.core", "driver", "client", "archive")
     for lower, upper in pairwise(order):
         assert upper not in FLOORS[lower]
+
+
+def test_the_top_level_holds_no_more() -> None:
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    assert {
+        path.name
+        for path in ROOT.iterdir()
+        if path.name[0] != "." and not any(path.match(pattern) for pattern in ignored)
+    } == TOP_LEVEL
 
 
 def test_nothing_is_left_unsaid() -> None:

@@ -74,8 +74,8 @@ def register(spark: SparkSession) -> None:
     """Let a session know the source `aeron_archive` and the sink `aeron`.
 
     Where the package is installed in the Python of the workers, Spark finds them by itself, through
-    `pyspark_aeron` and `pyspark_aeron_sink`; one that travels by `--py-files` needs this call. What
-    a session knows already is left as it is.
+    `pyspark_aeron` and `pyspark_aeron_sink`; an editable install, and one that travels by
+    `--py-files`, need this call. What a session knows already is left as it is.
 
     Raises:
         ConfigurationError: The workers are of this machine, and their Python lacks the package.

@@ -43,7 +43,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pyspark_sql = pytest.importorskip("pyspark.sql", reason="pip install 'aeron-async[spark]'")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     inherited = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), inherited]))
+    found = [str(ROOT), str(ROOT / "aeron_async/spark/discovery"), inherited]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, found))
     folder = tmp_path_factory.mktemp("spark")
     builder = pyspark_sql.SparkSession.builder.master("local[2]").appName("aeron_async tests")
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))

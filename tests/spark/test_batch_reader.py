@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-import pyspark_aeron
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.batch_reader import ArchivePartition, BatchReader, PruningBatchReader
 from aeron_async.spark.columns import project
@@ -116,7 +116,8 @@ def test_a_filter_on_what_a_decoder_makes_leaves_nothing_out(
 
 
 def test_the_source_is_found_by_its_name() -> None:
-    assert pyspark_aeron.DefaultSource is AeronArchiveSource
+    module = importlib.import_module("pyspark_aeron")
+    assert module.DefaultSource is AeronArchiveSource
     assert AeronArchiveSource.name() == "aeron_archive"
 
 

@@ -1,0 +1,141 @@
+"""What is published, what it needs, and where Spark finds it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.tracing import untraced_environment
+
+ROOT = Path(__file__).parent.parent
+KERNEL = sorted(path.stem for path in (ROOT / "aeron_async/kernel").glob("*.pyx"))
+PUBLISHED = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml")
+VERSION = "0.1.0"
+
+
+def build(tree: Path, kind: str, target: Path) -> Path:
+    """Build one thing out of a tree as pip does, where there is no compiler."""
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(target)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tree,
+        env=untraced_environment() | {"CC": "false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return target / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of what is published, without what was built in it."""
+    copy = tmp_path_factory.mktemp("tree")
+    leftovers = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "aeron_async", copy / "aeron_async", ignore=leftovers)
+    for name in PUBLISHED:
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def installed(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a wheel in it that was built from a source distribution."""
+    work = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(build(tree, "sdist", work)) as archive:
+        archive.extractall(work, filter="data")
+    wheel = build(work / f"aeron_async-{VERSION}", "wheel", work)
+    shutil.unpack_archive(wheel, work / "site", "zip")
+    return work / "site"
+
+
+def run(code: str, *flags: str, path: Path | None = None, cwd: Path) -> list[str]:
+    """Return the lines that a program prints, which finds packages in one folder more."""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", code],
+        cwd=cwd,
+        env=untraced_environment() | ({} if path is None else {"PYTHONPATH": str(path)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_package_and_what_spark_looks_for(installed: Path) -> None:
+    assert {path.name for path in installed.iterdir()} == {
+        "aeron_async",
+        f"aeron_async-{VERSION}.dist-info",
+        "pyspark_aeron",
+        "pyspark_aeron_sink",
+    }
+    assert not (installed / "aeron_async/spark/discovery").exists()
+    for typed in ("aeron_async", "pyspark_aeron", "pyspark_aeron_sink"):
+        assert (installed / typed / "py.typed").exists()
+
+
+@pytest.mark.slow
+def test_a_wheel_is_built_where_no_compiler_is(installed: Path) -> None:
+    kernel = installed / "aeron_async/kernel"
+    assert list(kernel.glob("*.so")) == []
+    assert sorted(path.stem for path in kernel.glob("*.pyx")) == KERNEL
+    code = "from aeron_async import kernel; print(kernel.__file__); print(kernel.WHY_PURE is None)"
+    assert run(code, path=installed, cwd=installed.parent) == [
+        str(kernel / "__init__.py"),
+        "False",
+    ]
+
+
+@pytest.mark.slow
+def test_spark_finds_what_a_wheel_holds(installed: Path) -> None:
+    pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
+    # As Spark does: see `pyspark.sql.worker.lookup_data_sources`.
+    code = (
+        "from importlib import import_module; from pkgutil import iter_modules\n"
+        "for each in iter_modules():\n"
+        "    if each.name.startswith('pyspark_'):\n"
+        "        found = import_module(each.name)\n"
+        "        print(found.__file__, found.DefaultSource.name())\n"
+    )
+    assert run(code, path=installed, cwd=installed.parent) == [
+        f"{installed / 'pyspark_aeron/__init__.py'} aeron_archive",
+        f"{installed / 'pyspark_aeron_sink/__init__.py'} aeron",
+    ]
+
+
+@pytest.mark.slow
+def test_an_editable_install_leads_to_the_tree(tree: Path, tmp_path: Path) -> None:
+    shutil.unpack_archive(build(tree, "editable", tmp_path), tmp_path / "site", "zip")
+    # Without what is installed beside it, which may be another tree.
+    code = (
+        f"import site; site.addsitedir({str(tmp_path / 'site')!r})\n"
+        "from importlib.util import find_spec\n"
+        "for each in ('aeron_async', 'pyspark_aeron', 'pyspark_aeron_sink'):\n"
+        "    print(find_spec(each).origin)\n"
+    )
+    discovery = tree / "aeron_async/spark/discovery"
+    assert run(code, "-I", "-S", cwd=tmp_path) == [
+        str(tree / "aeron_async/__init__.py"),
+        str(discovery / "pyspark_aeron/__init__.py"),
+        str(discovery / "pyspark_aeron_sink/__init__.py"),
+    ]
+    assert [path for path in (tree / "aeron_async/kernel").iterdir() if path.suffix == ".c"] == []
+
+
+def test_every_part_of_the_kernel_is_built_where_there_is_a_compiler() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    modules = project["tool"]["setuptools"]["ext-modules"]
+    assert [each["name"] for each in modules] == [f"aeron_async.kernel.{each}" for each in KERNEL]
+    assert [each["sources"] for each in modules] == [
+        [f"aeron_async/kernel/{each}.pyx"] for each in KERNEL
+    ]
+    assert all(each["optional"] for each in modules)
