@@ -7,15 +7,18 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
 
 from tests.tracing import untraced_environment
+from tests.without import without
 
 ROOT = Path(__file__).parent.parent
 KERNEL = sorted(path.stem for path in (ROOT / "aeron_async/kernel").glob("*.pyx"))
 PUBLISHED = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml")
+OF_THE_COMMAND_LINE = ("cyclopts", "rich", "structlog", "uvloop")
 VERSION = "0.1.0"
 
 
@@ -96,6 +99,16 @@ def test_a_wheel_is_built_where_no_compiler_is(installed: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_wheel_needs_nothing_of_the_command_line(installed: Path) -> None:
+    requirements = Distribution.at(installed / f"aeron_async-{VERSION}.dist-info").requires
+    assert requirements is not None
+    needed = [each for each in requirements if "extra ==" not in each]
+    assert [each for each in needed if each.startswith(OF_THE_COMMAND_LINE)] == []
+    optional = [each for each in requirements if each.endswith('extra == "cli"')]
+    assert [each.startswith(OF_THE_COMMAND_LINE) for each in optional] == [True] * 4
+
+
+@pytest.mark.slow
 def test_spark_finds_what_a_wheel_holds(installed: Path) -> None:
     pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
     # As Spark does: see `pyspark.sql.worker.lookup_data_sources`.
@@ -139,3 +152,26 @@ def test_every_part_of_the_kernel_is_built_where_there_is_a_compiler() -> None:
         [f"aeron_async/kernel/{each}.pyx"] for each in KERNEL
     ]
     assert all(each["optional"] for each in modules)
+
+
+def test_the_framework_imports_nothing_of_the_command_line() -> None:
+    pytest.importorskip("pyspark", reason="pip install 'aeron-async[spark]'")
+    code = without(OF_THE_COMMAND_LINE) + (
+        "from importlib import import_module; from pkgutil import walk_packages\n"
+        "import aeron_async\n"
+        "for each in walk_packages(aeron_async.__path__, 'aeron_async.'):\n"
+        "    if not each.name.startswith('aeron_async.cli.'):\n"
+        "        import_module(each.name)\n"
+        "        print(each.name)\n"
+    )
+    imported = run(code, path=ROOT, cwd=ROOT)
+    assert {"aeron_async.logs", "aeron_async.archive", "aeron_async.__main__"} <= {*imported}
+
+
+def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> None:
+    channel = f"aeron:udp?endpoint=127.0.0.1:{unused_udp_port}"
+    code = without(OF_THE_COMMAND_LINE) + (
+        f"import os, runpy; os.environ['CHANNEL'] = {channel!r}\n"
+        "runpy.run_path('examples/hello.py', run_name='__main__')"
+    )
+    assert run(code, path=ROOT, cwd=ROOT)[-1] == "320 hello 4"

@@ -86,6 +86,8 @@ ONLY = {
     "numpy": "spark",
     "cyclopts": "cli",
     "rich": "cli",
+    "structlog": "cli",
+    "uvloop": "cli",
     "socket": "driver.media",
     "random": "driver",
     "time": "clock",
