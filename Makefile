@@ -1,9 +1,11 @@
-# `make demo` and `make test` are all a fresh clone needs; each prepares .venv by itself.
+# `make demo` and `make test` are all a fresh clone needs; each adds to .venv what it lacks.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+CLI_STAMP := $(VENV)/.installed-cli
+STAMP := $(VENV)/.installed-dev
 FUZZ_STAMP := $(VENV)/.installed-fuzz
 BENCH_STAMP := $(VENV)/.installed-bench
 BENCH ?=
@@ -31,20 +33,29 @@ help:
 	@echo "make bench   how fast we are, beside others; BENCH='--only round-trip' for a part of it"
 	@echo "make format  apply formatting and safe lint fixes"
 
-$(STAMP): pyproject.toml $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
+# Bytecode is made of what is imported, when it is: that of every lexer takes longer than the demo.
+$(CLI_STAMP): pyproject.toml $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
+	@echo "Preparing $(VENV): the package, its kernel compiled here, and what the command line needs;"
+	@echo "half a minute, and twice that where the processors are busy."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $(STAMP)
+	$(PIP) --no-compile --editable '.[cli]'
+	@touch $@
+
+# By name, and not by path: the package is there, and need not be compiled once more.
+$(STAMP): $(CLI_STAMP)
+	@echo "Adding Spark, a Java for it, and the tools of the tests to $(VENV): half a gigabyte."
+	$(PIP) 'aeron-async[dev]'
+	@touch $@
 
 $(FUZZ_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
-	@touch $(FUZZ_STAMP)
+	$(PIP) 'aeron-async[fuzz]'
+	@touch $@
 
 $(BENCH_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	@touch $(BENCH_STAMP)
+	$(PIP) 'aeron-async[bench]'
+	@touch $@
 
-demo: $(STAMP)
+demo: $(CLI_STAMP)
 	$(BIN)/aeron-async demo
 
 pipeline: $(STAMP)

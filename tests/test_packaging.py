@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -175,3 +176,27 @@ def test_a_stream_takes_nothing_of_the_command_line(unused_udp_port: int) -> Non
         "runpy.run_path('examples/hello.py', run_name='__main__')"
     )
     assert run(code, path=ROOT, cwd=ROOT)[-1] == "320 hello 4"
+
+
+@pytest.mark.parametrize(
+    ("target", "installed_in_order"),
+    [
+        ("demo", ["'.[cli]'"]),
+        ("test", ["'.[cli]'", "'aeron-async[dev]'"]),
+        ("bench", ["'.[cli]'", "'aeron-async[dev]'", "'aeron-async[bench]'"]),
+        ("fuzz", ["'.[cli]'", "'aeron-async[dev]'", "'aeron-async[fuzz]'"]),
+    ],
+)
+def test_a_target_installs_what_it_needs(target: str, installed_in_order: list[str]) -> None:
+    if shutil.which("make") is None:
+        pytest.skip("make is not on PATH")
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", target],  # noqa: S607 - found on PATH above
+        cwd=ROOT,
+        env={name: each for name, each in os.environ.items() if not name.startswith("MAKE")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if " pip install " in line]
+    assert [line.split()[-1] for line in lines] == installed_in_order
