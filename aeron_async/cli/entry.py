@@ -18,8 +18,8 @@ __all__ = ["main"]
 
 BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
-NEEDED: Final = ("cyclopts", "rich", "structlog")
-"""What the extra `cli` installs; it has uvloop too, which commands can do without."""
+NEEDED: Final = ("cyclopts", "rich")
+"""What the extra `cli` installs."""
 
 
 def main() -> int:

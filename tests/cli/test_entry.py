@@ -20,8 +20,7 @@ AS_COMMAND = "from aeron_async.cli.entry import main; sys.exit(main())"
     [
         (["cyclopts"], "cyclopts, which is not installed"),
         (["rich"], "rich, which is not installed"),
-        (["structlog"], "structlog, which is not installed"),
-        ([*NEEDED, "uvloop"], "cyclopts, rich, structlog, which are not installed"),
+        ([*NEEDED, "uvloop"], "cyclopts, rich, which are not installed"),
     ],
 )
 def test_what_to_install_is_one_line_and_exit_code_2(
