@@ -9,8 +9,9 @@ of its own; the slices of a run are measured one by one, and the cheapest slice 
 `round-trip` is one message there and one back between two drivers, microseconds of processor for
 both; `bursts` one message of a burst that is offered over UDP and read before the next one begins,
 so that the batches are the same in every run; `udp` and `ipc` one message from `offer` to
-`async for` in the same loop, in batches of any size; `idle` the share of a core that two connected,
-silent drivers take.
+`async for` in the same loop, in batches of any size; `offer` and `anext` either half of that alone,
+over IPC; `offer-waiting` one offer of 8 KiB that has to wait for room, with what makes the room;
+`idle` the share of a core that two connected, silent drivers take.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ MESSAGES: Final = 40_000
 BURST: Final = 64
 """Messages of a burst: 8 KiB with their headers, six or seven datagrams."""
 BURSTS: Final = 1_000
+STEPS: Final = 500
+"""Offers, or messages, between two looks at the clock where one half is measured alone."""
+WAITS: Final = 4_000
+LONGEST: Final = bytes(8_160)
+"""A quarter of the window of an IPC stream with terms of 64 KiB, with its header."""
 SETTLE_S: Final = 3
 IDLE_S: Final = 10
 Costs = dict[str, dict[str, list[float]]]
@@ -123,6 +129,54 @@ async def one_loop(channel: str) -> float:
     return min(costs) * 1e6
 
 
+async def half(*, is_offer: bool) -> float:
+    """Return the processor time of an offer alone, or of an `anext` alone, in microseconds."""
+    async with aa.Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription("aeron:ipc", STREAM_ID)
+        publication = await aeron.add_exclusive_publication("aeron:ipc", STREAM_ID)
+        await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
+        costs = []
+        for _ in range(SLICES):
+            cost = 0.0
+            for _ in range(MESSAGES // STEPS + 1):
+                began_s = time.process_time()
+                for _ in range(STEPS):
+                    await publication.offer(MESSAGE)
+                offered_s = time.process_time()
+                for _ in range(STEPS):
+                    await anext(subscription)
+                cost += offered_s - began_s if is_offer else time.process_time() - offered_s
+            costs.append(cost / (STEPS * (MESSAGES // STEPS + 1)))
+    return min(costs) * 1e6
+
+
+async def waiting() -> float:
+    """Return the processor time of an offer that waits for a reader, in microseconds."""
+    async with aa.Aeron.connect() as aeron:
+        subscription = await aeron.add_subscription("aeron:ipc", STREAM_ID)
+        publication = await aeron.add_exclusive_publication("aeron:ipc?term-length=64k", STREAM_ID)
+        await publication.wait_connected(timeout=CONNECT_TIMEOUT_S)
+        while publication.try_offer(LONGEST) is not aa.OfferOutcome.BACK_PRESSURED:
+            pass
+
+        async def offer() -> None:
+            while True:
+                await publication.offer(LONGEST)
+
+        async with asyncio.TaskGroup() as group:
+            offering = group.create_task(offer())
+            costs = []
+            for _ in range(SLICES):
+                began_s = time.process_time()
+                for _ in range(WAITS):
+                    await anext(subscription)
+                    # The position moves, and makes room, when the next message is asked for.
+                    await asyncio.sleep(0)
+                costs.append((time.process_time() - began_s) / WAITS)
+            offering.cancel()
+    return min(costs) * 1e6
+
+
 async def idle() -> float:
     """Return what two connected, silent drivers take, in parts of a hundred of one core."""
     channel = "aeron:udp?endpoint=127.0.0.1:20424"
@@ -150,6 +204,9 @@ PATHS: Final[dict[str, tuple[str, Callable[[], Coroutine[None, None, float]]]]] 
     "bursts": ("μs of processor", bursts),
     "udp": ("μs of processor", lambda: one_loop("aeron:udp?endpoint=127.0.0.1:20423")),
     "ipc": ("μs of processor", lambda: one_loop("aeron:ipc")),
+    "offer": ("μs of processor", lambda: half(is_offer=True)),
+    "anext": ("μs of processor", lambda: half(is_offer=False)),
+    "offer-waiting": ("μs of processor", waiting),
     "idle": ("% of a core", idle),
 }
 

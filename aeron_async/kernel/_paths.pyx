@@ -3,16 +3,16 @@
 """What a client does for every message, compiled; `kernel/paths.py` says what each is the twin of.
 
 A coroutine costs more than all that an offer does when there is room, and more than handing out a
-message that is there. So `offer` and `__anext__` return objects that do it when they are awaited,
-and become the coroutine of the twin when it cannot be done at once. To a task, to anyio and to a
-debugger they are coroutines all along.
+message that is there. So `offer` and `__anext__` return a `Step`, which does it when it is awaited
+and drives the coroutine of the twin when something has to be waited for. It has the methods of a
+coroutine, and does nothing before it is awaited, as a coroutine would not.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.exc cimport PyErr_WarnEx, PyErr_WriteUnraisable
+from cpython.exc cimport PyErr_WarnEx
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from aeron_async.kernel._batches cimport Batch
@@ -29,62 +29,25 @@ cdef extern from *:
     #define AERON_PATH_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define AERON_PATH_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
-    typedef PyObject *(*aeron_step)(PyObject *, PyObject *, int *);
-    static aeron_step aeron_take_step;
-
-    static PySendResult aeron_send(PyObject *self, PyObject *value, PyObject **result) {
-        int is_done = 0;
-        *result = aeron_take_step(self, value, &is_done);
-        return *result == NULL ? PYGEN_ERROR : is_done ? PYGEN_RETURN : PYGEN_NEXT;
+    /* What `await` calls from Python 3.12 on; before, and in tasks, it is `am_send`. */
+    static PyObject *aeron_next(PyObject *self) {
+        PyObject *result = NULL, *stop;
+        if (Py_TYPE(self)->tp_as_async->am_send(self, Py_None, &result) != PYGEN_RETURN)
+            return result;
+        stop = PyObject_CallOneArg(PyExc_StopIteration, result);
+        Py_DECREF(result);
+        if (stop != NULL) {
+            PyErr_SetObject(PyExc_StopIteration, stop);
+            Py_DECREF(stop);
+        }
+        return NULL;
     }
-    /* Cython has no name for this slot: without it every result travels as an exception. */
-    static void aeron_set_send(void *type, aeron_step step) {
-        aeron_take_step = step;
-        ((PyTypeObject *)type)->tp_as_async->am_send = aeron_send;
+    /* Cython has no name for the first slot, without which every result travels as an exception,
+       and raises from the second one with a traceback, which costs more than an offer. */
+    static void aeron_set_send(void *type, sendfunc send) {
+        ((PyTypeObject *)type)->tp_as_async->am_send = send;
+        ((PyTypeObject *)type)->tp_iternext = aeron_next;
         PyType_Modified((PyTypeObject *)type);
-    }
-
-    /* Steps come and go with every message. What making and freeing an object of a collected kind
-       costs is more than all that most of them do: so a few are kept, ready made, and a step is
-       known to the collector only once it waits, for before it is in no circle that lasts. */
-    #define AERON_SPARE_STEPS 16
-    static PyObject *aeron_spare_steps[AERON_SPARE_STEPS];
-    static int aeron_spare_count = 0;
-    static destructor aeron_free_step;
-    static void (*aeron_empty_step)(PyObject *);
-
-    static PyObject *aeron_spare_step(void) {
-        PyObject *self;
-        if (aeron_spare_count == 0) return NULL;
-        self = aeron_spare_steps[--aeron_spare_count];
-        _Py_NewReference(self);
-        return self;
-    }
-    static void aeron_dealloc_step(PyObject *self) {
-        if (PyObject_GC_IsTracked(self)) PyObject_GC_UnTrack(self);
-        Py_SET_REFCNT(self, 1);
-        aeron_empty_step(self);
-        Py_SET_REFCNT(self, 0);
-        if (aeron_spare_count >= AERON_SPARE_STEPS) aeron_free_step(self);
-        else aeron_spare_steps[aeron_spare_count++] = self;
-    }
-    /* An error that is on its way stays on its way. */
-    static void aeron_aside(void (*what)(int), int argument) {
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        what(argument);
-        PyErr_Restore(type, value, traceback);
-    }
-    static void aeron_keep_spare(void *type, void (*empty)(PyObject *)) {
-        aeron_empty_step = empty;
-        aeron_free_step = ((PyTypeObject *)type)->tp_dealloc;
-        ((PyTypeObject *)type)->tp_dealloc = aeron_dealloc_step;
-    }
-    static void aeron_untrack(PyObject *self) {
-        if (PyObject_GC_IsTracked(self)) PyObject_GC_UnTrack(self);
-    }
-    static void aeron_track(PyObject *self) {
-        if (!PyObject_GC_IsTracked(self)) PyObject_GC_Track(self);
     }
 
     /* A class in Python that inherits a method of a compiled one calls it by name; this lets it
@@ -94,41 +57,30 @@ cdef extern from *:
             ((PyTypeObject *)to)->tp_as_async->am_anext =
                 ((PyTypeObject *)from)->tp_as_async->am_anext;
     }
-    /* What asyncio keeps for this thread while a loop runs. Borrowed, or NULL.
-       Python 3.11: a holder, another one with every run. 3.12 and 3.13: the loop itself, and None
-       between runs. From 3.14 on it is a private field of the thread's state, out of our reach. */
-    static PyObject *aeron_running(PyObject *key) {
-        PyObject *state = PyThreadState_GetDict();
-        PyObject *found = state == NULL ? NULL : PyDict_GetItemWithError(state, key);
-        if (found == NULL && PyErr_Occurred()) PyErr_Clear();
-        return found;
-    }
-    static PyObject *aeron_send_on(PyObject *coroutine, PyObject *value, int *is_done) {
-        PyObject *result = NULL;
-        PySendResult outcome = PyIter_Send(coroutine, value, &result);
-        *is_done = outcome == PYGEN_RETURN;
-        return outcome == PYGEN_ERROR ? NULL : result;
-    }
     """
     int64_t load_acquire "AERON_PATH_LOAD"(int64_t *place) noexcept nogil
     void store_release "AERON_PATH_STORE"(int64_t *place, int64_t value) noexcept nogil
-    object send_on "aeron_send_on"(object coroutine, object value, int *is_done)
-    void set_send "aeron_set_send"(void *kind, object (*step)(object, object, int *))
-    void keep_spare "aeron_keep_spare"(void *kind, void (*empty)(PyObject *) noexcept)
-    PyObject *spare_step "aeron_spare_step"() noexcept
-    void aside "aeron_aside"(void (*what)(int) noexcept, int argument)
-    void track "aeron_track"(object step) noexcept
-    void untrack "aeron_untrack"(object step) noexcept
+    ctypedef PySendResult (*sendfunc)(PyObject *, PyObject *, PyObject **)
+    void set_send "aeron_set_send"(void *kind, sendfunc send)
     void inherit_next "aeron_inherit_next"(void *kind, object inheritor)
-    PyObject *running "aeron_running"(object key) noexcept
+
+cdef extern from "Python.h":
+    ctypedef enum PySendResult:
+        PYGEN_RETURN
+        PYGEN_ERROR
+        PYGEN_NEXT
+
+    PySendResult PyIter_Send(object iterator, object value, PyObject **result) except PYGEN_ERROR
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
 
 cdef enum:
-    FRESH
-    DELEGATED
-    DONE
+    # First, so that a step that nobody filled is one that is over.
+    CLOSED
+    CREATED
+    RUNNING
+    SUSPENDED
 
 
 # The collector would clear the owner of a buffer and forget to release it.
@@ -175,9 +127,6 @@ cdef class Cell:
 
 
 cdef int64_t forks = 0
-cdef str RUNNING_KEY = "__asyncio_running_event_loop__"
-# Until a holder was seen: never what asyncio keeps, which may be None (Python 3.12, between runs).
-cdef object NO_HOLDER = object()
 
 
 def note_fork():
@@ -195,14 +144,12 @@ cdef class HomeLoop:
 
     cdef readonly object loop
     cdef object is_running
-    cdef object holder
     cdef unsigned long thread_id
     cdef int64_t forks
 
     def __init__(self, loop):
         self.loop = loop
         self.is_running = loop.is_running
-        self.holder = NO_HOLDER
         self.thread_id = PyThread_get_thread_ident()
         self.forks = forks
 
@@ -211,22 +158,12 @@ cdef class HomeLoop:
 
     cdef bint is_running_here(self) except -1:
         """Return whether the loop runs here; may run Python, and with it anything."""
-        cdef PyObject *holder
+        # The loop is asked for every offer. Asked once a turn, it would let an offer pass that comes
+        # just after its end; `asyncio._get_running_loop` takes ten times as long where it asks the
+        # system for the process id (Python 3.11).
         if not self.is_this_thread():
             return False
-        holder = running(RUNNING_KEY)
-        # The holder of a run that has ended is another one, for this one is alive.
-        if holder is not NULL and (
-            <object>holder is self.holder or <object>holder is self.loop
-        ):
-            return True
-        # With Python 3.14 this is called for every offer: nothing public tells it for less. The
-        # loop could be asked only once a turn, but then an offer just after its end would pass.
-        if self.is_running() is not True:
-            return False
-        if holder is not NULL and type(<object>holder).__name__ == "_RunningLoopHolder":
-            self.holder = <object>holder
-        return True
+        return self.is_running()
 
     def is_here(self):
         """Return whether the loop runs here: in this thread of this process."""
@@ -258,76 +195,66 @@ cdef bint is_seconds(object timeout) except -1:
     return type(timeout) is int and 0 <= timeout <= 1_000_000_000
 
 
+# One is made and freed for every message, which costs less where a few are kept for the next. The
+# collector knows them, because the coroutine of one that waits leads back to the task that awaits it.
 @cython.final
+@cython.freelist(16)
 @cython.auto_pickle(False)
 cdef class Step:
     """An offer, or the next message, that was asked for; it is done when it is awaited."""
 
     cdef int state
-    cdef bint is_under_way
     cdef bint is_offer
     cdef object owner
     cdef object data
     cdef object reserved_value
     cdef object timeout
+    # What does it the long way; None until it is needed.
     cdef object coroutine
+
+    def __init__(self):
+        raise TypeError("steps are made by offering and by iterating")
+
+    def __dealloc__(self):
+        # The coroutine, if there is one, warns of itself.
+        if self.state == CREATED and self.coroutine is None:
+            warn_never_awaited(self.is_offer)
+
+    cdef object try_at_once(self):
+        """Return the result; None where something has to be waited for."""
+        cdef int64_t position
+        if not self.is_offer:
+            return (<Reading>self.owner).try_at_once()
+        if self.timeout is not None and not is_seconds(self.timeout):
+            self.timeout = check_timeout(self.timeout)
+        position = (<Offering>self.owner).try_at_once(self.data, self.reserved_value)
+        return None if position < 0 else position
 
     cdef object delegate(self):
         """Return the coroutine that does it the long way."""
-        if self.state == FRESH:
+        if self.coroutine is None:
             if self.is_offer:
                 self.coroutine = self.owner._offer_waiting(
                     self.data, self.reserved_value, self.timeout)
             else:
                 self.coroutine = self.owner._anext_waiting()
-            self.state = DELEGATED
-            track(self)
         return self.coroutine
 
-    def __init__(self):
-        raise TypeError("steps are made by offering and by iterating")
-
-    cdef object step(self, object value, int *is_done):
-        cdef int64_t position
-        if self.state == FRESH and value is None and self.owner is not None:
-            # Whatever it raises, it has been awaited.
-            self.state = DONE
-            if self.is_offer:
-                if self.timeout is not None and not is_seconds(self.timeout):
-                    self.timeout = check_timeout(self.timeout)
-                position = (<Offering>self.owner).try_at_once(self.data, self.reserved_value)
-                if position >= 0:
-                    is_done[0] = 1
-                    return position
-            else:
-                message = (<Reading>self.owner).try_at_once()
-                if message is not None:
-                    is_done[0] = 1
-                    return message
-            self.state = FRESH
-        if self.state == DONE or self.owner is None:
-            raise RuntimeError("cannot reuse already awaited coroutine")
-        if self.is_under_way:
+    cdef int begin(self) except -1:
+        """Refuse to run where a coroutine would refuse."""
+        if self.state == RUNNING:
             raise ValueError("coroutine already executing")
-        coroutine = self.delegate()
-        self.is_under_way = True
-        try:
-            found = send_on(coroutine, value, is_done)
-        except BaseException:
-            self.finish()
-            raise
-        finally:
-            self.is_under_way = False
-        if is_done[0]:
-            self.finish()
-        return found
+        # The owner is gone where the collector has cleared a cycle that this was part of.
+        if self.state == CLOSED or self.owner is None:
+            raise RuntimeError("cannot reuse already awaited coroutine")
+        return 0
 
-    cdef void finish(self):
-        self.state = DONE
+    cdef void close_for_good(self) noexcept:
+        self.state = CLOSED
         self.coroutine = None
 
     def __await__(self):
-        if self.state == DELEGATED and self.coroutine.cr_await is not None:
+        if self.state == SUSPENDED:
             raise RuntimeError("coroutine is being awaited already")
         return self
 
@@ -335,37 +262,45 @@ cdef class Step:
         return self
 
     def __next__(self):
+        # Makes the slot that `aeron_next` fills.
         return self.send(None)
 
     def send(self, value):
         """Run until something has to be waited for."""
-        cdef int is_done = 0
-        found = self.step(value, &is_done)
-        if is_done:
+        cdef PyObject *result = NULL
+        cdef PySendResult outcome = send_step(self, value, &result)
+        found = <object>result
+        Py_DECREF(found)
+        if outcome == PYGEN_RETURN:
             raise StopIteration(found)
         return found
 
     def throw(self, *error):
         """Raise an error where it waits."""
-        if self.state == DONE:
-            raise RuntimeError("cannot reuse already awaited coroutine")
-        if self.is_under_way:
-            raise ValueError("coroutine already executing")
+        self.begin()
         coroutine = self.delegate()
-        self.is_under_way = True
+        self.state = RUNNING
         try:
-            return coroutine.throw(*error)
+            found = coroutine.throw(*error)
         except BaseException:
-            self.finish()
+            self.close_for_good()
             raise
-        finally:
-            self.is_under_way = False
+        self.state = SUSPENDED
+        return found
 
     def close(self):
         """Give up."""
-        if self.state == DELEGATED:
-            self.coroutine.close()
-        self.finish()
+        if self.state == RUNNING:
+            raise ValueError("coroutine already executing")
+        if self.coroutine is not None:
+            try:
+                self.coroutine.close()
+            finally:
+                # One that yields instead of ending is not over.
+                if self.coroutine.cr_frame is None:
+                    self.close_for_good()
+        else:
+            self.close_for_good()
 
     @property
     def __qualname__(self):
@@ -375,65 +310,71 @@ cdef class Step:
     def __name__(self):
         return "offer" if self.is_offer else "__anext__"
 
-    # Whoever asks for these wants to see a coroutine.
+    # Who asks for these wants to see a coroutine.
 
     @property
     def cr_running(self):
-        return False if self.state == DONE else self.delegate().cr_running
+        return self.state == RUNNING
 
     @property
     def cr_suspended(self):
-        return False if self.state == DONE else self.delegate().cr_suspended
+        return self.state == SUSPENDED
 
     @property
     def cr_frame(self):
-        return None if self.state == DONE else self.delegate().cr_frame
+        return self.seen("cr_frame")
 
     @property
     def cr_code(self):
-        return None if self.state == DONE else self.delegate().cr_code
+        return self.seen("cr_code")
 
     @property
     def cr_await(self):
-        return None if self.state == DONE else self.delegate().cr_await
+        return self.seen("cr_await")
+
+    cdef object seen(self, str name):
+        if self.state == CREATED:
+            self.delegate()
+        return getattr(self.coroutine, name, None)
 
 
-cdef Step make_step(object owner, bint is_offer):
-    """Return a step of an owner, one used before if there is any."""
-    cdef PyObject *spare = spare_step()
-    cdef Step step
-    if spare is NULL:
-        step = Step.__new__(Step)
-        untrack(step)
-    else:
-        step = <Step>spare
-        # It was one reference when it came, and is two now.
-        Py_DECREF(step)
-        step.state = FRESH
-    step.is_offer = is_offer
-    step.owner = owner
-    return step
-
-
-cdef void empty_step(PyObject *pointer) noexcept:
-    """Let go of all that a step holds that nobody holds."""
-    step = <Step>pointer
-    if step.state == FRESH:
-        aside(warn, step.is_offer)
-    step.owner = None
-    step.data = None
-    if step.reserved_value is not 0:
-        step.reserved_value = None
-    step.timeout = None
-    step.coroutine = None
-
-
-cdef void warn(int is_offer) noexcept:
-    name = "Publication.offer" if is_offer else "Subscription.__anext__"
+cdef PySendResult send_step(Step self, object value, PyObject **result) except PYGEN_ERROR:
+    """Run until something has to be waited for; what `am_send` is."""
+    cdef PySendResult outcome
+    # Callers look at it after an error, too.
+    result[0] = NULL
+    self.begin()
+    if self.state == CREATED:
+        if value is not None:
+            raise TypeError("can't send non-None value to a just-started coroutine")
+        if self.coroutine is None:
+            self.state = RUNNING
+            try:
+                found = self.try_at_once()
+            finally:
+                self.state = CLOSED
+            if found is not None:
+                Py_INCREF(found)
+                result[0] = <PyObject *>found
+                return PYGEN_RETURN
+    coroutine = self.delegate()
+    self.state = RUNNING
     try:
-        PyErr_WarnEx(RuntimeWarning, f"coroutine '{name}' was never awaited".encode(), 1)
+        outcome = PyIter_Send(coroutine, value, result)
     except BaseException:
-        PyErr_WriteUnraisable(name)
+        self.close_for_good()
+        raise
+    if outcome == PYGEN_RETURN:
+        self.close_for_good()
+    else:
+        self.state = SUSPENDED
+    return outcome
+
+
+cdef void warn_never_awaited(bint is_offer) noexcept:
+    """Warn as of a coroutine that is dropped; a warning that is an error is unraisable."""
+    name = "Publication.offer" if is_offer else "Subscription.__anext__"
+    PyErr_WarnEx(RuntimeWarning, f"coroutine '{name}' was never awaited".encode(), 1)
 
 
 cdef class Offering:
@@ -462,7 +403,10 @@ cdef class Offering:
     @cython.binding(False)
     def offer(self, data, *, reserved_value=0, timeout=None):
         """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for room; return its position."""
-        cdef Step offer = make_step(self, True)
+        cdef Step offer = Step.__new__(Step)
+        offer.state = CREATED
+        offer.is_offer = True
+        offer.owner = self
         offer.data = data
         offer.reserved_value = reserved_value
         offer.timeout = timeout
@@ -541,7 +485,10 @@ cdef class Reading:
 
     def __anext__(self):
         """Return the next message, waiting for it; the iteration ends when this side closes."""
-        return make_step(self, False)
+        cdef Step following = Step.__new__(Step)
+        following.state = CREATED
+        following.owner = self
+        return following
 
     cdef Message try_at_once(self):
         cdef Message message
@@ -590,10 +537,5 @@ def inheriting(kind):
     return kind
 
 
-cdef object take_step(object self, object value, int *is_done):
-    return (<Step>self).step(value, is_done)
-
-
-set_send(<void *>Step, take_step)
-keep_spare(<void *>Step, empty_step)
+set_send(<void *>Step, <sendfunc>send_step)
 Coroutine.register(Step)

@@ -39,6 +39,8 @@ def test_each_path_costs_something(
     monkeypatch.setattr(path_cost, "SLICES", 2)
     monkeypatch.setattr(path_cost, "ROUND_TRIPS", 20)
     monkeypatch.setattr(path_cost, "MESSAGES", 200)
+    monkeypatch.setattr(path_cost, "STEPS", 50)
+    monkeypatch.setattr(path_cost, "WAITS", 20)
     monkeypatch.setattr(path_cost, "SETTLE_S", 0)
     monkeypatch.setattr(path_cost, "IDLE_S", 0.05)
     for path in path_cost.PATHS:

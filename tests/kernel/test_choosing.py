@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,14 @@ def test_only_what_keeps_nothing_says_that_it_needs_no_lock_of_the_interpreter()
     declared = "freethreading_compatible=True"
     found = {path.name for path in sources if declared in path.read_text(encoding="utf-8")}
     assert found == {"_atomics.pyx", "_chains.pyx"}
+
+
+PRIVATE = re.compile(r"\b_Py[A-Za-z]\w*|\bPy_SET_\w+|\bob_refcnt\b|\btp_dealloc\b|__asyncio_\w+")
+"""Names that one version of Python has, and the next may not have or mean otherwise."""
+
+
+def test_only_what_python_documents_is_relied_on() -> None:
+    sources = list(Path(__file__).parents[2].glob("aeron_async/kernel/*.p[xy][dxi]"))
+    assert len(sources) > 6
+    found = {path.name: PRIVATE.findall(path.read_text(encoding="utf-8")) for path in sources}
+    assert {name: names for name, names in found.items() if names} == {}

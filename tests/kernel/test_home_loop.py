@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,44 +27,31 @@ def kernel(request: pytest.FixtureRequest) -> Any:
     return paths if request.param == "pure" else import_module("aeron_async.kernel._paths")
 
 
-class Counted:
-    """A loop that runs, and counts how often it is asked."""
+class Said:
+    """A loop that says whether it runs."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    is_on = True
 
     def is_running(self) -> bool:
-        self.count += 1
-        return True
+        return self.is_on
 
 
-def thread_state() -> dict[str, Any]:
-    """Return what extensions keep for this thread."""
-    get = ctypes.pythonapi.PyThreadState_GetDict
-    # Borrowed, so it must not be taken for a new reference.
-    get.restype = ctypes.c_void_p
-    found: dict[str, Any] = ctypes.cast(get(), ctypes.py_object).value
-    return found
+def test_a_loop_is_here_for_as_long_as_it_says_that_it_runs(kernel: Any) -> None:
+    loop = Said()
+    home = kernel.HomeLoop(loop)
+    assert home.loop is loop
+    assert home.is_here()
+    loop.is_on = False
+    assert not home.is_here()
+    loop.is_on = True
+    assert home.is_here()
 
 
-@needs_compiled
-def test_a_loop_that_asyncio_keeps_for_the_thread_is_not_asked() -> None:
-    """Python 3.12 and 3.13 keep the loop itself: each offer called its `is_running`."""
-    loop, other, key = Counted(), Counted(), "__asyncio_running_event_loop__"
-    home = import_module("aeron_async.kernel._paths").HomeLoop(loop)
-    state = thread_state()
-    kept = {name: value for name, value in state.items() if name == key}
-    try:
-        # Nothing of asyncio runs between this and its end.
-        counts = []
-        for each in (loop, other, None):
-            state[key] = each
-            assert home.is_here()
-            counts.append(loop.count)
-    finally:
-        state.pop(key)
-        state.update(kept)
-    assert counts == [0, 1, 2]
+def test_a_loop_that_runs_in_another_thread_is_not_here(kernel: Any) -> None:
+    home = kernel.HomeLoop(Said())
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(home.is_here).result()
+    assert home.is_here()
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
