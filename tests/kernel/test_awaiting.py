@@ -20,7 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aeron_async.kernel import batch, message, paths
-from aeron_async.logbuffer.appender import ExclusiveAppender
+from aeron_async.logbuffer.appender import SharedAppender
 from tests.kernel.test_twins import compiled, needs_compiled
 from tests.logbuffer.logs import MAX_PAYLOAD, NO_LIMIT, make_log, read_all
 
@@ -79,7 +79,8 @@ def make_publication(kernel: Any) -> Any:
             self.room = Room()
             self.numbers = count()
             self.log = make_log()
-            self.appender = ExclusiveAppender(self.log)
+            # One that keeps where it is in the log, where the compiled offer finds it.
+            self.appender = SharedAppender(self.log)
             self._is_closed = False
             self._turn_budget = 2**60
             # Of all that a compiled offer uses, this is looked at first.
