@@ -12,7 +12,7 @@ BENCH ?=
 RUNS ?= 100000
 PYTHONS ?= python3.13 python3.14
 # What the compiled kernel stands behind, once more on the one in Python.
-PURE_TESTS := tests/kernel tests/logbuffer tests/client tests/driver/test_data_packet_runs.py \
+PURE_TESTS := tests/speedups tests/logbuffer tests/client tests/driver/test_data_packet_runs.py \
 	tests/io/test_batches.py tests/io/test_many_runs.py tests/io/test_runs.py \
 	tests/io/test_run_reader.py tests/io/test_sockets.py
 # The tests of a file stay together: some share a port or what took long to make. Those of Spark do
@@ -34,7 +34,7 @@ help:
 	@echo "make format  apply formatting and safe lint fixes"
 
 # Bytecode is made of what is imported, when it is: that of every lexer takes longer than the demo.
-$(CLI_STAMP): pyproject.toml $(wildcard aeron_async/kernel/*.pyx aeron_async/kernel/*.pxd)
+$(CLI_STAMP): pyproject.toml $(wildcard aeron_async/_speedups/*.pyx aeron_async/_speedups/*.pxd)
 	@echo "Preparing $(VENV): the package, its kernel compiled here, and what the command line needs;"
 	@echo "half a minute, and twice that where the processors are busy."
 	$(PYTHON) -m venv $(VENV)

@@ -17,28 +17,79 @@ from __future__ import annotations
 
 import heapq
 import mmap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
-from aeron_async.errors import ConfigurationError, RegistrationError
-from aeron_async.kernel import Cell
+from aeron_async._speedups import WHY_PURE
+from aeron_async.errors import ClosedError, ConfigurationError, RegistrationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+
 __all__ = [
     "DEFAULT_VALUES_LENGTH",
     "METADATA_LENGTH",
     "VALUE_LENGTH",
+    "Cell",
     "Counter",
     "CounterRecord",
     "CountersManager",
     "CountersReader",
     "Position",
 ]
+
+
+class _View(Protocol):
+    def __getitem__(self, index: int, /) -> int: ...
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+
+
+class _Closed:
+    """Stands in for a word that was given back, so that an open cell need not ask each time."""
+
+    __slots__ = ("_why",)
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getitem__(self, index: int, /) -> int:
+        raise ClosedError(self._why)
+
+    def __setitem__(self, index: int, value: int, /) -> None:
+        raise ClosedError(self._why)
+
+
+class Cell:
+    """The one 64-bit word of a counter, for as long as the counter is open."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: memoryview) -> None:
+        self._view: _View = view
+
+    def __getitem__(self, index: int) -> int:
+        return self._view[index]
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self._view[index] = value
+
+    def release(self, why: str) -> None:
+        """Touch the word no more: by now it may be another's.
+
+        Args:
+            why: What every further access says in its `ClosedError`.
+        """
+        self._view = _Closed(why)
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.paths import Cell
+
 
 VALUE_LENGTH: Final = 128
 METADATA_LENGTH: Final = 512

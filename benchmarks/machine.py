@@ -7,7 +7,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from aeron_async.kernel import WHY_PURE
+from aeron_async._speedups import WHY_PURE
 
 __all__ = ["machine", "processor_of"]
 

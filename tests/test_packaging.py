@@ -17,7 +17,7 @@ from tests.tracing import untraced_environment
 from tests.without import without
 
 ROOT = Path(__file__).parent.parent
-KERNEL = sorted(path.stem for path in (ROOT / "aeron_async/kernel").glob("*.pyx"))
+KERNEL = sorted(path.stem for path in (ROOT / "aeron_async/_speedups").glob("*.pyx"))
 PUBLISHED = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml")
 OF_THE_COMMAND_LINE = ("cyclopts", "rich")
 # What an application chooses: the framework is the same with and without.
@@ -91,10 +91,10 @@ def test_a_wheel_holds_the_package_and_what_spark_looks_for(installed: Path) -> 
 
 @pytest.mark.slow
 def test_a_wheel_is_built_where_no_compiler_is(installed: Path) -> None:
-    kernel = installed / "aeron_async/kernel"
+    kernel = installed / "aeron_async/_speedups"
     assert list(kernel.glob("*.so")) == []
     assert sorted(path.stem for path in kernel.glob("*.pyx")) == KERNEL
-    code = "from aeron_async import kernel; print(kernel.__file__); print(kernel.WHY_PURE is None)"
+    code = "from aeron_async import _speedups as s; print(s.__file__); print(s.WHY_PURE is None)"
     assert run(code, path=installed, cwd=installed.parent) == [
         str(kernel / "__init__.py"),
         "False",
@@ -144,15 +144,19 @@ def test_an_editable_install_leads_to_the_tree(tree: Path, tmp_path: Path) -> No
         str(discovery / "pyspark_aeron/__init__.py"),
         str(discovery / "pyspark_aeron_sink/__init__.py"),
     ]
-    assert [path for path in (tree / "aeron_async/kernel").iterdir() if path.suffix == ".c"] == []
+    assert [
+        path for path in (tree / "aeron_async/_speedups").iterdir() if path.suffix == ".c"
+    ] == []
 
 
 def test_every_part_of_the_kernel_is_built_where_there_is_a_compiler() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"]["ext-modules"]
-    assert [each["name"] for each in modules] == [f"aeron_async.kernel.{each}" for each in KERNEL]
+    assert [each["name"] for each in modules] == [
+        f"aeron_async._speedups.{each}" for each in KERNEL
+    ]
     assert [each["sources"] for each in modules] == [
-        [f"aeron_async/kernel/{each}.pyx"] for each in KERNEL
+        [f"aeron_async/_speedups/{each}.pyx"] for each in KERNEL
     ]
     assert all(each["optional"] for each in modules)
 

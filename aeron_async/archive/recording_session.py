@@ -26,6 +26,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+from aeron_async._speedups import BlockWriter
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import reason_of
 from aeron_async.archive.disk.recording_writer import RecordingWriter
@@ -33,19 +34,18 @@ from aeron_async.archive.disk_access import finished
 from aeron_async.archive.recording_counter import recording_counter
 from aeron_async.client.waiters import Signal
 from aeron_async.errors import ArchiveError, StorageError
-from aeron_async.kernel import BlockWriter
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aeron_async._speedups.writing import BlockWriter as BlockWriterType
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk_access import Disk
     from aeron_async.archive.resources import ArchiveResources
     from aeron_async.client.image import Image
     from aeron_async.client.subscription import Subscription
     from aeron_async.counters import Counter
-    from aeron_async.kernel._writing import BlockWriter as BlockWriterType
 
 __all__ = [
     "PoolLane",

@@ -17,23 +17,16 @@ from aeron_async.archive.api import Replay
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.recording_reader import RecordingReader, check_position
 from aeron_async.archive.disk.segment_scan import ScanBuffer
-from aeron_async.client.turn import Turn
+from aeron_async.client.home_loop import HomeLoop, Turn
+from aeron_async.client.image import Taking
+from aeron_async.client.subscription import NOTHING, Reading, inheriting
+from aeron_async.counters import Cell
 from aeron_async.errors import ArchiveError, BusyError, InvalidPositionError
-from aeron_async.kernel import (
-    NOTHING,
-    Batch,
-    Cell,
-    Doorbell,
-    HomeLoop,
-    Reading,
-    Taking,
-    inheriting,
-    open_batch,
-    read_whole,
-)
-from aeron_async.kernel import Message as LogMessage
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
+from aeron_async.logbuffer.message import Batch, open_batch, read_whole
+from aeron_async.logbuffer.message import Message as LogMessage
 from aeron_async.logbuffer.position import max_message_length
+from aeron_async.logbuffer.wake_flag import Doorbell
 from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
@@ -43,7 +36,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.resources import ArchiveResources
     from aeron_async.client.image import Message
     from aeron_async.errors import ClosedError
-    from aeron_async.kernel.message import MessageSource
+    from aeron_async.logbuffer.message import MessageSource
 
 __all__ = [
     "LocalReplay",

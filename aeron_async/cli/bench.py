@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import attrs
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.cli.bench_processes import (
     PATIENT,
     Child,
@@ -24,7 +25,6 @@ from aeron_async.cli.runner import ExitCode, run
 from aeron_async.clock import NS_PER_US
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import WHY_PURE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

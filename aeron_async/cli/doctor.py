@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.cli.doctor_findings import (
     GROUP,
     Buffer,
@@ -37,7 +38,6 @@ from aeron_async.driver.media.sockets import (
     open_socket,
 )
 from aeron_async.errors import RegistrationError
-from aeron_async.kernel import WHY_PURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

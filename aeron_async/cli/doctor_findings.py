@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
+from aeron_async._speedups import PURE_VARIABLE
 from aeron_async.cli.figures import format_bytes, format_ns
 from aeron_async.clock import NS_PER_MS, NS_PER_US
-from aeron_async.kernel import PURE_VARIABLE
 from aeron_async.protocol.units import format_size
 
 if TYPE_CHECKING:

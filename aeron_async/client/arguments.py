@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 from aeron_async.driver.core.context import DriverContext
 from aeron_async.driver.media_driver import MediaDriver
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel.paths import check_timeout
-from aeron_async.protocol.arguments import check_function, check_handler, check_number, shown
+from aeron_async.protocol.arguments import (
+    check_function,
+    check_handler,
+    check_number,
+    check_timeout,
+    shown,
+)
 from aeron_async.protocol.channel_uri import ChannelUri, Media
 from aeron_async.protocol.error import ERROR_MAX_TEXT_LENGTH
 

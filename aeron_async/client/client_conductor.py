@@ -9,9 +9,9 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from aeron_async.client.home_loop import HomeLoop
 from aeron_async.client.waiters import WaitWatch
 from aeron_async.errors import ClosedError, ErrorCode, RegistrationError, WrongLoopError
-from aeron_async.kernel import HomeLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

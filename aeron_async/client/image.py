@@ -15,17 +15,26 @@ import asyncio
 from asyncio import iscoroutine
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    Self,
+    final,
+)
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import check_limit
 from aeron_async.client.waiters import Signal, Wait
 from aeron_async.driver.commands import ImageEnd, ImageEndReason
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import Batch, Taking, scan_for_send
-from aeron_async.kernel import Message as LogMessage
+from aeron_async.logbuffer.message import Batch
+from aeron_async.logbuffer.message import Message as LogMessage
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.position import PARTITION_COUNT
 from aeron_async.logbuffer.reader import TermReader
+from aeron_async.logbuffer.scanner import scan_for_send
 from aeron_async.protocol.arguments import awaited_by_nobody, check_function
 from aeron_async.protocol.header import DataFlags
 
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 
     from aeron_async.client.subscription import Subscription, SubscriptionBase
     from aeron_async.driver.commands import ImageReady
+    from aeron_async.logbuffer.wake_flag import Doorbell
 
 __all__ = [
     "FragmentHeader",
@@ -44,7 +54,47 @@ __all__ = [
     "ImageEventKind",
     "ImageEvents",
     "Message",
+    "Taking",
 ]
+
+
+class Taking:
+    """How far the application has taken a source.
+
+    Attributes:
+        _position: Up to where, in bytes.
+        _trigger: Beyond this position the driver wants to know at once, in bytes.
+        _is_closed: Whether the source is over, and its position no longer ours to move.
+    """
+
+    _position: int
+    _trigger: int
+    _is_closed: bool
+
+    def _attach(self, cell: Any, doorbell: Doorbell) -> None:
+        """Take where the position is shown, and whom to wake."""
+        self._cell = cell
+        self._doorbell = doorbell
+
+    def take(self, position: int) -> None:
+        """Move the position: the application has taken everything before it."""
+        if position <= self._position or self._is_closed:
+            return
+        self._position = position
+        self._cell[0] = position
+        if position > self._trigger:
+            self._doorbell.ring()
+            if not self._doorbell.is_rung:
+                # Answered at once: the driver has said what was to be said, and waits for the next.
+                self.move_trigger()
+
+    def move_trigger(self) -> None:
+        """Ask where the driver wants to hear of progress next."""
+        raise NotImplementedError
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.paths import Taking
 
 
 @final

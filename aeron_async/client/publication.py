@@ -9,20 +9,28 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias, final
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NoReturn,
+    Self,
+    TypeAlias,
+    final,
+)
 
 import attrs
 from anyio.abc import ObjectSendStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import (
     check_on_disconnected,
     check_on_error,
-    check_timeout,
     destination_uri,
 )
+from aeron_async.client.home_loop import HomeLoop, Turn
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.client.turn import Turn
 from aeron_async.client.waiters import Signal, Wait, WaitingLine, offer_timeout, watched_wait
 from aeron_async.client.why import explain_publication, stream_named
 from aeron_async.driver.commands import PublicationErrorFrame
@@ -35,14 +43,13 @@ from aeron_async.errors import (
     PublicationError,
     WrongLoopError,
 )
-from aeron_async.kernel import Offering
 from aeron_async.logbuffer.appender import AppendResult, SharedAppender
-from aeron_async.protocol.arguments import check_reserved, shown
+from aeron_async.protocol.arguments import check_reserved, check_timeout, shown
 from aeron_async.protocol.header import Buffer
 from aeron_async.waits import PublicationSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
     from types import TracebackType
 
     from aeron_async.client.arguments import OnDisconnected
@@ -51,16 +58,89 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
     from aeron_async.logbuffer.appender import Appender, Claim
+    from aeron_async.logbuffer.wake_flag import Doorbell
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import Why
 
 __all__ = [
     "BufferClaim",
     "OfferOutcome",
+    "Offering",
     "Publication",
     "PublicationBase",
     "PublicationErrorHandler",
 ]
+
+
+Offered: TypeAlias = Buffer | list[Buffer] | tuple[Buffer, ...]
+"""One message, or its parts."""
+
+
+class Offering:
+    """Where messages are offered.
+
+    Attributes:
+        _turn_budget: Offers that may be made before the loop's turn is looked at again.
+        _is_closed: Whether the publication is closed.
+        _home: The one event loop that may offer.
+    """
+
+    _turn_budget: int = 0
+    _is_closed: bool
+    _home: HomeLoop
+
+    def _attach(self, writer: Any, limit: Any, doorbell: Doorbell) -> None:
+        """Take what a compiled offer needs: where it writes, up to where, and whom it wakes."""
+
+    def _detach(self) -> None:
+        """Touch none of it any more."""
+
+    def _offer(self, data: Offered, reserved_value: int) -> int:
+        """Append if that can be done now; return the position, or a negative `AppendResult`."""
+        raise NotImplementedError
+
+    def _offer_waiting(
+        self, data: Offered, reserved_value: int, timeout: float | None
+    ) -> Coroutine[Any, Any, int]:
+        """Offer whatever it takes."""
+        raise NotImplementedError
+
+    async def offer(
+        self,
+        data: Offered,
+        *,
+        reserved_value: int = 0,
+        timeout: float | None = None,
+    ) -> int:
+        """Append one message, waiting for a subscriber and for room; return its position.
+
+        Offers that wait are served in the order in which they came.
+
+        Args:
+            data: The message, up to `max_message_length` bytes: bytes, another buffer, or a list.
+            reserved_value: 64 bits of the application's own beside the message.
+            timeout: Seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            OfferTimeoutError: The timeout passed; nothing was appended.
+            ConfigurationError: The timeout is not a number of seconds, room or not.
+            ClosedError: The publication was closed, before or meanwhile.
+            NotConnectedError: No subscriber is there, and the publication was told not to wait.
+            MessageTooLongError: The message is longer than the log allows.
+            MaxPositionExceededError: The stream is at its end.
+        """
+        if timeout is not None:
+            timeout = check_timeout(timeout)
+        if self._turn_budget > 0:
+            self._turn_budget -= 1
+            position = self._offer(data, reserved_value)
+            if position >= 0:
+                return position
+        return await self._offer_waiting(data, reserved_value, timeout)
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.paths import Offering
 
 
 @final
@@ -522,10 +602,6 @@ ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
 
 BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
 """Why an offer does not even try while others wait: what is full for them is full for it."""
-
-
-Offered: TypeAlias = Buffer | list[Buffer] | tuple[Buffer, ...]
-"""One message, or its parts."""
 
 
 class Publication(PublicationBase, ObjectSendStream[Offered]):

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 from weakref import WeakSet, ref
 
 import attrs
@@ -27,6 +27,7 @@ from anyio import EndOfStream
 from anyio.abc import ObjectReceiveStream
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.client.arguments import (
     check_image_handler,
     check_limit,
@@ -34,19 +35,19 @@ from aeron_async.client.arguments import (
     check_session_id,
     destination_uri,
 )
+from aeron_async.client.home_loop import Turn
 from aeron_async.client.image import Image, ImageEvent, ImageEventKind, ImageEvents, Message
 from aeron_async.client.streams import STREAM_ERRORS, AeronAttribute, as_anyio
-from aeron_async.client.turn import Turn
 from aeron_async.client.waiters import Signal, Wait, watched_wait
 from aeron_async.client.why import explain_subscription, stream_named
 from aeron_async.errors import BusyError, ClosedError, WrongLoopError
-from aeron_async.kernel import NOTHING, Reading, inheriting
+from aeron_async.logbuffer.message import Batch
 from aeron_async.protocol.arguments import check_function
 from aeron_async.protocol.channel_uri import ControlMode
 from aeron_async.waits import SubscriptionSeen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping
     from types import TracebackType
     from typing import SupportsIndex
 
@@ -57,10 +58,75 @@ if TYPE_CHECKING:
     from aeron_async.waits import Why
 
 __all__ = [
+    "NOTHING",
     "ImageHandler",
+    "Reading",
     "Subscription",
     "SubscriptionBase",
+    "inheriting",
 ]
+
+Kind = TypeVar("Kind")
+
+
+NOTHING: Final[Batch[Any]] = Batch([], None)
+"""Where nothing has been read."""
+
+
+class Reading:
+    """Where messages are read.
+
+    Attributes:
+        _batch: Messages that have been read, and not all been delivered.
+        _taken: The one delivered last; taken when the next is asked for.
+        _turn_budget: Messages that may be delivered before the loop's turn is looked at again;
+            negative when it is due.
+        _is_closed: Whether the subscription is closed.
+    """
+
+    _batch: Batch[Any] = NOTHING
+    _taken: Message | None = None
+    _turn_budget: int = 0
+    _is_closed: bool
+
+    def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
+        """Return the next message, whatever it takes."""
+        raise NotImplementedError
+
+    async def __anext__(self) -> Message:
+        """Return the next message, waiting for it; the iteration ends when this side closes.
+
+        Raises:
+            BusyError: Another task consumes the subscription.
+            ClosedError: The driver failed.
+            WrongLoopError: It belongs to another event loop.
+        """
+        if not self._batch.left or self._turn_budget <= 0 or self._is_closed:
+            return await self._anext_waiting()
+        taken = self._taken
+        if taken is not None:
+            image, position = taken.image, taken.position
+            image.take(position)
+            if position > image._trigger:  # noqa: SLF001 - twins of one module
+                # The driver has something to say, and cannot before the loop has had its turn.
+                self._turn_budget = 0
+        message: Message | None = self._batch.following()
+        if message is None:
+            # Taking rang a bell, and whoever answered it closed the subscription.
+            return await self._anext_waiting()
+        self._turn_budget -= 1
+        self._taken = message
+        return message
+
+
+def inheriting(kind: type[Kind]) -> type[Kind]:
+    """Return a class that inherits from `Reading`; the compiled twin saves a call by name."""
+    return kind
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.paths import NOTHING, Reading, inheriting
+
 
 ImageHandler = Callable[[Image], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
-    from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.wake_flag import Doorbell
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import PublicationSeen, SubscriptionSeen
 

@@ -14,8 +14,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast, final
 
+from aeron_async._speedups import FrameWriter
 from aeron_async.errors import ClosedError, ConfigurationError, MessageTooLongError
-from aeron_async.kernel import FrameWriter
 from aeron_async.logbuffer.frame import (
     DATA_WORD,
     HEADER,

@@ -16,9 +16,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from aeron_async.kernel import skip_whole
 from aeron_async.logbuffer.frame import DATA_WORD, HEADER
 from aeron_async.logbuffer.log_buffers import zero
+from aeron_async.logbuffer.placing import skip_whole
 from aeron_async.logbuffer.position import partition_index, term_id_at
 from aeron_async.logbuffer.rebuilder import insert, is_hole, scan_for_gap
 from aeron_async.protocol.header import align_frame

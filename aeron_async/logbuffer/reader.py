@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import Message, open_batch, read_whole
 from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
+from aeron_async.logbuffer.message import Message, open_batch, read_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, max_message_length
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aeron_async.kernel import Batch
-    from aeron_async.kernel.message import MessageSource
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.message import Batch, MessageSource
 
 __all__ = [
     "FragmentAssembler",

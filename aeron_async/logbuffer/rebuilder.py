@@ -16,9 +16,9 @@ from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING, Final, final
 
-from aeron_async.kernel import skip_whole
 from aeron_async.logbuffer.frame import session_word, stream_word, write_padding
 from aeron_async.logbuffer.metadata import rotate_log
+from aeron_async.logbuffer.placing import skip_whole
 from aeron_async.logbuffer.position import (
     PARTITION_COUNT,
     partition_index,

@@ -11,13 +11,14 @@ import sys
 from functools import partial
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, iscoroutinefunction, signature
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, SupportsFloat, TypeVar, cast
 
 from aeron_async.errors import ConfigurationError
 from aeron_async.text import SHORT, printable
 
 if TYPE_CHECKING:
     from typing import SupportsIndex
+
 
 __all__ = [
     "INT64_MAX",
@@ -27,8 +28,32 @@ __all__ = [
     "check_handler",
     "check_number",
     "check_reserved",
+    "check_timeout",
     "shown",
 ]
+
+LONGEST_TIMEOUT_S: Final = 1e9
+"""More seconds than that, 31 years, are for ever: event loops count no further."""
+
+
+def check_timeout(timeout: object) -> float | None:
+    """Return a timeout in seconds; None for one that is endless.
+
+    Raises:
+        ConfigurationError: It is negative, or not a number.
+    """
+    if timeout is None:
+        return None
+    try:
+        is_number = isinstance(timeout, SupportsFloat) and not isinstance(timeout, bool)
+        seconds = float(cast("float", timeout)) if is_number else -1.0
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if not seconds >= 0:
+        message = f"timeout={shown(timeout)} must be 0 or more seconds, or None to wait for ever"
+        raise ConfigurationError(message)
+    return None if seconds > LONGEST_TIMEOUT_S else seconds
+
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from aeron_async._speedups import BlockWriter
 from aeron_async.archive import recording_session
 from aeron_async.archive.disk.checksums import checksum_named
 from aeron_async.archive.disk.files import OsDirectory
@@ -16,7 +17,6 @@ from aeron_async.archive.disk.recording_writer import RecordingWriter
 from aeron_async.archive.disk_access import DiskThreads, InlineDisk
 from aeron_async.archive.recording_session import PoolLane, RecordingLane, ThreadLane, open_lane
 from aeron_async.errors import StorageError
-from aeron_async.kernel import BlockWriter
 from tests.archive.disk.streams import FrameSource, described, read_all
 from tests.archive.held_disk import HeldDisk
 from tests.by_hand import NOT_BUILT

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aeron_async import Aeron, DriverContext
+from aeron_async._speedups import BlockWriter
 from aeron_async.archive import ArchiveContext, LocalArchive, RecordingSignal
 from aeron_async.archive.disk.files import OsDirectory, OsFile
 from aeron_async.archive.disk_access import InlineDisk
@@ -24,7 +25,6 @@ from aeron_async.errors import (
     StorageError,
     UnknownRecordingError,
 )
-from aeron_async.kernel import BlockWriter
 from tests.archive.test_record_and_replay import IPC, STREAM, messages, record
 from tests.by_hand import NOT_BUILT
 

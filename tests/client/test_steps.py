@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 import aeron_async as aa
-from aeron_async import kernel
+from aeron_async import _speedups
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -320,7 +320,7 @@ async def test_what_is_read_ahead_is_bounded_in_bytes(pair: Pair) -> None:
         assert longest <= 256 * 1024 + 1_000_000
 
 
-@pytest.mark.skipif(kernel.WHY_PURE is not None, reason="the kernel in Python has coroutines")
+@pytest.mark.skipif(_speedups.WHY_PURE is not None, reason="the kernel in Python has coroutines")
 async def test_a_step_is_made_by_those_who_know_how(pair: Pair) -> None:
     publication, _ = pair
     offer: Any = publication.offer(b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import aeron_async as aa
-from aeron_async.client.turn import (
+from aeron_async.client.home_loop import (
     LONG_NS,
     LONGEST_NS,
     LONGEST_STRIDE,

@@ -11,7 +11,7 @@ PROGRAM = """
 import asyncio
 import attrs
 import aeron_async as aa
-from aeron_async.kernel import WHY_PURE
+from aeron_async._speedups import WHY_PURE
 from aeron_async.testing import simulate
 from structlog.testing import capture_logs
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.core.outbox import Address
     from aeron_async.driver.core.subscriber_position import Subscribable, SubscriberPosition
-    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 US: Final = 1_000

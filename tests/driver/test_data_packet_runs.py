@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async import kernel
 from aeron_async.driver.core import publication_image
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import placing
+from aeron_async.logbuffer import placing
 from aeron_async.protocol.header import DataFlags, RttFlags
 from aeron_async.protocol.rtt import RttMeasurement
 from aeron_async.testing.sim_network import ReceiveBuffer
@@ -31,6 +30,7 @@ from tests.driver.fakes import (
 )
 from tests.driver.rigs import DispatcherRig, ImageRig
 from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LENGTH
+from tests.twins import pure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -218,7 +218,9 @@ class Receiver:
         }
 
 
-@pytest.mark.parametrize("twin", [kernel.place_runs, placing.place_runs], ids=["kernel", "python"])
+@pytest.mark.parametrize(
+    "twin", [placing.place_runs, pure("logbuffer.placing").place_runs], ids=["at work", "python"]
+)
 @given(
     join_position=st.sampled_from(JOIN_POSITIONS),
     rounds=ROUNDS,

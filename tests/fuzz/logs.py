@@ -9,12 +9,11 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.position import max_message_length, pack_tail
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.logbuffer.rebuilder import UnblockResult, fill_gap, insert, scan_for_gap, unblock
-from aeron_async.logbuffer.scanner import scan_block
+from aeron_async.logbuffer.scanner import scan_block, scan_for_send
 from tests.fuzz.script import Script
 from tests.logbuffer.logs import INITIAL_TERM_ID, MTU_LENGTH, TERM_LENGTH, make_log
 

@@ -31,7 +31,7 @@ from tests.logbuffer.logs import INITIAL_TERM_ID, SESSION_ID, STREAM_ID, TERM_LE
 
 if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address
-    from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.placing import Cuts
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.header import Buffer
 

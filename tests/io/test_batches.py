@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import pytest
 
+from aeron_async._speedups import CompiledRunReader
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.media.sockets import SO_TIMESTAMPNS, UDP_GRO, SocketSpec
-from aeron_async.kernel import CompiledRunReader
 from tests.io.recorder import LOOPBACK, opened
 from tests.io.scripted_socket import Received, RunRecorder, datagrams, scripted
 from tests.io.test_multicast import usable

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from aeron_async._speedups import CompiledRunReader
 from aeron_async.driver.media import socket_transport
 from aeron_async.driver.media.network import SystemNetwork
 from aeron_async.driver.media.socket_transport import RunReader, make_reader
-from aeron_async.kernel import CompiledRunReader
 from tests.by_hand import NOT_BUILT
 from tests.io.recorder import Recorder, opened
 

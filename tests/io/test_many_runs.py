@@ -11,11 +11,11 @@ import attrs
 import pytest
 from structlog.testing import capture_logs
 
+from aeron_async._speedups import send_segmented
 from aeron_async.driver.media import socket_transport
 from aeron_async.driver.media.network import Network, SystemNetwork
 from aeron_async.driver.media.sockets import SocketSpec
 from aeron_async.errors import ClosedError
-from aeron_async.kernel import send_segmented
 from tests.by_hand import NOT_BUILT
 from tests.io.recorder import LOOPBACK, opened
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from aeron_async._speedups import CompiledRunReader
 from aeron_async.driver.media.socket_transport import RunReader, decode_address, make_reader
 from aeron_async.driver.media.sockets import SO_RXQ_OVFL, SO_TIMESTAMPNS, UDP_GRO, UDP_SEGMENT
-from aeron_async.kernel import CompiledRunReader
 from tests.by_hand import NOT_BUILT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux batches datagrams")

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.appender import AppendResult, Claim, ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.metadata import LogType
 from aeron_async.logbuffer.position import partition_index
 from aeron_async.logbuffer.reader import TermReader
 from aeron_async.logbuffer.rebuilder import insert, scan_for_gap
+from aeron_async.logbuffer.scanner import scan_for_send
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.kernel import skip_whole
 from aeron_async.logbuffer import late_frames as late_frames_module
 from aeron_async.logbuffer.late_frames import (
     BEYOND_BUDGET,
@@ -23,6 +22,7 @@ from aeron_async.logbuffer.late_frames import (
     shown_start,
 )
 from aeron_async.logbuffer.metadata import LogType
+from aeron_async.logbuffer.placing import skip_whole
 from aeron_async.logbuffer.rebuilder import insert, is_hole, scan_for_gap
 from tests.driver.fakes import data, pad
 from tests.logbuffer.logs import MTU_LENGTH, TERM_LENGTH, make_log

@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aeron_async.kernel import scan_for_send
 from aeron_async.logbuffer.appender import Claim, ExclusiveAppender
-from aeron_async.logbuffer.scanner import scan_block
+from aeron_async.logbuffer.scanner import scan_block, scan_for_send
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log
 
 if TYPE_CHECKING:

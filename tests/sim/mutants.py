@@ -13,8 +13,10 @@ from aeron_async.driver.core.network_publication import StatusReports
 from aeron_async.driver.core.publication_image import ImageIntake
 from aeron_async.driver.core.retransmit_handler import RetransmitHandler
 from aeron_async.driver.images import Images
-from aeron_async.kernel import placing
 from aeron_async.logbuffer import rebuilder
+from tests.twins import pure
+
+placing = pure("logbuffer.placing")
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,8 @@ import attrs
 
 from aeron_async.archive.disk.checksums import kind_of
 from aeron_async.archive.disk.files import read_exactly
-from aeron_async.kernel import scan_chain, skip_whole
+from aeron_async.logbuffer.placing import skip_whole
+from aeron_async.logbuffer.scanner import scan_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

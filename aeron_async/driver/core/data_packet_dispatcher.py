@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.outbox import Address, ReceiveDestination
     from aeron_async.driver.core.publication_image import PublicationImage
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.placing import Cuts
 
 __all__ = [
     "DataPacketDispatcher",

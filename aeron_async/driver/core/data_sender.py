@@ -23,8 +23,6 @@ from aeron_async.driver.core.context import HEARTBEAT_INTERVAL_NS, SETUP_INTERVA
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.outbox import HandshakeBudget
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import mark_starts, scan_for_send, scan_runs
-from aeron_async.kernel.scanning import BLOCK_BITS
 from aeron_async.logbuffer.log_buffers import producer_position
 from aeron_async.logbuffer.position import (
     compute_position,
@@ -32,6 +30,7 @@ from aeron_async.logbuffer.position import (
     partition_index,
     term_id_at,
 )
+from aeron_async.logbuffer.scanner import BLOCK_BITS, mark_starts, scan_for_send, scan_runs
 from aeron_async.logs import get_logger, within
 from aeron_async.protocol.data import encode_heartbeat
 from aeron_async.protocol.header import FRAME_ALIGNMENT, DataFlags, SetupFlags, align_frame
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.stream_params import PublicationParams
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.timestamps import SendTimestamps
-    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.placing import Cuts
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.header import Buffer
 

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     )
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.timestamps import SendTimestamps
-    from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.wake_flag import Doorbell
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.nak import Nak

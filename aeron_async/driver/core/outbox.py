@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aeron_async.counters import Counter
-    from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 __all__ = [

@@ -31,8 +31,8 @@ from aeron_async.driver.core.subscriber_position import (
     release_subscribers,
 )
 from aeron_async.driver.core.system_counters import SystemCounterId
-from aeron_async.kernel import Doorbell
 from aeron_async.logbuffer.log_buffers import producer_position
+from aeron_async.logbuffer.wake_flag import Doorbell
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:

@@ -28,12 +28,13 @@ from aeron_async.driver.core.status_message_sender import ImageFeedback
 from aeron_async.driver.core.strategies import held, held_at
 from aeron_async.driver.core.subscriber_position import SubscriberPositions, UntetheredCheck
 from aeron_async.driver.core.system_counters import DriverCounterId, SystemCounterId
-from aeron_async.kernel import Doorbell, place_runs, skip_whole
 from aeron_async.logbuffer.late_frames import BEYOND_BUDGET
 from aeron_async.logbuffer.log_buffers import clean_to
 from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
+from aeron_async.logbuffer.placing import place_runs, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
+from aeron_async.logbuffer.wake_flag import Doorbell
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags, wrap_int32
 
@@ -51,9 +52,9 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.stream_counters import ImageCounters
     from aeron_async.driver.core.subscriber_position import SubscribableListener, SubscriberPosition
     from aeron_async.driver.core.system_counters import SystemCounters
-    from aeron_async.kernel.placing import Cuts
     from aeron_async.logbuffer.late_frames import LateFrames
     from aeron_async.logbuffer.log_buffers import LogBuffers
+    from aeron_async.logbuffer.placing import Cuts
 
 __all__ = [
     "EOS_FLAGS_OFFSET",

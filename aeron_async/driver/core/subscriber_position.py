@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from aeron_async.counters import Counter
-    from aeron_async.kernel import Doorbell
     from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logbuffer.metadata import LogMetadata
+    from aeron_async.logbuffer.wake_flag import Doorbell
 
 __all__ = [
     "TRANSITIONS",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.timestamps import ReceiveTimestamps
     from aeron_async.driver.core.udp_channel import UdpChannel
     from aeron_async.driver.media.transport import BoundedTransport
-    from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.placing import Cuts
     from aeron_async.protocol.header import Buffer
 
 __all__ = [

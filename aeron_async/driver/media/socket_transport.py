@@ -28,6 +28,7 @@ from socket import AF_INET, AF_INET6, MSG_CTRUNC, SOL_SOCKET, SOL_UDP, inet_ntop
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
+from aeron_async._speedups import CompiledRunReader, send_segmented
 from aeron_async.driver.core.udp_channel import format_address
 from aeron_async.driver.media.sockets import (
     SO_RXQ_OVFL,
@@ -41,7 +42,6 @@ from aeron_async.driver.media.sockets import (
     two_tuple,
 )
 from aeron_async.driver.media.transport import BoundedTransport
-from aeron_async.kernel import CompiledRunReader, send_segmented
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from aeron_async.driver.media.sockets import SocketAddress
     from aeron_async.driver.media.transport import Datagram, Destination
-    from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.placing import Cuts
 
 __all__ = [
     "DATAGRAM_LENGTH_MAX",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aeron_async.driver.media.sockets import SocketAddress
-    from aeron_async.kernel.placing import Cuts
+    from aeron_async.logbuffer.placing import Cuts
 
 __all__ = ["BoundedTransport", "Datagram", "Destination"]
 

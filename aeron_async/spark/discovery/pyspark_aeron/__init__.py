@@ -6,7 +6,7 @@ Spark imports every top-level module whose name begins with `pyspark_` and regis
 
 from __future__ import annotations
 
-__all__: list[str] = []
+__all__ = []
 
 try:
     from aeron_async.spark.source import AeronArchiveSource as DefaultSource

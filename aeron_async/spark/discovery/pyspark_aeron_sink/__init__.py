@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+__all__ = []
 
 try:
     from aeron_async.spark.sink.source import AeronSink as DefaultSource

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from importlib import import_module
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,42 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.errors import ConfigurationError
-from aeron_async.kernel import atomics, message, placing, reading, scanning
 from aeron_async.logbuffer.appender import ExclusiveAppender, SharedAppender
 from aeron_async.logbuffer.rebuilder import insert
-from tests.by_hand import NOT_BUILT
 from tests.logbuffer.logs import MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
+from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
-PURE: Any = SimpleNamespace(
-    Message=message.Message,
-    place_runs=placing.place_runs,
-    read_whole=reading.read_whole,
-    scan_for_send=scanning.scan_for_send,
-    mark_starts=scanning.mark_starts,
-    scan_runs=scanning.scan_runs,
-    skip_whole=placing.skip_whole,
-    **{name: getattr(atomics, name) for name in atomics.__all__},
-)
-IS_BUILT = find_spec("aeron_async.kernel._frames") is not None
-needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
 WORD_BYTES = st.binary(min_size=32, max_size=2_048).map(lambda data: data[: len(data) & ~31])
 LENGTHS = st.lists(st.sampled_from([0, 1, 32, 100, 100, 100, 700, 1_376]), max_size=60)
 
 
 LONG_LENGTHS = st.lists(st.sampled_from([0, 1, 100, 1_376, 1_377, 3_000, 8_192]), max_size=12)
-
-
-def compiled() -> Any:
-    modules = [
-        import_module(f"aeron_async.kernel.{name}") for name in ("_atomics", "_batches", "_frames")
-    ]
-    return SimpleNamespace(**{k: v for module in modules for k, v in vars(module).items()})
-
-
-TWINS = [
-    pytest.param(lambda: PURE, id="pure"),
-    pytest.param(compiled, id="compiled", marks=needs_compiled),
-]
 
 
 @pytest.fixture(params=TWINS)
@@ -132,8 +104,8 @@ def test_runs_are_the_same_for_both_and_end_with_frames(
     lengths: list[int], limit: int, max_count: int
 ) -> None:
     changes = {"limit": limit, "max_count": max_count}
-    found = run_of(PURE, lengths, **changes)
-    assert found == run_of(compiled(), lengths, **changes)
+    found = run_of(pure_twins(), lengths, **changes)
+    assert found == run_of(compiled_twins(), lengths, **changes)
     total, segment, _ = found
     ends, end = {0}, 0
     for length in lengths:
@@ -150,12 +122,12 @@ def test_a_term_full_of_anything_is_scanned_alike(garbage: bytes, offset: int) -
     log = make_log()
     log.terms[0][: len(garbage)] = garbage
     at = log.terms[0], log.term_words[0], offset
-    other = compiled()
+    other = compiled_twins()
     for limit in (0, 32, 1_408):
-        assert PURE.scan_for_send(*at, limit=limit) == other.scan_for_send(*at, limit=limit)
+        assert pure_twins().scan_for_send(*at, limit=limit) == other.scan_for_send(*at, limit=limit)
     options = {"limit": 60_000, "mtu_length": MTU_LENGTH, "max_count": 64}
-    assert scan_run(PURE, *at, **options) == scan_run(other, *at, **options)
-    assert PURE.skip_whole(at[1], offset, 2_048) == other.skip_whole(at[1], offset, 2_048)
+    assert scan_run(pure_twins(), *at, **options) == scan_run(other, *at, **options)
+    assert pure_twins().skip_whole(at[1], offset, 2_048) == other.skip_whole(at[1], offset, 2_048)
 
 
 # Placing.
@@ -200,7 +172,7 @@ def test_what_does_not_follow_is_left_to_the_long_way(twin: Any, column: int) ->
         at = 2 * 1_280 + column * 4
     data[at] ^= 0x60
     log, placed = place(twin, bytes(data), 1_280)
-    assert placed <= (2 if column != 1 or twin is PURE else 4) * 1_280
+    assert placed <= (2 if column != 1 or twin is pure_twins() else 4) * 1_280
     assert read_all(log) == read_all(filled([100] * 32))[: placed // 160] or column == 1
 
 
@@ -241,8 +213,8 @@ def test_whatever_is_placed_is_what_placing_one_by_one_would_have_placed(
     for number, flip in enumerate(flips):
         damaged[(flip * 97 + number * 641) % len(damaged)] ^= flip
     for run, cut in ((data, segment), (bytes(damaged), 160), (bytes(damaged), 1_280)):
-        log, placed = place(PURE, run, cut)
-        other, further = place(compiled(), run, cut)
+        log, placed = place(pure_twins(), run, cut)
+        other, further = place(compiled_twins(), run, cut)
         assert placed <= further
         single = make_log()
         for start in range(0, further, cut):
@@ -278,7 +250,7 @@ def test_messages_are_read_alike(
         first: list[Any] = []
         second: list[Any] = []
         image: Any = SimpleNamespace(session_id=7, stream_id=8)
-        for out, each in ((first, PURE), (second, compiled())):
+        for out, each in ((first, pure_twins()), (second, compiled_twins())):
             how = 0, end, 1 << 40, limit, out
             behind = each.read_whole(*where, *how, longest=longest)
             assert behind == each.read_whole(*where, *how, image, longest)
@@ -386,4 +358,4 @@ def test_words_are_loaded_stored_added_to_and_swapped(twin: Any, code: str, size
         load(memoryview(bytearray(32)), 0)
     with pytest.raises(TypeError):
         store(words.toreadonly(), 0, 1)
-    assert twin.IS_ATOMIC is (twin is not PURE)
+    assert twin.IS_ATOMIC is (twin is not pure_twins())

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""What a client does for every message, compiled; `kernel/paths.py` says what each is the twin of.
+"""What a client does for every message, compiled; `client` says what each is the twin of.
 
 A coroutine costs more than all that an offer does when there is room, and more than handing out a
 message that is there. So `offer` and `__anext__` return a `Step`, which does it when it is awaited
@@ -15,14 +15,14 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
-from aeron_async.kernel._batches cimport Batch
-from aeron_async.kernel._frames cimport FrameWriter, Message
+from aeron_async._speedups.batches cimport Batch
+from aeron_async._speedups.frames cimport FrameWriter, Message
 
 import os
 from collections.abc import Coroutine
 
 from aeron_async.errors import ClosedError
-from aeron_async.kernel.paths import check_timeout
+from aeron_async.protocol.arguments import check_timeout
 
 cdef extern from *:
     """

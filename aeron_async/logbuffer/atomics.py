@@ -11,7 +11,9 @@ Source: Aeron `aeron_atomic.h`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from aeron_async._speedups import WHY_PURE
 
 __all__ = [
     "IS_ATOMIC",
@@ -114,3 +116,17 @@ def _compare_and_swap(view: memoryview, index: int, expected: int, value: int, s
         return False
     view[index] = value
     return True
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.atomics import (
+        IS_ATOMIC,
+        compare_and_swap_32,
+        compare_and_swap_64,
+        fetch_add_32,
+        fetch_add_64,
+        load_acquire_32,
+        load_acquire_64,
+        store_release_32,
+        store_release_64,
+    )

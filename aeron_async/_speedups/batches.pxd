@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from aeron_async.kernel._frames cimport Message
+from aeron_async._speedups.frames cimport Message
 
 
 cdef class Batch:

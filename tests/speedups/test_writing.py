@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aeron_async.kernel import BlockWriter
+from aeron_async._speedups import BlockWriter
 from tests.by_hand import NOT_BUILT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aeron_async.kernel._writing import BlockWriter as BlockWriterType
+    from aeron_async._speedups.writing import BlockWriter as BlockWriterType
 
 pytestmark = pytest.mark.skipif(BlockWriter is None, reason=NOT_BUILT)
 

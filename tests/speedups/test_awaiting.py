@@ -9,7 +9,6 @@ import sys
 import types
 import warnings
 import weakref
-from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -19,30 +18,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aeron_async.kernel import batch, message, paths
 from aeron_async.logbuffer.appender import SharedAppender
-from tests.kernel.test_twins import compiled, needs_compiled
 from tests.logbuffer.logs import MAX_PAYLOAD, NO_LIMIT, make_log, read_all
+from tests.twins import compiled_twins, needs_compiled, pure_twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-PURE: Any = SimpleNamespace(
-    **{name: getattr(paths, name) for name in paths.__all__},
-    Batch=batch.Batch,
-    Message=message.Message,
-    FrameWriter=None,
-)
 
-
-def compiled_paths() -> Any:
-    found = vars(import_module("aeron_async.kernel._paths"))
-    return SimpleNamespace(**{**vars(compiled()), **found})
+def in_python() -> Any:
+    return SimpleNamespace(**vars(pure_twins()), FrameWriter=None)
 
 
 KERNELS = [
-    pytest.param(lambda: PURE, id="pure"),
-    pytest.param(compiled_paths, id="compiled", marks=needs_compiled),
+    pytest.param(in_python, id="pure"),
+    pytest.param(compiled_twins, id="compiled", marks=needs_compiled),
 ]
 
 
@@ -237,7 +227,7 @@ def play(owner: Any, script: list[tuple[str, int]]) -> list[object]:
 def test_whatever_is_done_with_it_the_same_comes_of_it(
     make: Callable[[Any], Any], script: list[tuple[str, int]]
 ) -> None:
-    assert play(make(PURE), script) == play(make(compiled_paths()), script)
+    assert play(make(in_python()), script) == play(make(compiled_twins()), script)
 
 
 def test_made_and_not_awaited_it_has_done_nothing_and_is_warned_of(kernel: Any) -> None:

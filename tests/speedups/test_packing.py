@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.kernel.scanning import scan_for_send
 from aeron_async.logbuffer.appender import ExclusiveAppender
+from aeron_async.logbuffer.scanner import scan_for_send
 from tests.driver.test_stream_sender import Rig
-from tests.kernel.test_twins import IS_BUILT, PURE, TWINS, compiled
 from tests.logbuffer.logs import NO_LIMIT, make_log
+from tests.twins import IS_BUILT, TWINS, compiled_twins, pure_twins
 
 TERM_LENGTH = 1 << 20
 MTU_LENGTH = 1_408
 
-KERNELS = [PURE, compiled()] if IS_BUILT else [PURE]
+KERNELS = [pure_twins(), compiled_twins()] if IS_BUILT else [pure_twins()]
 
 MIXES = st.one_of(
     st.lists(st.integers(0, 1_376), min_size=1, max_size=40),

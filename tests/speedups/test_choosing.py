@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from aeron_async import kernel
-from tests.kernel.test_twins import IS_BUILT
+from aeron_async import _speedups
+from tests.twins import IS_BUILT
 
 
 @pytest.mark.parametrize(("value", "is_forced"), [("1", True), ("0", False), ("", False)])
 def test_the_environment_forces_the_kernel_in_python(value: str, *, is_forced: bool) -> None:
-    code = "from aeron_async import kernel; print(kernel.WHY_PURE)"
+    code = "from aeron_async import _speedups; print(_speedups.WHY_PURE)"
     found = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, kernel.PURE_VARIABLE: value},
+        env={**os.environ, _speedups.PURE_VARIABLE: value},
         capture_output=True,
         text=True,
         check=True,
@@ -31,10 +31,10 @@ def test_the_environment_forces_the_kernel_in_python(value: str, *, is_forced: b
 
 def test_only_what_keeps_nothing_says_that_it_needs_no_lock_of_the_interpreter() -> None:
     # A writer may be let go while it writes, and tails are moved by a load and a store.
-    sources = Path(__file__).parents[2].glob("aeron_async/kernel/*.pyx")
+    sources = Path(__file__).parents[2].glob("aeron_async/_speedups/*.pyx")
     declared = "freethreading_compatible=True"
     found = {path.name for path in sources if declared in path.read_text(encoding="utf-8")}
-    assert found == {"_atomics.pyx", "_chains.pyx"}
+    assert found == {"atomics.pyx", "chains.pyx"}
 
 
 PRIVATE = re.compile(r"\b_Py[A-Za-z]\w*|\bPy_SET_\w+|\bob_refcnt\b|\btp_dealloc\b|__asyncio_\w+")
@@ -42,7 +42,7 @@ PRIVATE = re.compile(r"\b_Py[A-Za-z]\w*|\bPy_SET_\w+|\bob_refcnt\b|\btp_dealloc\
 
 
 def test_only_what_python_documents_is_relied_on() -> None:
-    sources = list(Path(__file__).parents[2].glob("aeron_async/kernel/*.p[xy][dxi]"))
+    sources = list(Path(__file__).parents[2].glob("aeron_async/_speedups/*.p[xy][dxi]"))
     assert len(sources) > 6
     found = {path.name: PRIVATE.findall(path.read_text(encoding="utf-8")) for path in sources}
     assert {name: names for name, names in found.items() if names} == {}

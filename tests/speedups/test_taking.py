@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
 
-from aeron_async.kernel import paths
-from tests.kernel.test_twins import needs_compiled
+from tests.twins import TWINS
 
 
 def source_of(kernel: Any) -> Any:
@@ -29,11 +27,9 @@ def source_of(kernel: Any) -> Any:
     return Source()
 
 
-@pytest.fixture(params=["pure", pytest.param("compiled", marks=needs_compiled)])
+@pytest.fixture(params=TWINS)
 def source(request: pytest.FixtureRequest) -> Any:
-    if request.param == "pure":
-        return source_of(paths)
-    return source_of(import_module("aeron_async.kernel._paths"))
+    return source_of(request.param())
 
 
 def test_beyond_its_trigger_a_bell_is_rung_once(source: Any) -> None:

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, freethreading_compatible=True
-"""C11 atomics on memory that is shared; `kernel/atomics.py` says what each is the twin of."""
+"""C11 atomics on memory that is shared; `logbuffer/atomics.py` says what each is the twin of."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

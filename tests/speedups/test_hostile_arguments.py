@@ -5,23 +5,16 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import sys
 import weakref
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
-from tests.kernel.test_twins import (
-    PURE,
-    TWINS,
-    compiled,
-    filled,
-    needs_compiled,
-    place,
-    place_run,
-    scan_run,
-)
 from tests.logbuffer.logs import MAX_PAYLOAD, MTU_LENGTH, NO_LIMIT, TERM_LENGTH, make_log, read_all
+from tests.speedups.test_twins import filled, place, place_run, scan_run
+from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
 NO_PLACES: Final = [-(2**63), -TERM_LENGTH, -32, -1, 1, 16, 33, TERM_LENGTH + 32, 2**62]
 LENGTHS: Final = {"max_payload_length": MAX_PAYLOAD, "max_message_length": 8_192}
@@ -64,7 +57,7 @@ def test_nothing_is_read_where_no_frame_can_begin(offset: int) -> None:
     log = filled([100] * 200)
     where = log.terms[0], log.term_words[0], log.term_longs[0]
     out: list[Any] = []
-    assert compiled().read_whole(*where, offset, 2**62, 0, 10, out) == offset
+    assert compiled_twins().read_whole(*where, offset, 2**62, 0, 10, out) == offset
     assert out == []
 
 
@@ -83,7 +76,10 @@ def test_cuts_are_looked_for_only_among_the_frames_that_are_there(mtu_length: in
         words[offset >> 2] = 64 if offset + 96 > 1 << 20 else 96
         words[(offset >> 2) + 1] = 0x0001_C000
     options = {"limit": 1 << 20, "mtu_length": mtu_length, "max_count": 64}
-    found = [scan_run(each, log.terms[0], words, 0, **options) for each in (PURE, compiled())]
+    found = [
+        scan_run(each, log.terms[0], words, 0, **options)
+        for each in (pure_twins(), compiled_twins())
+    ]
     assert found[0] == found[1]
 
 
@@ -93,7 +89,9 @@ def test_cuts_shorter_than_a_frame_are_none() -> None:
     for mtu_length in (-(2**63), -32, 0, 31, 32, 63, 64):
         options = {"limit": TERM_LENGTH, "mtu_length": mtu_length, "max_count": 64}
         where = log.terms[0], log.term_words[0], 0
-        assert scan_run(compiled(), *where, **options) == scan_run(PURE, *where, **options)
+        assert scan_run(compiled_twins(), *where, **options) == scan_run(
+            pure_twins(), *where, **options
+        )
 
 
 # Placing.
@@ -119,7 +117,7 @@ def test_nothing_is_placed_where_no_frame_can_begin(twin: Any, at: int) -> None:
 
 @needs_compiled
 def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
-    twin = compiled()
+    twin = compiled_twins()
     data = bytes(filled([100] * 16).terms[0][: 16 * 160])
     term = odd_view(data)
     assert twin.scan_for_send(term, None, 0, limit=1_408) == (0, 0)
@@ -138,7 +136,7 @@ def test_nothing_is_done_in_a_term_at_an_odd_address() -> None:
 @pytest.mark.parametrize("offset", [1, 5, 16, 0x8000_0000, 0xFFFF_FFE0, 0xFFFF_FFFF, TERM_LENGTH])
 def test_a_tail_that_somebody_else_damaged_takes_nothing(offset: int) -> None:
     log = make_log()
-    writer = compiled().FrameWriter(log, **LENGTHS)
+    writer = compiled_twins().FrameWriter(log, **LENGTHS)
     tails = log.metadata.longs
     tails[0] = (tails[0] & ~0xFFFF_FFFF) + offset
     before = tails[0]
@@ -150,7 +148,7 @@ def test_a_tail_that_somebody_else_damaged_takes_nothing(offset: int) -> None:
 @needs_compiled
 def test_a_count_of_terms_that_somebody_else_damaged_takes_nothing() -> None:
     log = make_log()
-    writer = compiled().FrameWriter(log, **LENGTHS)
+    writer = compiled_twins().FrameWriter(log, **LENGTHS)
     for count in (-1, 1, -(2**31)):
         log.metadata.words[6] = count
         assert writer.offer(b"abc", NO_LIMIT, 0) < 0
@@ -161,7 +159,7 @@ def test_a_count_of_terms_that_somebody_else_damaged_takes_nothing() -> None:
 @needs_compiled
 def test_a_writer_is_made_once() -> None:
     log, other = make_log(), make_log(term_length=2 * TERM_LENGTH)
-    writer = compiled().FrameWriter(log, **LENGTHS)
+    writer = compiled_twins().FrameWriter(log, **LENGTHS)
     with pytest.raises(ValueError, match="made once"):
         writer.__init__(other, **LENGTHS)
     assert writer.offer(b"abc", NO_LIMIT, 0) == 64
@@ -177,7 +175,7 @@ def test_a_writer_is_made_once() -> None:
 
 @needs_compiled
 def test_a_writer_that_was_never_made_takes_nothing() -> None:
-    kind = compiled().FrameWriter
+    kind = compiled_twins().FrameWriter
     assert kind.__new__(kind).offer(b"abc", NO_LIMIT, 0) < 0
 
 
@@ -188,7 +186,7 @@ def test_a_writer_that_was_never_made_takes_nothing() -> None:
 )
 def test_lengths_of_messages_that_are_none_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="no lengths of messages"):
-        compiled().FrameWriter(make_log(), **(LENGTHS | changes))
+        compiled_twins().FrameWriter(make_log(), **(LENGTHS | changes))
 
 
 @needs_compiled
@@ -217,7 +215,7 @@ def test_a_log_that_is_none_is_refused_and_let_go(changes: dict[str, Any], match
     }
     log = SimpleNamespace(**(good | changes))
     with pytest.raises(ValueError, match=match):
-        compiled().FrameWriter(log, **LENGTHS)
+        compiled_twins().FrameWriter(log, **LENGTHS)
     for buffer in (*log.terms, log.metadata.block):
         # One that is still exported could not grow.
         if isinstance(buffer, bytearray):
@@ -227,9 +225,9 @@ def test_a_log_that_is_none_is_refused_and_let_go(changes: dict[str, Any], match
 @needs_compiled
 def test_fragments_of_an_odd_length_begin_where_frames_do() -> None:
     log = make_log()
-    writer = compiled().FrameWriter(log, max_payload_length=33, max_message_length=100)
+    writer = compiled_twins().FrameWriter(log, max_payload_length=33, max_message_length=100)
     assert writer.offer(b"a" * 100, NO_LIMIT, 0) == 3 * 96 + 64
-    assert compiled().skip_whole(log.term_words[0], 0, TERM_LENGTH) == 3 * 96 + 64
+    assert compiled_twins().skip_whole(log.term_words[0], 0, TERM_LENGTH) == 3 * 96 + 64
 
 
 # Words.
@@ -243,7 +241,7 @@ def test_a_word_at_an_odd_address_is_refused(code: Any, size: int) -> None:
     for name in ("load_acquire", "store_release", "fetch_add"):
         values = () if name == "load_acquire" else (1,)
         with pytest.raises(ValueError, match=f"multiple of {size}"):
-            getattr(compiled(), f"{name}_{8 * size}")(words, 0, *values)
+            getattr(compiled_twins(), f"{name}_{8 * size}")(words, 0, *values)
     words.release()
     memory.append(0)
 
@@ -255,7 +253,7 @@ def test_a_cycle_through_a_message_is_collected(twin: Any) -> None:
     image = Image()
     image.held = twin.Message(b"hello", 64, -3, image)
     out: list[Any] = []
-    if twin is not PURE:
+    if twin is not pure_twins():
         log = filled([100])
         where = log.terms[0], log.term_words[0], log.term_longs[0]
         twin.read_whole(*where, 0, TERM_LENGTH, 0, 10, out, image)
@@ -280,7 +278,9 @@ def test_what_a_message_says_may_be_changed(twin: Any) -> None:
         message.other = 1
 
 
-def test_a_message_can_be_copied_and_pickled(twin: Any) -> None:
+def test_a_message_can_be_copied_and_pickled(twin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A pickle names its class: that must be the one at work.
+    monkeypatch.setattr(sys.modules[twin.Message.__module__], "Message", twin.Message)
     message = twin.Message(b"hello", 64, -3, Image())
     pickled = pickle.loads(pickle.dumps(message))  # noqa: S301 - what was pickled here
     for other in (copy.copy(message), pickled):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
 
-from aeron_async.kernel import paths
-from tests.kernel.test_twins import needs_compiled
+from tests.twins import TWINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +20,9 @@ LOOPS = [
 ]
 
 
-@pytest.fixture(params=["pure", pytest.param("compiled", marks=needs_compiled)])
+@pytest.fixture(params=TWINS)
 def kernel(request: pytest.FixtureRequest) -> Any:
-    return paths if request.param == "pure" else import_module("aeron_async.kernel._paths")
+    return request.param()
 
 
 class Said:

@@ -3,7 +3,7 @@ from typing import TypeAlias
 
 from aeron_async.driver.media.socket_transport import Group, RunSource
 from aeron_async.driver.media.sockets import SocketAddress
-from aeron_async.kernel.placing import Cuts
+from aeron_async.logbuffer.placing import Cuts
 
 class RunReader:
     groups: list[Group]

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The loops that touch every frame, compiled; `aeron_async.kernel` says what each is the twin of.
+"""The loops that touch every frame, compiled; `logbuffer` says what each is the twin of.
 
 Every function checks what it was given before it touches memory: what a peer sent can make it
 return early, and nothing else. Frame lengths are stored with release and loaded with acquire
@@ -236,7 +236,7 @@ cdef class FrameWriter:
 @cython.final
 @cython.freelist(512)
 cdef class Message:
-    """One message, reassembled; twin of the class in `kernel/message.py`."""
+    """One message, reassembled; twin of the class in `logbuffer/message.py`."""
 
     def __init__(self, bytes data not None, int64_t position, int64_t reserved_value, image):
         self.data = data

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aeron_async.logbuffer.appender import ExclusiveAppender
-from tests.kernel.test_twins import PURE, TWINS, compiled, filled, needs_compiled
 from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log, read_all
+from tests.speedups.test_twins import filled
+from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
 COUNT = 32
 LENGTH = COUNT * 160
@@ -112,7 +113,7 @@ def test_cuts_that_cannot_be_meant_touch_nothing_else(
 def test_what_python_raises_for_or_counts_from_the_end_touches_nothing_in_c(
     cuts: Any, index: int, start: int
 ) -> None:
-    check_untouched(compiled(), cuts, index, start, 0)
+    check_untouched(compiled_twins(), cuts, index, start, 0)
 
 
 @pytest.mark.parametrize("index", [2, 2**62])
@@ -185,12 +186,12 @@ def test_both_cut_alike_and_note_the_same_starts(
 ) -> None:
     log = filled(lengths)
     options = {"limit": limit, "max_count": max_count, "room": room, "cost": cost}
-    total, ends, padding, used = scan(PURE, log, **options)
-    assert (total, ends, padding, used) == scan(compiled(), log, **options)
+    total, ends, padding, used = scan(pure_twins(), log, **options)
+    assert (total, ends, padding, used) == scan(compiled_twins(), log, **options)
     cuts = array("i", [word for pair in ends for word in pair])
     for left, following in ((total, 0), (total // 2, 4_096), (total, 9_000)):
         found = []
-        for each in (PURE, compiled()):
+        for each in (pure_twins(), compiled_twins()):
             positions = array("q", bytes(64))
             where = memoryview(positions), following, 1 << 20, cuts, left
             found.append((each.mark_starts(*where), positions))
@@ -208,7 +209,7 @@ def test_of_each_block_the_first_datagram_is_noted(twin: Any) -> None:
 
 @needs_compiled
 def test_starts_are_noted_only_in_what_was_given() -> None:
-    twin, cuts = compiled(), array("i", (5_152, 0, 2**31 - 1, -1_408))
+    twin, cuts = compiled_twins(), array("i", (5_152, 0, 2**31 - 1, -1_408))
     positions = array("q", bytes(32))
     assert twin.mark_starts(memoryview(positions), 0, 0, cuts, 2**62) == 0
     assert twin.mark_starts(memoryview(positions)[:0], 0, 0, array("i", (64, 64)), 64) == 0

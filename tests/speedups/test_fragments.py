@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.test_twins import TWINS
 from tests.logbuffer.logs import TERM_LENGTH, make_log
+from tests.twins import TWINS
 
 
 @pytest.fixture(params=TWINS)

@@ -1,4 +1,4 @@
-"""Putting a run of datagrams back where they belong, at full speed.
+"""Datagrams put where they belong in a term, a run of them at a time.
 
 Source: Aeron `TermRebuilder`; runs are ours.
 """
@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from array import array
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from aeron_async._speedups import WHY_PURE
 from aeron_async.logbuffer.frame import DATA_WORD, HEADER, TYPE_SHIFT
 
-__all__ = ["Cuts", "place_run", "place_runs", "skip_whole"]
+__all__ = [
+    "Cuts",
+    "place_run",
+    "place_runs",
+    "skip_whole",
+]
 
 Cuts: TypeAlias = "memoryview[int] | array[int]"
 """Of each of several runs where it ends, and the length of its datagrams: 32-bit words."""
@@ -167,3 +173,7 @@ def skip_whole(words: memoryview, offset: int, limit: int) -> int:
             break
         offset = following
     return offset
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.frames import place_runs, skip_whole

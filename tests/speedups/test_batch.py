@@ -8,22 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async import kernel
-from aeron_async.kernel import batch as pure_batch
 from aeron_async.logbuffer.appender import ExclusiveAppender
-from tests.kernel.test_twins import LENGTHS, WORD_BYTES, compiled, filled, needs_compiled
 from tests.logbuffer.logs import NO_LIMIT, TERM_LENGTH, make_log
+from tests.speedups.test_twins import LENGTHS, WORD_BYTES, filled
+from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
 IMAGE: Any = object()
 
 
-def kernels(name: str) -> Any:
-    return pure_batch if name == "pure" else compiled()
-
-
-@pytest.fixture(params=["pure", pytest.param("compiled", marks=needs_compiled)])
+@pytest.fixture(params=TWINS)
 def twin(request: pytest.FixtureRequest) -> Any:
-    return kernels(request.param)
+    return request.param()
 
 
 def opened(twin: Any, log: Any, offset: int = 0, **changes: int) -> tuple[Any, int]:
@@ -92,14 +87,13 @@ def test_what_is_kept_does_not_change_with_the_log(twin: Any) -> None:
 
 
 def test_a_batch_of_messages_that_were_made_before(twin: Any) -> None:
-    made = [kernel.Message(bytes([number]), number, 0, IMAGE) for number in range(3)]
-    if twin is pure_batch or kernel.WHY_PURE is None:
-        batch = twin.Batch(made, IMAGE)
-        assert batch.left == 3
-        assert batch.following() is made[0]
-        batch.keep()
-        assert batch.rest() == made[1:]
-        assert batch.following() is None
+    made = [twin.Message(bytes([number]), number, 0, IMAGE) for number in range(3)]
+    batch = twin.Batch(made, IMAGE)
+    assert batch.left == 3
+    assert batch.following() is made[0]
+    batch.keep()
+    assert batch.rest() == made[1:]
+    assert batch.following() is None
 
 
 @given(garbage=WORD_BYTES, lengths=LENGTHS, limit=st.integers(0, 50), end=st.integers(0, 2_000))
@@ -110,8 +104,8 @@ def test_batches_are_alike(garbage: bytes, lengths: list[int], limit: int, end: 
     log.terms[0][: len(garbage)] = garbage
     end &= ~31
     found = []
-    for name in ("pure", "compiled"):
-        batch, behind = opened(kernels(name), log, limit=limit, end=end)
+    for twin in (pure_twins(), compiled_twins()):
+        batch, behind = opened(twin, log, limit=limit, end=end)
         found.append((batch.left, behind, [facts(message) for message in batch.rest()]))
     assert found[0] == found[1]
 
@@ -123,7 +117,7 @@ def test_batches_are_alike(garbage: bytes, lengths: list[int], limit: int, end: 
 @pytest.mark.parametrize("length", [0, -1, 2**31 - 1, TERM_LENGTH])
 def test_frames_that_change_under_a_batch_end_it(length: int) -> None:
     log = filled([100] * 4)
-    batch, _ = opened(compiled(), log)
+    batch, _ = opened(compiled_twins(), log)
     batch.following()
     log.term_words[0][160 >> 2] = length
     assert batch.following() is None
@@ -133,7 +127,7 @@ def test_frames_that_change_under_a_batch_end_it(length: int) -> None:
 @needs_compiled
 def test_flags_that_change_under_a_batch_end_it_and_padding_is_passed() -> None:
     log = filled([100] * 4)
-    batch, _ = opened(compiled(), log)
+    batch, _ = opened(compiled_twins(), log)
     batch.following()
     log.term_words[0][(160 >> 2) + 1] = 0
     log.term_words[0][(480 >> 2) + 1] = 0x0001_8000
@@ -145,7 +139,7 @@ def test_flags_that_change_under_a_batch_end_it_and_padding_is_passed() -> None:
 @needs_compiled
 @pytest.mark.parametrize("offset", [-32, 1, 16, TERM_LENGTH + 32, 2**62])
 def test_nothing_is_opened_where_no_frame_can_begin(offset: int) -> None:
-    batch, behind = opened(compiled(), filled([100] * 4), offset=offset)
+    batch, behind = opened(compiled_twins(), filled([100] * 4), offset=offset)
     assert (batch.left, behind) == (0, offset)
 
 
@@ -155,7 +149,7 @@ def test_a_batch_holds_the_log_until_it_is_empty() -> None:
     log = filled([100] * 2)
     memory[:320] = log.terms[0][:320]
     term: Any = memoryview(memory)
-    batch, _ = compiled().open_batch(term, None, None, 0, TERM_LENGTH, 0, 9, IMAGE)
+    batch, _ = compiled_twins().open_batch(term, None, None, 0, TERM_LENGTH, 0, 9, IMAGE)
     with pytest.raises(BufferError):
         term.release()
     batch.rest()
@@ -165,15 +159,15 @@ def test_a_batch_holds_the_log_until_it_is_empty() -> None:
 
 @needs_compiled
 def test_a_batch_is_filled_once() -> None:
-    batch = compiled().Batch([], None)
+    batch = compiled_twins().Batch([], None)
     with pytest.raises(ValueError, match="once"):
         batch.__init__([], None)
     with pytest.raises(TypeError):
-        compiled().Batch(None, None)
+        compiled_twins().Batch(None, None)
     messages: list[Any] = ["no message"]
     with pytest.raises(TypeError):
-        compiled().Batch(messages, None).following()
-    shrunk = [kernel.Message(b"", 0, 0, IMAGE)] if kernel.WHY_PURE is None else []
-    batch = compiled().Batch(shrunk, IMAGE)
+        compiled_twins().Batch(messages, None).following()
+    shrunk = [compiled_twins().Message(b"", 0, 0, IMAGE)]
+    batch = compiled_twins().Batch(shrunk, IMAGE)
     shrunk.clear()
     assert batch.following() is None

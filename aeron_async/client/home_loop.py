@@ -1,4 +1,4 @@
-"""How long one task may go on before the event loop has its turn.
+"""The event loop that an object belongs to, and how long its calls may hold it.
 
 A count alone would be either too small to be cheap or, where there is work between two messages,
 too large to be fair: so it is looked at the clock, though not for every message. How many messages
@@ -7,14 +7,64 @@ there are between two looks follows from how long they took the last time.
 
 from __future__ import annotations
 
+import os
+from threading import get_ident
 from typing import TYPE_CHECKING, Final, final
+
+from aeron_async._speedups import WHY_PURE
 
 if TYPE_CHECKING:
     import asyncio
 
     from aeron_async.clock import Clock
 
-__all__ = ["FIRST_STRIDE", "Turn"]
+__all__ = [
+    "FIRST_STRIDE",
+    "HomeLoop",
+    "Turn",
+]
+
+
+class Forks:
+    """How often this process was forked off from one that had imported this.
+
+    A counter, for asking the system for the process id is slow.
+    """
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        """Count one: called in the child."""
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=Forks.note)
+
+
+class HomeLoop:
+    """The event loop that an object belongs to, told from others for every message.
+
+    In one thread there runs one loop at a time; so it is the loop that runs here if this is its
+    thread, and it runs.
+    """
+
+    __slots__ = ("_forks", "_is_running", "_thread_id", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._is_running = loop.is_running
+        self._thread_id = get_ident()
+        self._forks = Forks.count
+
+    def is_here(self) -> bool:
+        """Return whether the loop runs here: in this thread of this process."""
+        return get_ident() == self._thread_id and Forks.count == self._forks and self._is_running()
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.paths import HomeLoop
+
 
 LONGEST_NS: Final = 500_000
 """A turn that has taken so long is over."""

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Messages of one source, made when they are handed out; twin of `kernel/batch.py`.
+"""Messages of one source, made when they are handed out; twin of `logbuffer/message.py`.
 
 A message that is made when it is asked for lives in memory that is still in the processor's cache,
 and is freed there before the next one is made. A thousand made at once live nowhere near.
@@ -11,7 +11,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t
 
-from aeron_async.kernel._frames cimport Message
+from aeron_async._speedups.frames cimport Message
 
 cdef extern from *:
     """

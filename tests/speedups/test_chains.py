@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aeron_async.kernel import chains
 from tests.archive.disk.streams import FrameSource, described
-from tests.by_hand import NOT_BUILT
+from tests.twins import TWINS, compiled_twins, needs_compiled, pure_twins
 
-IS_BUILT = find_spec("aeron_async.kernel._chains") is not None
-TWINS = [
-    pytest.param(lambda: chains, id="pure"),
-    pytest.param(
-        lambda: import_module("aeron_async.kernel._chains"),
-        id="compiled",
-        marks=pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT),
-    ),
-]
 WHERE = {"term_offset": 0, "term_id": 7, "stream_id": 10, "term_length": 65_536}
 
 
@@ -42,7 +30,7 @@ def test_a_chain_ends_where_what_counts_does(twin: Any) -> None:
         assert twin.scan_chain(words, limit, **WHERE) == (0, 0)
 
 
-@pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
+@needs_compiled
 @given(
     seed=st.integers(0, 1_000),
     damage=st.lists(st.tuples(st.integers(0, 4_000), st.integers(0, 255)), max_size=4),
@@ -57,5 +45,5 @@ def test_both_stop_at_the_same_place(
         data[at % len(data)] = value
     words = memoryview(data).cast("i")
     where = WHERE | {"term_offset": term_offset}
-    compiled = import_module("aeron_async.kernel._chains").scan_chain
-    assert compiled(words, limit, **where) == chains.scan_chain(words, limit, **where)
+    found = [twin.scan_chain(words, limit, **where) for twin in (pure_twins(), compiled_twins())]
+    assert found[0] == found[1]

@@ -1,0 +1,10 @@
+from aeron_async.logbuffer.log_buffers import LogBuffers
+
+REFUSED: int
+
+class FrameWriter:
+    def __init__(
+        self, log: LogBuffers, *, max_payload_length: int, max_message_length: int
+    ) -> None: ...
+    def detach(self) -> None: ...
+    def offer(self, data: object, limit: int, reserved_value: int) -> int: ...

@@ -1,9 +1,0 @@
-from aeron_async.kernel.atomics import IS_ATOMIC as IS_ATOMIC
-from aeron_async.kernel.atomics import compare_and_swap_32 as compare_and_swap_32
-from aeron_async.kernel.atomics import compare_and_swap_64 as compare_and_swap_64
-from aeron_async.kernel.atomics import fetch_add_32 as fetch_add_32
-from aeron_async.kernel.atomics import fetch_add_64 as fetch_add_64
-from aeron_async.kernel.atomics import load_acquire_32 as load_acquire_32
-from aeron_async.kernel.atomics import load_acquire_64 as load_acquire_64
-from aeron_async.kernel.atomics import store_release_32 as store_release_32
-from aeron_async.kernel.atomics import store_release_64 as store_release_64

@@ -1,0 +1,251 @@
+"""Messages made of the frames of a log: one small object each, not frozen, without a dictionary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from aeron_async._speedups import WHY_PURE
+from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT, UNFRAGMENTED_WORD
+from aeron_async.protocol.header import DataFlags
+
+__all__ = [
+    "Batch",
+    "Message",
+    "MessageSource",
+    "open_batch",
+    "read_whole",
+]
+
+
+class MessageSource(Protocol):
+    """What a message came from: an `Image`, or a recording that is replayed.
+
+    Attributes:
+        session_id: Of the publication.
+        stream_id: Within its channel.
+        source_identity: Where the stream comes from, as `host:port`.
+    """
+
+    session_id: int
+    stream_id: int
+    source_identity: str
+
+
+class Message:
+    """One message, reassembled.
+
+    Attributes:
+        data: The payload, a copy of its own.
+        position: Where the message ends in its stream, in bytes.
+        reserved_value: What the publisher put beside it; 0 by default.
+        image: The source it came from.
+    """
+
+    __slots__ = ("data", "image", "position", "reserved_value")
+
+    def __init__(
+        self, data: bytes, position: int, reserved_value: int, image: MessageSource
+    ) -> None:
+        self.data = data
+        self.position = position
+        self.reserved_value = reserved_value
+        # A log knows no images: `client.image` says what it is.
+        self.image: Any = image
+
+    @property
+    def session_id(self) -> int:
+        """Return the session of the publication it came from."""
+        session_id: int = self.image.session_id
+        return session_id
+
+    @property
+    def stream_id(self) -> int:
+        """Return the stream it came on."""
+        stream_id: int = self.image.stream_id
+        return stream_id
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Message of {len(self.data)} bytes at position {self.position}, "
+            f"session {self.session_id}, stream {self.stream_id}>"
+        )
+
+
+FLAGS_BITS: Final = DataFlags.UNFRAGMENTED << FLAGS_SHIFT
+BEGIN_BIT: Final = DataFlags.BEGIN_FRAGMENT << FLAGS_SHIFT
+END_BIT: Final = DataFlags.END_FRAGMENT << FLAGS_SHIFT
+
+
+def read_whole(
+    term: memoryview,
+    words: memoryview,
+    longs: memoryview,
+    offset: int,
+    end: int,
+    begin_position: int,
+    limit: int,
+    out: list[Any],
+    image: MessageSource | None = None,
+    longest: int = 0,
+) -> int:
+    """Read messages that are there whole; return the offset behind the last frame and its padding.
+
+    Stops at a fragment of anything else, at a frame that is missing or reaches beyond `end`, and
+    after `limit` messages.
+
+    Args:
+        term: The term as bytes.
+        words: It as 32-bit words.
+        longs: It as 64-bit words.
+        offset: Where to begin; start of a frame.
+        end: Offset not to be passed.
+        begin_position: Of the term.
+        limit: Most messages to read.
+        out: Where they go: a `Message` each, or where there is no image (payload, end position,
+            reserved value).
+        image: The source they came from.
+        longest: Longest message that may be put together of fragments, in bytes; 0 stops at any.
+
+    Source: Aeron `TermReader`.
+    """
+    append = out.append
+    while limit > 0 and offset < end:
+        index = offset >> 2
+        frame_length = words[index]
+        if frame_length <= 0:
+            break
+        following = (offset + frame_length + 31) & -32
+        if following > end:
+            break
+        word = words[index + 1]
+        # The first comparison settles all but the rare frame with further flags.
+        if word == UNFRAGMENTED_WORD or (word >> TYPE_SHIFT and word & FLAGS_BITS == FLAGS_BITS):
+            data = bytes(term[offset + HEADER : offset + frame_length])
+        elif word >> TYPE_SHIFT:
+            data, following = _join(term, words, offset, end, longest)
+            if not following:
+                break
+        else:
+            offset = following
+            continue
+        reserved_value, offset = longs[(offset >> 3) + 3], following
+        position = begin_position + following
+        if image is None:
+            append((data, position, reserved_value))
+        else:
+            append(Message(data, position, reserved_value, image))
+        limit -= 1
+    return offset
+
+
+def _join(
+    term: memoryview, words: memoryview, offset: int, end: int, longest: int
+) -> tuple[bytes, int]:
+    """Return the message whose fragments begin here, and the offset behind it; 0 where it is not.
+
+    Every fragment has to be there, one behind the other, from the first to the last.
+    """
+    pieces = []
+    length, expected = 0, BEGIN_BIT
+    while offset < end:
+        index = offset >> 2
+        frame_length = words[index]
+        word = words[index + 1]
+        following = (offset + frame_length + 31) & -32
+        length += frame_length - HEADER
+        if (
+            frame_length < HEADER
+            or following > end
+            or word & BEGIN_BIT != expected
+            or not word >> TYPE_SHIFT
+            or length > longest
+        ):
+            break
+        pieces.append(term[offset + HEADER : offset + frame_length])
+        if word & END_BIT:
+            return b"".join(pieces), following
+        offset, expected = following, 0
+    return b"", 0
+
+
+MessageT = TypeVar("MessageT")
+
+
+class Batch(Generic[MessageT]):
+    """Messages of one source, in their order.
+
+    The compiled twin leaves in the log what has not been handed out yet, until `keep`.
+
+    Args:
+        messages: All of them; of one source.
+        image: That source; None where there are no messages.
+
+    Attributes:
+        left: How many are still to be handed out.
+        image: The source.
+    """
+
+    __slots__ = ("_messages", "image", "left")
+
+    def __init__(self, messages: list[MessageT], image: MessageSource | None) -> None:
+        self._messages = messages
+        self.image: Any = image
+        self.left = len(messages)
+
+    def following(self) -> MessageT | None:
+        """Return the next message; None where there is none any more."""
+        left = self.left
+        if left == 0:
+            return None
+        self.left = left - 1
+        return self._messages[-left]
+
+    def rest(self) -> list[MessageT]:
+        """Return all that are still to be handed out, and be empty."""
+        messages = self._messages[len(self._messages) - self.left :]
+        self.left = 0
+        return messages
+
+    def keep(self) -> None:
+        """Look at the log no more: it is about to go."""
+
+
+def open_batch(
+    term: memoryview,
+    words: memoryview,
+    longs: memoryview,
+    offset: int,
+    end: int,
+    begin_position: int,
+    limit: int,
+    image: MessageSource,
+) -> tuple[Batch[Any], int]:
+    """Return the unfragmented messages that are there, and the offset behind them.
+
+    They stay in the log until they are handed out, and so no publisher may write there before: the
+    position of who reads must not pass them.
+
+    Args:
+        term: The term as bytes; likewise the others as for `read_whole`.
+        words: The term as 32-bit words.
+        longs: The term as 64-bit words.
+        offset: Where to begin; start of a frame.
+        end: Offset not to be passed.
+        begin_position: Of the term.
+        limit: Most messages.
+        image: The source they come from.
+    """
+    found: list[Any] = []
+    behind = read_whole(term, words, longs, offset, end, begin_position, limit, found, image)
+    return Batch(found, image), behind
+
+
+if not TYPE_CHECKING and WHY_PURE is None:
+    from aeron_async._speedups.batches import Batch, open_batch
+    from aeron_async._speedups.frames import Message, read_whole

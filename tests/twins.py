@@ -1,0 +1,72 @@
+"""What there is twice, in Python and compiled: both, whichever of the two is at work."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
+
+import pytest
+
+from aeron_async import _speedups
+from tests.by_hand import NOT_BUILT
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+IS_BUILT: Final = find_spec("aeron_async._speedups.frames") is not None
+needs_compiled = pytest.mark.skipif(not IS_BUILT, reason=NOT_BUILT)
+COMPILED: Final = ("atomics", "batches", "chains", "frames", "paths")
+IN_PYTHON: Final = {
+    "logbuffer.atomics": (
+        *("IS_ATOMIC", "compare_and_swap_32", "compare_and_swap_64", "fetch_add_32"),
+        *("fetch_add_64", "load_acquire_32", "load_acquire_64", "store_release_32"),
+        "store_release_64",
+    ),
+    "logbuffer.message": ("Batch", "Message", "open_batch", "read_whole"),
+    "logbuffer.placing": ("place_runs", "skip_whole"),
+    "logbuffer.scanner": ("mark_starts", "scan_chain", "scan_for_send", "scan_runs"),
+    "logbuffer.wake_flag": ("Doorbell",),
+    "counters": ("Cell",),
+    "client.home_loop": ("HomeLoop",),
+    "client.image": ("Taking",),
+    "client.publication": ("Offering",),
+    "client.subscription": ("NOTHING", "Reading", "inheriting"),
+}
+
+
+@cache
+def pure(name: str) -> ModuleType:
+    """Return a module of the package as it is where nothing is compiled."""
+    # What it imports has to be there before, or would be another for the whole process.
+    import_module(f"aeron_async.{name}")
+    spec = find_spec(f"aeron_async.{name}")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    with patch.object(_speedups, "WHY_PURE", "a test wants the twin in Python"):
+        spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def pure_twins() -> Any:
+    """Return all twins in Python, as one object."""
+    found = {each: getattr(pure(name), each) for name, names in IN_PYTHON.items() for each in names}
+    return SimpleNamespace(**found)
+
+
+@cache
+def compiled_twins() -> Any:
+    """Return all that is compiled, as one object."""
+    modules = [import_module(f"aeron_async._speedups.{name}") for name in COMPILED]
+    return SimpleNamespace(**{k: v for module in modules for k, v in vars(module).items()})
+
+
+TWINS: Final = [
+    pytest.param(pure_twins, id="pure"),
+    pytest.param(compiled_twins, id="compiled", marks=needs_compiled),
+]
