@@ -12,7 +12,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_WarnEx
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_REFCNT
 from libc.stdint cimport int64_t
 
 from aeron_async._speedups.batches cimport Batch
@@ -195,8 +195,10 @@ cdef bint is_seconds(object timeout) except -1:
     return type(timeout) is int and 0 <= timeout <= 1_000_000_000
 
 
-# One is made and freed for every message, which costs less where a few are kept for the next. The
-# collector knows them, because the coroutine of one that waits leads back to the task that awaits it.
+# Making, freeing and telling the collector of one for every message would cost more than all that an
+# offer does. So the owner keeps the last one that was done at once, for the next message, unless its
+# caller holds it. One that waits is the caller's alone: it is warned of, or collected with the task
+# that its coroutine leads back to, as a coroutine would be.
 @cython.final
 @cython.freelist(16)
 @cython.auto_pickle(False)
@@ -248,6 +250,18 @@ cdef class Step:
         if self.state == CLOSED or self.owner is None:
             raise RuntimeError("cannot reuse already awaited coroutine")
         return 0
+
+    cdef void hand_back(self) noexcept:
+        """Let the owner use this for the next message, and hold nothing until then."""
+        owner = self.owner
+        if self.is_offer:
+            (<Offering>owner).spare = self
+        else:
+            (<Reading>owner).spare = self
+        self.owner = None
+        self.data = None
+        self.reserved_value = None
+        self.timeout = None
 
     cdef void close_for_good(self) noexcept:
         self.state = CLOSED
@@ -354,6 +368,7 @@ cdef PySendResult send_step(Step self, object value, PyObject **result) except P
             finally:
                 self.state = CLOSED
             if found is not None:
+                self.hand_back()
                 Py_INCREF(found)
                 result[0] = <PyObject *>found
                 return PYGEN_RETURN
@@ -377,11 +392,17 @@ cdef void warn_never_awaited(bint is_offer) noexcept:
     PyErr_WarnEx(RuntimeWarning, f"coroutine '{name}' was never awaited".encode(), 1)
 
 
+cdef inline bint is_held(Step spare) noexcept:
+    """Return whether a task, or a variable, still holds a step that was handed back."""
+    return Py_REFCNT(spare) > 1
+
+
 cdef class Offering:
     """Where messages are offered; see `paths.Offering`."""
 
     cdef FrameWriter writer
     cdef Cell limit
+    cdef Step spare
     cdef public Doorbell _doorbell
     cdef public int64_t _turn_budget
     cdef public bint _is_closed
@@ -403,9 +424,12 @@ cdef class Offering:
     @cython.binding(False)
     def offer(self, data, *, reserved_value=0, timeout=None):
         """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for room; return its position."""
-        cdef Step offer = Step.__new__(Step)
+        cdef Step offer = self.spare
+        self.spare = None
+        if offer is None or is_held(offer):
+            offer = Step.__new__(Step)
+            offer.is_offer = True
         offer.state = CREATED
-        offer.is_offer = True
         offer.owner = self
         offer.data = data
         offer.reserved_value = reserved_value
@@ -474,6 +498,7 @@ NOTHING = Batch([], None)
 cdef class Reading:
     """Where messages are read; see `paths.Reading`."""
 
+    cdef Step spare
     cdef public Batch _batch
     cdef public Message _taken
     cdef public int64_t _turn_budget
@@ -485,7 +510,10 @@ cdef class Reading:
 
     def __anext__(self):
         """Return the next message, waiting for it; the iteration ends when this side closes."""
-        cdef Step following = Step.__new__(Step)
+        cdef Step following = self.spare
+        self.spare = None
+        if following is None or is_held(following):
+            following = Step.__new__(Step)
         following.state = CREATED
         following.owner = self
         return following

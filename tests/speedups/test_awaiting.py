@@ -152,7 +152,7 @@ def make_subscription(kernel: Any) -> Any:
     return Subscription()
 
 
-def drive(coroutine: Any, value: object = None) -> object:
+def drive(coroutine: Any, value: object = None) -> tuple[object, object]:
     """Send a value; return what comes of it, in words."""
     try:
         return "yielded", coroutine.send(value)
@@ -223,6 +223,7 @@ def play(owner: Any, script: list[tuple[str, int]]) -> list[object]:
 @example(script=[("full", 0), ("make", 0), ("await", 0), ("send", 0)])
 @example(script=[("full", 0), ("make", 0), ("send", 0), ("await", 0), ("room", 0), ("send", 0)])
 @example(script=[("make", 0), ("look", 0), ("send", 0), ("make", 0), ("look", 1), ("drop", 1)])
+@example(script=[("make", 0), ("send", 0), ("drop", 0), ("make", 0), ("drop", 0), ("make", 0)])
 @example(script=[("make", 0), ("send a value", 0), ("send", 0), ("send", 0), ("throw", 0)])
 def test_whatever_is_done_with_it_the_same_comes_of_it(
     make: Callable[[Any], Any], script: list[tuple[str, int]]
@@ -253,13 +254,41 @@ def test_only_what_has_to_wait_takes_the_long_way(kernel: Any) -> None:
     assert publication.done() == [b"0", b"1"]
 
 
+def test_one_that_is_over_stays_over_when_others_are_made(kernel: Any) -> None:
+    for owner in (make_publication(kernel), make_subscription(kernel)):
+        first = owner.ask()
+        assert drive(first)[0] == "returned"
+        second = owner.ask()
+        assert second is not first
+        assert drive(first)[0] is RuntimeError
+        assert inspect.getcoroutinestate(first) == inspect.CORO_CLOSED
+        assert inspect.getcoroutinestate(second) == inspect.CORO_CREATED
+        assert drive(second)[0] == "returned"
+
+
+def test_one_that_is_over_holds_nothing(kernel: Any) -> None:
+    class Data(bytearray):
+        """One that can be watched."""
+
+    publication, data = make_publication(kernel), Data(b"watched")
+    watched = weakref.ref(data), weakref.ref(publication)
+    assert drive(publication.offer(data, reserved_value=7, timeout=5)) == ("returned", 64)
+    held = publication.ask()
+    assert drive(held) == ("returned", 128)
+    del data
+    assert watched[0]() is None
+    del publication
+    assert watched[1]() is None
+    held.close()
+
+
 def test_closed_before_its_first_step_it_has_done_nothing_without_a_warning(kernel: Any) -> None:
     publication = make_publication(kernel)
     for end in ("close", "throw"):
         offer = publication.ask()
         DEEDS[end](offer)
         assert DEEDS["look"](offer) == inspect.CORO_CLOSED
-        assert drive(offer)[0] is RuntimeError  # type: ignore[index]
+        assert drive(offer)[0] is RuntimeError
         del offer
     assert publication.done() == []
 
@@ -267,7 +296,7 @@ def test_closed_before_its_first_step_it_has_done_nothing_without_a_warning(kern
 def test_what_is_refused_before_its_first_step_may_still_be_awaited(kernel: Any) -> None:
     publication = make_publication(kernel)
     offer = publication.ask()
-    assert drive(offer, "a value")[0] is TypeError  # type: ignore[index]
+    assert drive(offer, "a value")[0] is TypeError
     assert drive(offer) == ("returned", 64)
 
 
@@ -296,7 +325,7 @@ def test_what_it_raises_at_once_ends_it(kernel: Any) -> None:
     publication.room.first = fail
     offer = publication.ask()
     assert drive(offer) == (KeyError, "'no loop'")
-    assert drive(offer)[0] is RuntimeError  # type: ignore[index]
+    assert drive(offer)[0] is RuntimeError
     assert publication.done() == []
 
 
