@@ -197,8 +197,9 @@ cdef bint is_seconds(object timeout) except -1:
 
 # Making, freeing and telling the collector of one for every message would cost more than all that an
 # offer does. So the owner keeps the last one that was done at once, for the next message, unless its
-# caller holds it. One that waits is the caller's alone: it is warned of, or collected with the task
-# that its coroutine leads back to, as a coroutine would be.
+# caller holds it; the free list is for those that are made together. One that is not over is its
+# caller's alone: when it is dropped it is warned of, or collected with the task that its coroutine
+# leads back to, as a coroutine would be.
 @cython.final
 @cython.freelist(16)
 @cython.auto_pickle(False)
