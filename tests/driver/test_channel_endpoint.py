@@ -323,17 +323,17 @@ def test_a_socket_that_becomes_full_again_and_again_lets_each_destination_be_las
     assert counts[SystemCounterId.SHORT_SENDS] == 30 * 12
 
 
-@pytest.mark.parametrize("room_count", range(1, 46 * 3 + 1))
-def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice(room_count: int) -> None:
-    counts = Counts()
-    endpoint, transport = narrow_endpoint(ADDRESSES, counts)
-    transport.make_room(room_count)
-    got = send_run(endpoint, RUN, 2) // 2
-    assert sum(transport.got.values()) == room_count
-    missed = [got - transport.got[address] for address in ADDRESSES]
-    assert min(missed) == 0
-    assert max(missed) <= SLICE_COUNT
-    assert counts[SystemCounterId.SHORT_SENDS] == sum(missed)
+def test_wherever_a_socket_becomes_full_nobody_misses_more_than_a_slice() -> None:
+    for room_count in range(1, 46 * len(ADDRESSES) + 1):
+        counts = Counts()
+        endpoint, transport = narrow_endpoint(ADDRESSES, counts)
+        transport.make_room(room_count)
+        got = send_run(endpoint, RUN, 2) // 2
+        assert sum(transport.got.values()) == room_count
+        missed = [got - transport.got[address] for address in ADDRESSES]
+        assert min(missed) == 0, f"with room for {room_count}"
+        assert max(missed) <= SLICE_COUNT, f"with room for {room_count}"
+        assert counts[SystemCounterId.SHORT_SENDS] == sum(missed)
 
 
 def test_a_run_costs_each_of_several_destinations_a_call_for_each_slice() -> None:

@@ -133,21 +133,30 @@ BAD: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize(("key", "text", "value", "canonical"), GOOD)
-def test_every_parameter_reads_its_texts_and_prints_the_canonical_one(
-    key: str, text: str, value: object, canonical: str
-) -> None:
-    parameter = PARAMETERS[key]
-    read = parameter.read(text)
-    assert read == value
-    assert type(read) is type(value)
-    assert parameter.write(value) == canonical
+def test_every_parameter_reads_its_texts_and_prints_the_canonical_one() -> None:
+    read = [(key, text, PARAMETERS[key].read(text)) for key, text, *_ in GOOD]
+    assert read == [(key, text, value) for key, text, value, _ in GOOD]
+    assert [type(value) for *_, value in read] == [type(value) for *_, value, _ in GOOD]
+    written = [(key, PARAMETERS[key].write(value)) for key, _, value, _ in GOOD]
+    assert written == [(key, canonical) for key, *_, canonical in GOOD]
 
 
-@pytest.mark.parametrize(("key", "text"), [(key, bad) for key in BAD for bad in BAD[key]])
-def test_every_parameter_refuses_what_it_cannot_mean(key: str, text: str) -> None:
-    with pytest.raises(ChannelUriError, match=f"{key}=.* must be "):
+def refusal(key: str, text: str) -> str:
+    """Return why a text is refused; nothing where it is read."""
+    try:
         PARAMETERS[key].read(text)
+    except ChannelUriError as error:
+        return str(error)
+    return ""
+
+
+def test_every_parameter_refuses_what_it_cannot_mean() -> None:
+    said = {(key, text): refusal(key, text) for key, texts in BAD.items() for text in texts}
+    assert [
+        (key, text)
+        for (key, text), reason in said.items()
+        if f"{key}=" not in reason or " must be " not in reason
+    ] == []
 
 
 def test_no_parameter_goes_untested() -> None:
