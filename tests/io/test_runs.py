@@ -22,19 +22,19 @@ def datagrams(run: bytes, segment_length: int) -> list[bytes]:
     return [run[at : at + segment_length] for at in range(0, len(run), segment_length)]
 
 
-@pytest.mark.parametrize("spec", [SPEC, IPV6_SPEC], ids=["ipv4", "ipv6"])
 @pytest.mark.parametrize(
-    ("length", "segment_length"),
+    ("spec", "length", "segment_length"),
     [
-        (1_408 * 40, 1_408),
-        (1_408 * 40 + 32, 1_408),
-        (1_408 * 150 + 1, 1_408),
-        (32 * 200, 32),
-        (1_408, 1_408),
-        (100, 1_408),
-        (8_192 * 20, 8_192),
-        (32_753 * 3, 32_753),
-        (65_507 * 2, 65_507),
+        (SPEC, 1_408 * 40, 1_408),
+        (IPV6_SPEC, 1_408 * 40 + 32, 1_408),
+        (SPEC, 1_408 * 150 + 1, 1_408),
+        (IPV6_SPEC, 32 * 200, 32),
+        (SPEC, 1_408, 1_408),
+        (IPV6_SPEC, 100, 1_408),
+        (SPEC, 8_192 * 20, 8_192),
+        (SPEC, 32_753 * 3, 32_753),
+        (SPEC, 65_507 * 2, 65_507),
+        (IPV6_SPEC, 65_507 * 2, 65_507),
     ],
 )
 async def test_a_run_arrives_as_datagrams_of_its_length(

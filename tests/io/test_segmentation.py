@@ -39,23 +39,26 @@ async def test_a_run_leaves_in_few_calls_and_a_peer_cannot_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "segment_length", "call_count"),
+    ("host", "length", "segment_length", "call_count"),
     [
-        (32 * 64, 32, 1),
-        (32 * 65, 32, 1),
-        (32 * 66, 32, 2),
-        (SEGMENT_LENGTH * 46, SEGMENT_LENGTH, 1),
-        (SEGMENT_LENGTH * 46 + 32, SEGMENT_LENGTH, 1),
-        (SEGMENT_LENGTH * 47 + 32, SEGMENT_LENGTH, 2),
-        (SEGMENT_LENGTH + 1, SEGMENT_LENGTH, 1),
-        (SEGMENT_LENGTH, SEGMENT_LENGTH, 0),
-        (100, SEGMENT_LENGTH, 0),
-        (32_753 * 2, 32_753, 1),
-        (32_754 * 2, 32_754, 0),
-        (65_507 * 2, 65_507, 0),
+        ("127.0.0.1", 32 * 64, 32, 1),
+        ("127.0.0.1", 32 * 65, 32, 1),
+        ("127.0.0.1", 32 * 66, 32, 2),
+        ("127.0.0.1", SEGMENT_LENGTH * 46, SEGMENT_LENGTH, 1),
+        ("127.0.0.1", SEGMENT_LENGTH * 46 + 32, SEGMENT_LENGTH, 1),
+        ("127.0.0.1", SEGMENT_LENGTH * 47 + 32, SEGMENT_LENGTH, 2),
+        ("127.0.0.1", SEGMENT_LENGTH + 1, SEGMENT_LENGTH, 1),
+        ("127.0.0.1", SEGMENT_LENGTH, SEGMENT_LENGTH, 0),
+        ("127.0.0.1", 100, SEGMENT_LENGTH, 0),
+        ("127.0.0.1", 32_753 * 2, 32_753, 1),
+        ("127.0.0.1", 32_754 * 2, 32_754, 0),
+        ("127.0.0.1", 65_507 * 2, 65_507, 0),
+        ("::1", SEGMENT_LENGTH * 47 + 32, SEGMENT_LENGTH, 2),
+        ("::1", 32_753 * 2, 32_753, 1),
+        ("::1", 32_754 * 2, 32_754, 0),
+        ("::1", 65_507 * 2, 65_507, 0),
     ],
 )
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_no_call_takes_more_than_the_system_does_and_one_datagram_goes_the_plain_way(
     host: str, length: int, segment_length: int, call_count: int
 ) -> None:
