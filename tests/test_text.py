@@ -39,6 +39,7 @@ def test_what_cannot_be_shown_is_escaped(value: object, shown: str | None) -> No
     assert printable(value) == (value if shown is None else shown)
 
 
+@pytest.mark.untraced
 def test_every_character_that_moves_or_hides_others_is_escaped() -> None:
     for code in range(sys.maxunicode + 1):
         character = chr(code)

@@ -14,6 +14,7 @@ from aeron_async.cli.pcap import CaptureReader
 from aeron_async.testing.fates import Conditions
 from aeron_async.testing.recorder import ViolationError
 from aeron_async.testing.world import simulate
+from tests.sim.scenarios import scenarios
 from tests.sim.test_world import VirtualUvLoop
 from tests.support import swarm
 from tests.support.draw import draw_scenario
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 BAD = frozenset({"loss", "polling"})
 GUILTY = next(seed for seed in range(10_000) if draw_scenario(seed).features > BAD)
-
-SCENARIOS = [draw_scenario(seed) for seed in range(300)]
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +190,7 @@ def test_a_seed_has_the_same_digest_whenever_and_wherever_it_is_run() -> None:
 
 @pytest.mark.parametrize("feature", FEATURES)
 def test_each_feature_is_survived(feature: str) -> None:
-    having = [each for each in SCENARIOS if feature in each.features]
+    having = [each for each in scenarios() if feature in each.features]
     scenario = min(having, key=lambda each: (len(each.features), each.seed))
     assert run_scenario(scenario).failure == ""
 
@@ -202,7 +201,7 @@ def test_each_feature_is_survived(feature: str) -> None:
     [{"polling", "large_messages"}, {"end_of_positions", "exclusive"}],
 )
 def test_features_that_matter_together_are_survived_together(features: set[str]) -> None:
-    having = [each for each in SCENARIOS if features <= each.features and each.is_exact]
+    having = [each for each in scenarios() if features <= each.features and each.is_exact]
     assert all(run_scenario(each).failure == "" for each in having[:4])
     assert having
 
