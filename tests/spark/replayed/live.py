@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["STREAM_ID", "LiveArchive", "live_archive"]
 
 STREAM_ID: Final = 7
-PATIENCE_S: Final = 30
+PATIENCE_S: Final = 120
 CHANNEL: Final = "aeron:ipc?term-length=64k"
 
 
@@ -44,7 +44,7 @@ class LiveArchive:
         return {
             "access": "replay",
             "archive.control.channel": self.control,
-            "archive.timeoutMs": "2000",
+            "archive.timeoutMs": str(1_000 * PATIENCE_S),
             "archive.retries": "1",
         }
 

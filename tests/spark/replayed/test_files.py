@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 def access(path: Path, unused_udp_port_factory: Callable[[], int]) -> Iterator[ArchiveAccess]:
     control = f"aeron:udp?endpoint=localhost:{unused_udp_port_factory()}"
     with served_archive(path, control):
-        yield ArchiveAccess(control, timeout_ms=2_000, retries=0)
+        yield ArchiveAccess(control, timeout_ms=120_000, retries=0)
         close_connection()
 
 

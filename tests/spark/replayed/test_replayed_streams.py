@@ -135,7 +135,7 @@ def test_what_was_purged_is_missed(live: LiveArchive, *, fails: bool) -> None:
 def test_an_archive_that_is_started_again_is_asked_again(live: LiveArchive) -> None:
     live.record()
     live.write(10)
-    query = Query(None, **live.options)
+    query = Query(None, **live.options | {"archive.timeoutMs": "2000"})
     assert query.batch() == 10
     live.stop()
     live.close()

@@ -115,14 +115,15 @@ def test_after_a_failure_the_next_attempt_has_a_session_of_its_own(channel: str)
 
 
 def test_nobody_subscribes(channel: str) -> None:
-    with pytest.raises(AeronTimeoutError, match=r"waited 0\.\d+ s: no subscriber connected"):
+    with pytest.raises(AeronTimeoutError, match="no subscriber connected"):
         write(options(channel, publish_timeout_ms=50), PAYLOADS[:1])
 
 
 def test_a_subscriber_that_never_asks_for_the_next_has_not_consumed(channel: str) -> None:
     with listening(channel, 7, patience=5) as listener:
-        with pytest.raises(AeronTimeoutError, match=r"not consumed within 0\.5 s: the slowest"):
-            write(options(channel, publish_timeout_ms=500), PAYLOADS[:10])
+        with pytest.raises(AeronTimeoutError, match=r"not consumed within .*: the slowest"):
+            write(options(channel, publish_timeout_ms=2_000), PAYLOADS[:10])
+        listener.wait(5)
         # Whoever asks for less is not told.
         end = write(options(channel, wait_for="none"), PAYLOADS[:10])
         assert end.row_count == 10
@@ -132,9 +133,9 @@ def test_a_subscriber_that_never_asks_for_the_next_has_not_consumed(channel: str
 def test_back_pressure_holds_the_task_and_ends_with_the_timeout(channel: str) -> None:
     with (
         listening(channel, 7, patience=5),
-        pytest.raises(AeronTimeoutError, match=r"waited 0\.3.* back pressure"),
+        pytest.raises(AeronTimeoutError, match="back pressure"),
     ):
-        write(options(channel, publish_timeout_ms=300), [b"." * 1_000] * 5_000)
+        write(options(channel, publish_timeout_ms=2_000), [b"." * 1_000] * 5_000)
 
 
 def test_rows_name_too_many_streams() -> None:
