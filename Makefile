@@ -11,22 +11,28 @@ BENCH_STAMP := $(VENV)/.installed-bench
 BENCH ?=
 RUNS ?= 100000
 PYTHONS ?= python3.13 python3.14
-# What the compiled kernel stands behind, once more on the one in Python.
-PURE_TESTS := tests/speedups tests/logbuffer tests/client tests/driver/test_data_packet_runs.py \
-	tests/io/test_batches.py tests/io/test_many_runs.py tests/io/test_runs.py \
-	tests/io/test_run_reader.py tests/io/test_sockets.py
-# The tests of a file stay together: some share a port or what took long to make. Those of Spark do
-# too, whichever file they are in: see tests/scheduling.py.
+# What the compiled kernel stands behind, once more on the one in Python: both kernels, the logs,
+# what a client does for each message, and how datagrams are received.
+PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_runs.py \
+	$(foreach name,consumer ending_while_read exclusive flow image_handlers ipc messages \
+		misread_calls receive_timestamps steps term_end turn unreliable wait_watch \
+		waiting_line,tests/client/test_$(name).py) \
+	$(foreach name,batches run_reader runs sockets,tests/io/test_$(name).py)
+# The tests of a file stay together: some share a port or what took long to make. Those that need a
+# Spark session do too, whichever file they are in: see tests/scheduling.py.
 # Half of the time a test waits for a process it has started: there is room for more than cores.
-PARALLEL ?= -n 4 --dist loadfile
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo pipeline test quick check format fuzz bench matrix clean help
+# What is compiled once serves every worker, and every program that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo pipeline test quick check compiled format fuzz bench matrix clean help
 
 help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
-	@echo "make quick   most tests, without coverage and simulated worlds"
+	@echo "make quick   what a minute shows: no coverage, worlds, Spark session or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"
@@ -67,6 +73,10 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/pytest -q --no-cov tests/test_tidy.py
 
+# What pytest makes of the tests is kept, and need not be made by each of its workers.
+compiled: $(STAMP)
+	-@$(BIN)/pytest --collect-only -q > /dev/null
+
 test: $(STAMP)
 	$(BIN)/coverage erase
 	$(BIN)/pytest $(PARALLEL) --cov --cov-report=
@@ -75,7 +85,8 @@ test: $(STAMP)
 	AERON_ASYNC_PURE=1 $(BIN)/pytest $(PARALLEL) -q $(PURE_TESTS)
 
 quick: $(STAMP)
-	$(BIN)/pytest $(PARALLEL) -q --ignore=tests/sim --ignore=tests/slow --ignore=tests/interop
+	$(BIN)/pytest $(PARALLEL) -q -m 'not untraced and not spark and not processes' \
+		$(foreach name,benchmarks examples interop sim slow,--ignore=tests/$(name))
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)

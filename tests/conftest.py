@@ -1,6 +1,6 @@
-"""Which loops the tests run on, and silence.
+"""Which loops the tests run on, in which order they run, and silence.
 
-Tests that touch real sockets, and some of the client, run once on asyncio and once on uvloop.
+Tests that touch real sockets, and a part of the client's, run once on asyncio and once on uvloop.
 `unused_udp_port` stands before that of pytest-asyncio: see `tests/ports.py`.
 """
 
@@ -18,6 +18,7 @@ from hypothesis import settings
 from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
+from tests.spark.sessions import asks_for_session
 from tests.tracing import untraced
 
 try:
@@ -39,15 +40,25 @@ settings.load_profile("steady")
 HERE = Path(__file__).parent
 # Sockets differ from loop to loop; of what stands on them, a part that touches everything once.
 ON_EVERY_LOOP = tuple(
-    HERE / name
-    for name in (
-        "io",
-        "client/test_closing.py",
-        "client/test_flow.py",
-        "client/test_messages.py",
-        "client/test_streams.py",
-    )
+    HERE / name for name in ("io", "client/test_closing.py", "client/test_flow.py")
 )
+
+# What waits for other processes begins first, so that nobody waits for it at the end; worlds, which
+# any worker can take one by one, come last.
+FIRST = ("spark", "slow", "examples", "cli", "benchmarks")
+LAST = "sim"
+
+
+def place_in_line(item: pytest.Item) -> tuple[bool, int, bool]:
+    """Return what sorts the tests: those with a Spark session first, since they stay together."""
+    path = item.path.relative_to(HERE)
+    folder = path.parts[0]
+    place = FIRST.index(folder) if folder in FIRST else len(FIRST)
+    return not asks_for_session(f"tests/{path.as_posix()}"), place, folder == LAST
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=place_in_line)
 
 
 def pytest_asyncio_loop_factories(

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from xdist.scheduler import LoadFileScheduling
+
+from tests.spark.sessions import asks_for_session
 
 if TYPE_CHECKING:
     import pytest
 
 __all__ = ["FolderScheduling", "scheduler"]
 
-TOGETHER = "tests/spark/"
-"""One Spark session serves this folder, and takes seconds and half a gigabyte to start."""
-APART = "tests/sim/"
+TOGETHER: Final = "tests with a Spark session"
+"""One session serves all that ask for it, and takes seconds and half a gigabyte to start."""
+APART: Final = "tests/sim/"
 """Worlds share nothing, and those of one file may take minutes."""
 
 
 @final
 class FolderScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist ships no types
-    """Keeps the tests of a file together, and those of one folder; those of another go anywhere."""
+    """Keeps the tests of a file together, and all that need a Spark session; worlds go anywhere."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(APART):
+        path = nodeid.partition("::")[0]
+        if path.startswith(APART):
             return nodeid
-        return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
+        return TOGETHER if asks_for_session(path) else path
 
 
 def scheduler(config: pytest.Config, log: Any) -> FolderScheduling | None:

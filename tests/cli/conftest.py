@@ -25,6 +25,12 @@ PROGRAM = (sys.executable, "-m", "aeron_async")
 PATIENCE_S = 300.0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and "start" in item.fixturenames:
+            item.add_marker(pytest.mark.processes)
+
+
 @pytest.fixture(autouse=True)
 def _configured_logs_do_not_leak() -> Iterator[None]:
     yield

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder; without Java they are skipped."""
+"""One Spark session for the tests that ask for it; without Java they are skipped."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_interpreter, ensure_java
 from tests.by_hand import runs_java
+from tests.spark.sessions import asks_for_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,14 @@ CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
+            # Or another worker starts a session of its own: see `tests/scheduling.py`.
+            assert asks_for_session(item.path.relative_to(ROOT).as_posix()), item.nodeid
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
