@@ -6,6 +6,7 @@ true, and nothing a test has asked for: `tests/client/test_agents.py` asks for i
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -18,18 +19,19 @@ OF_THE_MACHINE: Final = "event_loop_lagged"
 
 
 def captured_logs() -> AbstractContextManager[list[Any]]:
-    """Capture every line of structlog but those that tell of the machine."""
-    return capture_logs(processors=[_drop_those_of_the_machine])
+    """Capture what this thread logs, but for the lines that tell of the machine."""
+    thread = threading.get_ident()
+
+    def drop(
+        logger: object, method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        if event["event"] == OF_THE_MACHINE or threading.get_ident() != thread:
+            raise structlog.DropEvent
+        return event
+
+    return capture_logs(processors=[drop])
 
 
 def without_lines_of_the_machine(text: str) -> str:
     """Return what a command has said on standard error, but for such lines."""
     return "".join(line for line in text.splitlines(keepends=True) if OF_THE_MACHINE not in line)
-
-
-def _drop_those_of_the_machine(
-    _logger: object, _method: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    if event["event"] == OF_THE_MACHINE:
-        raise structlog.DropEvent
-    return event

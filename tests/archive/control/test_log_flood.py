@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -18,6 +19,7 @@ from tests.archive.control.test_reflection import (
     connect_request,
     scene,
 )
+from tests.logs import OF_THE_MACHINE
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict
@@ -54,9 +56,11 @@ def test_a_flood_of_requests_costs_ten_lines_a_second() -> None:
 
     async def story(stage: Scene) -> None:
         times_ns: list[int] = []
+        thread = threading.get_ident()
 
         def stamp(_logger: object, _method: str, event: EventDict) -> EventDict:
-            if event["event"] == "event_loop_lagged":
+            # Drivers of other tests may still be there, each in a thread of its own.
+            if event["event"] == OF_THE_MACHINE or threading.get_ident() != thread:
                 raise structlog.DropEvent
             times_ns.append(stage.world.now_ns)
             return event
@@ -78,11 +82,13 @@ def test_a_flood_of_requests_costs_ten_lines_a_second() -> None:
         assert stage.server is not None
         assert sent_count > 4_000
         assert stage.server.dropped_requests > sent_count // 2
-        most = max(
-            sum(1 for at_ns in during_ns if first_ns <= at_ns < first_ns + SECOND)
-            for first_ns in during_ns
-        )
-        assert most <= LINES_PER_SECOND
+        for first_ns in during_ns:
+            second = [
+                line["event"]
+                for line, at_ns in zip(during, during_ns, strict=True)
+                if first_ns <= at_ns < first_ns + SECOND
+            ]
+            assert len(second) <= LINES_PER_SECOND, second
         said = lines_left_out(during)
         assert len(said) >= FLOOD_S - 2
         assert all("archive_request_dropped" in line["events"] for line in said)
