@@ -27,6 +27,7 @@ def test_worlds_with_a_forger_keep_their_promises(seed: int) -> None:
     assert run_seed(seed, always=FORGER).failure == ""
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", [74, 231, 269, 1985, 3368])
 def test_worlds_that_found_something_keep_their_promises(seed: int) -> None:
     """Answers that were lost, padding over much of a term, and a stream that went on unseen."""

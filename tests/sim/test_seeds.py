@@ -1,7 +1,8 @@
-"""Seeds that once failed, each with what was wrong, and five hundred that never have."""
+"""Seeds that once failed, each with what was wrong, and many that never have."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -12,6 +13,10 @@ from tests.support.swarm import run_seed
 
 # Coverage of so many worlds would take minutes; the same code is covered by the other tests.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+# More of them where there is time: nightly, or after a change.
+COUNT = int(os.environ.get("AERON_ASYNC_SWARM_SEEDS", "150"))
+
+pytestmark = pytest.mark.untraced
 
 
 @pytest.mark.parametrize(
@@ -55,10 +60,11 @@ def test_a_seed_that_once_failed_with_a_forger_passes(seed: int) -> None:
     assert run_seed(seed, always=frozenset({"forger"})).failure == ""
 
 
-def test_five_hundred_random_worlds_keep_every_promise() -> None:
-    command = [sys.executable, "-m", "tests.support.swarm", "--seeds", "0..500"]
+def test_random_worlds_keep_every_promise() -> None:
+    seeds = f"0..{COUNT}"
+    command = [sys.executable, "-m", "tests.support.swarm", "--seeds", seeds]
     finished = subprocess.run(
         command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=3_000
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert finished.stdout.startswith("500 seeds, 0 failed")
+    assert finished.stdout.startswith(f"{COUNT} seeds, 0 failed")
