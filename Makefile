@@ -18,8 +18,8 @@ PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_runs.
 		misread_calls receive_timestamps steps term_end turn unreliable wait_watch \
 		waiting_line,tests/client/test_$(name).py) \
 	$(foreach name,batches run_reader runs sockets,tests/io/test_$(name).py)
-# The tests of a file stay together: some share a port or what took long to make. Those that need a
-# Spark session do too, whichever file they are in: see tests/scheduling.py.
+# The tests of a file stay together: some share a port or what took long to make. Those that start
+# Spark do too, whichever file they are in: see tests/scheduling.py.
 # Half of the time a test waits for a process it has started: there is room for more than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
@@ -32,7 +32,7 @@ help:
 	@echo "make demo    two processes exchange messages over loopback, for about ten seconds"
 	@echo "make pipeline  a feed published, recorded, brought into a lake with Spark, and a report"
 	@echo "make test    every test, with coverage"
-	@echo "make quick   what a minute shows: no coverage, worlds, Spark session or second process"
+	@echo "make quick   what a minute shows: no coverage, worlds, Spark or second process"
 	@echo "make check   formatting, lint, types, and the shape of the tree"
 	@echo "make fuzz    hostile bytes for every parser and both endpoints; RUNS=$(RUNS) for each"
 	@echo "make matrix  every test once more with other Pythons; PYTHONS='$(PYTHONS)'"

@@ -18,7 +18,7 @@ from hypothesis import settings
 from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
-from tests.spark.sessions import asks_for_session
+from tests.spark.sessions import starts_spark
 from tests.tracing import untraced
 
 try:
@@ -50,11 +50,11 @@ LAST = "sim"
 
 
 def place_in_line(item: pytest.Item) -> tuple[bool, int, bool]:
-    """Return what sorts the tests: those with a Spark session first, since they stay together."""
+    """Return what sorts the tests: those that start Spark first, since they stay together."""
     path = item.path.relative_to(HERE)
     folder = path.parts[0]
     place = FIRST.index(folder) if folder in FIRST else len(FIRST)
-    return not asks_for_session(f"tests/{path.as_posix()}"), place, folder == LAST
+    return not starts_spark(f"tests/{path.as_posix()}"), place, folder == LAST
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from xdist.scheduler import LoadFileScheduling
 
-from tests.spark.sessions import asks_for_session
+from tests.spark.sessions import starts_spark
 
 if TYPE_CHECKING:
     import pytest
 
 __all__ = ["FolderScheduling", "scheduler"]
 
-TOGETHER: Final = "tests with a Spark session"
-"""One session serves all that ask for it, and takes seconds and half a gigabyte to start."""
+TOGETHER: Final = "tests that start Spark"
+"""One session serves many of them, and each takes seconds and half a gigabyte to start."""
 APART: Final = "tests/sim/"
 """Worlds share nothing, and those of one file may take minutes."""
 
 
 @final
 class FolderScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist ships no types
-    """Keeps the tests of a file together, and all that need a Spark session; worlds go anywhere."""
+    """Keeps the tests of a file together, and all that start Spark; worlds go anywhere."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if path.startswith(APART):
             return nodeid
-        return TOGETHER if asks_for_session(path) else path
+        return TOGETHER if starts_spark(path) else path
 
 
 def scheduler(config: pytest.Config, log: Any) -> FolderScheduling | None:

@@ -12,7 +12,7 @@ import pytest
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_interpreter, ensure_java
 from tests.by_hand import runs_java
-from tests.spark.sessions import asks_for_session
+from tests.spark.sessions import starts_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,10 +33,12 @@ CONF = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
-            # Or another worker starts a session of its own: see `tests/scheduling.py`.
-            assert asks_for_session(item.path.relative_to(ROOT).as_posix()), item.nodeid
+        path = item.path.relative_to(ROOT).as_posix()
+        if starts_spark(path):
             item.add_marker(pytest.mark.spark)
+        else:
+            # Or another worker starts a session of its own: see `tests/scheduling.py`.
+            assert "spark" not in getattr(item, "fixturenames", ()), item.nodeid
 
 
 @pytest.fixture(scope="session")
