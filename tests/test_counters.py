@@ -239,7 +239,7 @@ def test_a_closed_counter_refuses_every_access(table: Table) -> None:
         lambda: counter.append_to_label("x"),
     ]
     for use in uses:
-        with pytest.raises(ClosedError, match="counter 0 is closed"):
+        with pytest.raises(ClosedError):
             use()
     assert table.manager.record(0).label == "mine"
 

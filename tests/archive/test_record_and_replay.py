@@ -161,7 +161,7 @@ async def test_a_closed_archive_says_so_and_ends_who_waits(open_archive: OpenArc
         waiting = asyncio.ensure_future(anext(replay))
         await asyncio.sleep(0)
         await archive.aclose()
-        with pytest.raises(ClosedError, match="was closed"):
+        with pytest.raises(ClosedError):
             await waiting
         with pytest.raises(ClosedError):
             archive.replay(0)

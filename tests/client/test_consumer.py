@@ -54,7 +54,7 @@ async def test_while_a_task_works_on_what_it_was_given_no_other_may_read(
         lambda: subscription.images[0].poll(print),
     ]
     for attempt in attempts:
-        with pytest.raises(aa.BusyError, match="another task consumes"):
+        with pytest.raises(aa.BusyError):
             attempt()
     with pytest.raises(aa.BusyError):
         await anext(subscription)

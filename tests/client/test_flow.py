@@ -172,7 +172,7 @@ async def test_only_one_task_consumes_and_a_second_is_told(
     waiting = asyncio.ensure_future(anext(subscription))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    with pytest.raises(aa.BusyError, match="another task consumes"):
+    with pytest.raises(aa.BusyError):
         await anext(subscription)
     with pytest.raises(aa.BusyError):
         subscription.poll(print)

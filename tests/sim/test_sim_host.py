@@ -281,7 +281,7 @@ def test_closing_lets_the_waiting_datagram_leave_and_aborting_does_not(end: str)
             sending.sendto(b"last", BOB)
             for deed in end.split(", then "):
                 getattr(sending, deed)()
-            with pytest.raises(ClosedError, match="the transport is closed"):
+            with pytest.raises(ClosedError):
                 sending.sendto(b"more", BOB)
             await asyncio.sleep(MS)
             assert told.told[-1] == "lost"

@@ -96,7 +96,7 @@ async def test_one_recording_is_described_or_unknown(
     remote: RemoteArchive, archive: FakeArchive
 ) -> None:
     assert await remote.describe(2) == archive.all[2]
-    with pytest.raises(UnknownRecordingError, match="unknown recording id: 9"):
+    with pytest.raises(UnknownRecordingError):
         await remote.describe(9)
 
 

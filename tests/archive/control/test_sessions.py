@@ -436,11 +436,11 @@ async def test_a_client_that_is_closed_says_so(
     aeron: aa.Aeron, server: ControlServer, channel: str
 ) -> None:
     remote = RemoteArchive.connect(aeron, control_channel=channel)
-    with pytest.raises(ClosedError, match="was not started"):
+    with pytest.raises(ClosedError):
         await remote.start_position(1)
     async with remote:
         signals = remote.signals()
-    with pytest.raises(ClosedError, match="is closed"):
+    with pytest.raises(ClosedError):
         await remote.start_position(1)
     with pytest.raises(StopAsyncIteration):
         await anext(signals)

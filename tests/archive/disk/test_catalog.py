@@ -96,7 +96,7 @@ def test_an_official_descriptor_says_what_is_known_of_it(name: str, recording_id
     each = recording_facts(name, recording_id)
     if each["state"] != RecordingState.VALID:
         assert recording_id not in catalog
-        with pytest.raises(UnknownRecordingError, match=f"unknown recording id: {recording_id}"):
+        with pytest.raises(UnknownRecordingError):
             catalog.get(recording_id)
         return
     assert catalog.get(recording_id) == described(each)

@@ -232,12 +232,12 @@ def test_a_segment_that_does_not_belong_is_not_attached(
 def test_a_recording_is_purged_and_asking_again_finishes_it(kept: Kept) -> None:
     assert purge_recording(kept.directory, kept.catalog, 0) == 5
     assert kept.files() == []
-    with pytest.raises(UnknownRecordingError, match="unknown recording id: 0"):
+    with pytest.raises(UnknownRecordingError):
         purge_recording(kept.directory, kept.catalog, 0)
     kept.directory.open("0-0.rec", create=True).close()
     kept.directory.open("7-0.rec", create=True).close()
     assert purge_recording(kept.directory, kept.catalog, 0) == 1
-    with pytest.raises(UnknownRecordingError, match="unknown recording id: 7"):
+    with pytest.raises(UnknownRecordingError):
         purge_recording(kept.directory, kept.catalog, 7)
     assert kept.catalog.add(described()).recording_id == 1
 
