@@ -42,7 +42,12 @@ def _closed() -> Iterator[None]:
 
 
 def options(channel: str, **more: object) -> SinkOptions:
-    given: dict[str, object] = {"channel": channel, "stream_id": 7, "publish_timeout_ms": 20_000}
+    given: dict[str, object] = {
+        "channel": channel,
+        "stream_id": 7,
+        "publish_timeout_ms": 120_000,
+        "archive_timeout_ms": 120_000,
+    }
     return SinkOptions(**given | more)  # type: ignore[arg-type] # by name
 
 
@@ -80,7 +85,7 @@ def test_columns_say_stream_channel_and_reserved_value() -> None:
         reserved_values=[-number for number in range(10)],
     )
     with listening(channels[0], 1) as even, listening(channels[1], 2) as odd:
-        end = write_task(SinkOptions(publish_timeout_ms=20_000), TASK, [rows])
+        end = write_task(SinkOptions(publish_timeout_ms=120_000), TASK, [rows])
         assert [each[1:] for each in even.heard] == [(-n, PAYLOADS[n]) for n in range(0, 10, 2)]
         assert [each[1:] for each in odd.heard] == [(-n, PAYLOADS[n]) for n in range(1, 10, 2)]
     assert [each.stream_id for each in end.streams] == [1, 2]
@@ -157,7 +162,7 @@ def test_no_archive_records_the_stream(channel: str, tmp_path: Path) -> None:
         listening(channel, 7),
         pytest.raises(AeronTimeoutError, match="no archive records"),
     ):
-        write(options(channel, publish_timeout_ms=300, **asks), PAYLOADS[:3])
+        write(options(channel, publish_timeout_ms=2_000, **asks), PAYLOADS[:3])
 
 
 def test_rows_that_an_archive_elsewhere_records(channel: str, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     given: dict[str, Any] = {
         "stream_id": 7,
         "delivery": "effectively-once",
-        "publish_timeout_ms": 20_000,
+        "publish_timeout_ms": 120_000,
+        "archive_timeout_ms": 120_000,
         "channel": f"aeron:udp?endpoint=127.0.0.1:{next(PORTS)}|term-length=64k",
     }
     if request.param == "path":
