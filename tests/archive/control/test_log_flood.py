@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -51,6 +52,7 @@ async def flood(stage: Scene, host: Host, until_ns: int) -> int:
     return count
 
 
+@pytest.mark.untraced
 def test_a_flood_of_requests_costs_ten_lines_a_second() -> None:
     """Row B8: driver and archive have one budget; it says how many lines were left out."""
 

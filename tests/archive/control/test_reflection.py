@@ -158,6 +158,7 @@ def test_honest_clients_connect_during_a_flood(source_count: int) -> None:
     scene(story)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("source_count", [1, 20])
 @pytest.mark.parametrize("channel", ["aeron:ipc", CONTROL])
 def test_the_archive_takes_nothing_for_a_client_that_answers_itself(
