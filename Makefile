@@ -18,8 +18,8 @@ PURE_TESTS := tests/speedups tests/logbuffer tests/driver/test_data_packet_runs.
 		misread_calls receive_timestamps steps term_end turn unreliable wait_watch \
 		waiting_line,tests/client/test_$(name).py) \
 	$(foreach name,batches run_reader runs sockets,tests/io/test_$(name).py)
-# The tests of a file stay together: some share a port or what took long to make. Those that start
-# Spark do too, whichever file they are in: see tests/scheduling.py.
+# The tests of a file stay together: some share a port or what took long to make. Those that use one
+# Spark do too, whichever file they are in: see tests/spark/sessions.py.
 # Half of the time a test waits for a process it has started: there is room for more than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 

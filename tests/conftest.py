@@ -18,7 +18,7 @@ from hypothesis import settings
 from tests.archive.golden import remove_copies
 from tests.interrupts import hear_interrupts
 from tests.ports import unused_udp_ports
-from tests.spark.sessions import starts_spark
+from tests.spark.sessions import spark_of
 from tests.tracing import untraced
 
 try:
@@ -49,12 +49,12 @@ FIRST = ("spark", "slow", "examples", "cli", "benchmarks")
 LAST = "sim"
 
 
-def place_in_line(item: pytest.Item) -> tuple[bool, int, bool]:
+def place_in_line(item: pytest.Item) -> tuple[bool, str, int, bool]:
     """Return what sorts the tests: those that start Spark first, since they stay together."""
     path = item.path.relative_to(HERE)
-    folder = path.parts[0]
+    folder, spark = path.parts[0], spark_of(f"tests/{path.as_posix()}")
     place = FIRST.index(folder) if folder in FIRST else len(FIRST)
-    return not starts_spark(f"tests/{path.as_posix()}"), place, folder == LAST
+    return spark is None, spark or "", place, folder == LAST
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,28 +6,26 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from xdist.scheduler import LoadFileScheduling
 
-from tests.spark.sessions import starts_spark
+from tests.spark.sessions import spark_of
 
 if TYPE_CHECKING:
     import pytest
 
 __all__ = ["FolderScheduling", "scheduler"]
 
-TOGETHER: Final = "tests that start Spark"
-"""One session serves many of them, and each takes seconds and half a gigabyte to start."""
 APART: Final = "tests/sim/"
 """Worlds share nothing, and those of one file may take minutes."""
 
 
 @final
 class FolderScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist ships no types
-    """Keeps the tests of a file together, and all that start Spark; worlds go anywhere."""
+    """Keeps the tests of a file together, and those that use one Spark; worlds go anywhere."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if path.startswith(APART):
             return nodeid
-        return TOGETHER if starts_spark(path) else path
+        return spark_of(path) or path
 
 
 def scheduler(config: pytest.Config, log: Any) -> FolderScheduling | None:

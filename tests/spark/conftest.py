@@ -12,7 +12,7 @@ import pytest
 from aeron_async.errors import ConfigurationError
 from aeron_async.spark.java import ensure_interpreter, ensure_java
 from tests.by_hand import runs_java
-from tests.spark.sessions import starts_spark
+from tests.spark.sessions import SESSION, spark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,12 +33,11 @@ CONF = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        path = item.path.relative_to(ROOT).as_posix()
-        if starts_spark(path):
+        spark = spark_of(item.path.relative_to(ROOT).as_posix())
+        if spark is not None:
             item.add_marker(pytest.mark.spark)
-        else:
-            # Or another worker starts a session of its own: see `tests/scheduling.py`.
-            assert "spark" not in getattr(item, "fixturenames", ()), item.nodeid
+        # Or another worker starts a session of its own: see `tests/scheduling.py`.
+        assert spark == SESSION or "spark" not in getattr(item, "fixturenames", ()), item.nodeid
 
 
 @pytest.fixture(scope="session")

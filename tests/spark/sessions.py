@@ -1,4 +1,9 @@
-"""Which tests start Spark."""
+"""Which tests start Spark, and which of them follow one another.
+
+One session serves all that ask for it, and takes seconds and half a gigabyte to start. Others
+start programs with a Spark of their own: two Sparks go side by side, three would keep each other
+from answering within the ten seconds that Spark has for that.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,22 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["starts_spark"]
+__all__ = ["SESSION", "spark_of"]
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = "tests/spark/"
+SESSION: Final = "tests that share a Spark session"
+PROGRAMS: Final = "tests that start programs with Spark"
 ASKS: Final = "spark: SparkSession"
-"""How a test asks for the session that several share."""
+"""How a test asks for the session."""
 STARTS: Final = "runs_java()"
-"""What a file looks at whose tests start programs with a Spark of their own."""
+"""What a file looks at whose tests start programs."""
 
 
 @cache
-def starts_spark(path: str) -> bool:
-    """Whether any test does in a file that is named from the root of the tree."""
+def spark_of(path: str) -> str | None:
+    """Return where the tests of a file, named from the root of the tree, belong; None: anywhere."""
     if not path.startswith(FOLDER):
-        return False
+        return None
     text = (ROOT / path).read_text()
-    return ASKS in text or STARTS in text
+    return SESSION if ASKS in text else PROGRAMS if STARTS in text else None
