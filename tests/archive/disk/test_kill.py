@@ -15,6 +15,7 @@ from aeron_async.archive.disk.files import OsDirectory
 from aeron_async.archive.disk.mark_file import MarkFile, MarkIdentity
 from aeron_async.archive.disk.recovery import recover
 from tests.archive.disk.streams import FrameSource, described, read_all
+from tests.tracing import untraced_environment
 
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("AERON_ASYNC_KILLS", "10"))
@@ -70,6 +71,7 @@ def killed_at(path: Path, level: int, seed: int, lines: int) -> list[str]:
         [sys.executable, "-m", MODULE, str(path), str(level), str(seed)],
         stdout=subprocess.PIPE,
         cwd=ROOT,
+        env=untraced_environment(),
         text=True,
     )
     assert process.stdout is not None
