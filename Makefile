@@ -86,7 +86,7 @@ test: $(STAMP)
 
 quick: $(STAMP)
 	$(BIN)/pytest $(PARALLEL) -q -m 'not untraced and not spark and not processes' \
-		$(foreach name,benchmarks examples interop sim slow,--ignore=tests/$(name))
+		$(foreach name,benchmarks examples fuzz interop netns sim slow,--ignore=tests/$(name))
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz.run --all --runs $(RUNS)

@@ -43,6 +43,7 @@ def test_each_figure_has_its_floor_beside_it() -> None:
     ]
 
 
+@pytest.mark.processes
 def test_this_machine_is_measured_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--seconds", "0.02", "--rate", "500"]) == 0
     shown = capsys.readouterr()
@@ -50,6 +51,7 @@ def test_this_machine_is_measured_for_people(capsys: pytest.CaptureFixture[str])
     assert "6 of 6: round trip" in shown.err
 
 
+@pytest.mark.processes
 def test_this_machine_is_measured_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seconds", "0.02", "--rate", "500", "--json", "-q", "--loop", "asyncio"]
     assert main(["bench", *words]) == 0

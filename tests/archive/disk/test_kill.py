@@ -84,6 +84,7 @@ def killed_at(path: Path, level: int, seed: int, lines: int) -> list[str]:
     return [each for each in heard if each.endswith("\n")]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_what_a_killed_process_promised_is_there(level: int, tmp_path: Path) -> None:
     draw = random.Random(level)
