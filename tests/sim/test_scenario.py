@@ -9,9 +9,9 @@ import pytest
 
 from aeron_async.logbuffer.position import max_message_length
 from aeron_async.protocol.channel_uri import ChannelUri
+from tests.sim.scenarios import scenarios
 from tests.support.draw import draw_scenario
 from tests.support.scenario import FEATURES, TroubleKind
-from tests.sim.scenarios import scenarios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
