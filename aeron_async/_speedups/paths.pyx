@@ -480,7 +480,7 @@ cdef class Taking:
         self._cell = cell
         self._doorbell = doorbell
 
-    cpdef take(self, int64_t position):
+    cpdef _take(self, int64_t position):
         """Move the position: the application has taken everything before it."""
         if position <= self._position or self._is_closed:
             return
@@ -490,7 +490,7 @@ cdef class Taking:
             self._doorbell.ring()
             if not self._doorbell.is_rung:
                 # Answered at once: the driver has said what was to be said, and waits for the next.
-                self.move_trigger()
+                self._move_trigger()
 
 
 NOTHING = Batch([], None)
@@ -536,14 +536,14 @@ cdef class Reading:
                 return None
             source = <Taking>taken.image
             position = taken.position
-            # As `take` does, with all that may raise or is rare left to it.
+            # As `_take` does, with all that may raise or is rare left to it.
             if (source._cell is not None and source._cell.place is not NULL
                     and position <= source._trigger):
                 if position > source._position and not source._is_closed:
                     source._position = position
                     store_release(source._cell.place, position)
             else:
-                source.take(position)
+                source._take(position)
                 if position > source._trigger:
                     # The driver has something to say, and cannot before the loop has had its turn.
                     self._turn_budget = 0

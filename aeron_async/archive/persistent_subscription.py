@@ -85,7 +85,7 @@ class LiveStream:
         )
         await watched_wait(
             subscription,
-            subscription.progress,
+            subscription._progress,
             lambda: subscription.is_connected,
             "subscribe",
             None,

@@ -418,7 +418,7 @@ class RecordingSession:
             writer,
             disk,
             term_length=image.term_length,
-            ring=subscription.progress.ring,
+            ring=subscription._progress.ring,
             longest=longest_write,
         )
         self._failures: list[StorageError] = []
@@ -428,7 +428,7 @@ class RecordingSession:
     def stop(self) -> None:
         """Record what is there by now, and then no more."""
         self._is_stopping = True
-        self.subscription.progress.ring()
+        self.subscription._progress.ring()
 
     def mark_stopped(self) -> None:
         """Say that the catalog knows the end."""
@@ -485,7 +485,7 @@ class RecordingSession:
 
     async def _record(self) -> None:
         image, lane = self.image, self._lane
-        progress = self.subscription.progress
+        progress = self.subscription._progress
         end: int | None = None
         while end is None or self.position < end:
             was_stopping, was_closed = self._is_stopping, image.is_closed
@@ -505,7 +505,7 @@ class RecordingSession:
         """Let what is there be written, as much as may be under way at once."""
         lane = self._lane
         while room := lane.room():
-            block, padding = self.image.peek_block(lane.begun, room)
+            block, padding = self.image._peek_block(lane.begun, room)
             if not len(block):
                 return
             if not lane.is_idle and len(block) < room // 2 and not padding:
@@ -519,7 +519,7 @@ class RecordingSession:
         if position != self.position:
             self.position = position
             self._counter.set(position)
-            self.image.take(position)
+            self.image._take(position)
             self.progress.ring()
 
     def _report(self) -> None:

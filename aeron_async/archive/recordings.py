@@ -169,11 +169,11 @@ async def pass_over(image: Image, request: RecordingRequest) -> None:
 
     Differs: Aeron takes nothing, and the publisher of such an image stands still.
     """
-    progress = image.subscription.progress
+    progress = image.subscription._progress
     while not (request.is_stopping or image.is_closed or image.is_end_of_stream):
-        block, padding = image.peek_block(image.position, image.term_length)
+        block, padding = image._peek_block(image.position, image.term_length)
         if len(block):
-            image.take(image.position + len(block) + padding)
+            image._take(image.position + len(block) + padding)
             await asyncio.sleep(0)
         else:
             await progress.wait()
@@ -479,7 +479,7 @@ class Recordings:
             channel,
             stream_id,
             source_location,
-            explain=None if subscription is None else subscription.explain,
+            explain=None if subscription is None else subscription._explain,
         )
 
     async def _subscribe(
@@ -586,7 +586,7 @@ class Recordings:
         for session in self._sessions_of(request):
             session.stop()
         if request.subscription is not None:
-            request.subscription.progress.ring()
+            request.subscription._progress.ring()
         if request.tasks:
             await asyncio.wait(request.tasks)
         self._close_subscription(request)

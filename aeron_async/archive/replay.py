@@ -337,7 +337,7 @@ class ReplaySource(Taking):
         """Return where the message ends that was taken last, in bytes."""
         return self._position
 
-    def move_trigger(self) -> None:
+    def _move_trigger(self) -> None:
         """Do nothing: nobody waits for a position of a replay."""
 
     @classmethod

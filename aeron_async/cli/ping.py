@@ -192,7 +192,7 @@ class Pinger:
 
     def _silence(self) -> AeronTimeoutError:
         waiting = self._publication if not self._publication.is_connected else self._subscription
-        found = waiting.explain()
+        found = waiting._explain()
         back = f"{self._subscription.channel} stream {self._subscription.stream_id}"
         hush_pauses()
         message = f"no pong from {back} for {self._timeout} s: is it still there? {found}"

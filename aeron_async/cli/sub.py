@@ -91,7 +91,7 @@ async def _sub(
         calls = BlockingCalls()
 
         def silence() -> AeronTimeoutError:
-            found = subscription.explain()
+            found = subscription._explain()
             message = f"no message on {channel} stream {stream} for {timeout} s: {found}"
             return AeronTimeoutError(message, why=found)
 

@@ -264,7 +264,7 @@ class Aeron:
             uri,
             publication.stream_id,
             is_exclusive=is_exclusive,
-            listener=publication,
+            listener=publication._listener,  # noqa: SLF001
             flow_control=flow_control,
             handshake_length=handshake_length,
         )
@@ -283,7 +283,7 @@ class Aeron:
             self.client_id,
             uri,
             subscription.stream_id,
-            listener=subscription,
+            listener=subscription._listener,  # noqa: SLF001
             congestion_control=congestion_control,
         )
         self._check_still_open(subscription)
@@ -298,7 +298,7 @@ class Aeron:
     def _check_still_open(self, added: Publication | Subscription) -> None:
         conductor = self._conductor
         if conductor.is_closed:
-            added.on_driver_closed(conductor.closed_because)
+            added._on_driver_closed(conductor.closed_because)
             message = "the client was closed while the request was under way"
             raise ClosedError(message) from conductor.closed_because
 

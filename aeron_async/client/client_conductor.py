@@ -35,7 +35,7 @@ class ClientResource(Protocol):
     def close(self) -> None:
         """Close it, and tell the driver."""
 
-    def on_driver_closed(self, error: Exception | None, /) -> None:
+    def _on_driver_closed(self, error: Exception | None, /) -> None:
         """Close it without asking the driver: it is gone."""
 
 
@@ -150,7 +150,7 @@ class ClientConductor:
         self.is_closed = True
         self.closed_because = error
         for resource in (*self._publications.values(), *self._subscriptions.values()):
-            resource.on_driver_closed(error)
+            resource._on_driver_closed(error)
         self._publications.clear()
         self._subscriptions.clear()
         self.waits.close()

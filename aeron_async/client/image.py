@@ -76,7 +76,7 @@ class Taking:
         self._cell = cell
         self._doorbell = doorbell
 
-    def take(self, position: int) -> None:
+    def _take(self, position: int) -> None:
         """Move the position: the application has taken everything before it."""
         if position <= self._position or self._is_closed:
             return
@@ -86,9 +86,9 @@ class Taking:
             self._doorbell.ring()
             if not self._doorbell.is_rung:
                 # Answered at once: the driver has said what was to be said, and waits for the next.
-                self.move_trigger()
+                self._move_trigger()
 
-    def move_trigger(self) -> None:
+    def _move_trigger(self) -> None:
         """Ask where the driver wants to hear of progress next."""
         raise NotImplementedError
 
@@ -275,8 +275,8 @@ class Image(Taking):
         check_function(handler, "handler")
         if self._is_closed:
             return 0
-        self.subscription.begin_poll()
-        self.look_up_trigger()
+        self.subscription._begin_poll()
+        self._look_up_trigger()
         if self.is_closed:
             return 0
         header = self._header
@@ -306,19 +306,19 @@ class Image(Taking):
         except ImageClosedByHandlerError:
             pass
         except HandlerNotAwaitedError as error:
-            self.take(error.position)
+            self._take(error.position)
             if not self._is_closed:
-                self.rewind()
+                self._rewind()
             raise ConfigurationError(awaited_by_nobody("handler")) from None
         finally:
-            self.take(self._reader.position)
+            self._take(self._reader.position)
         return count
 
-    def read(self, limit: int) -> Batch[Message] | None:
+    def _read(self, limit: int) -> Batch[Message] | None:
         """Return whole messages that are there; their positions are to be taken by the caller."""
         if self._is_closed:
             return None
-        self.look_up_trigger()
+        self._look_up_trigger()
         reader, port = self._reader, self._port
         position = reader.position
         # What was told just now may have been all that the driver waited for.
@@ -337,7 +337,7 @@ class Image(Taking):
             # Padding, or fragments of a message not yet whole, may be all there was: move past.
             position = reader.position
             is_at_next_term = position != self._position and not position & self._term_mask
-            self.take(position)
+            self._take(position)
             if self._has_closed():
                 return None
             if end_position < limit_position:
@@ -349,7 +349,7 @@ class Image(Taking):
                 return None
         return Batch(found, self)
 
-    def peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
+    def _peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
         """Return whole frames as they lie in the log, and how far padding behind them goes.
 
         Nothing is taken: `take` moves the position, when the block is needed no more. A padding
@@ -364,7 +364,7 @@ class Image(Taking):
         """
         if self._is_closed:
             return NO_BLOCK, 0
-        self.look_up_trigger()
+        self._look_up_trigger()
         if self.is_closed:
             return NO_BLOCK, 0
         log = self._log
@@ -378,7 +378,7 @@ class Image(Taking):
         )
         return log.terms[index][offset : offset + available], padding
 
-    def look_up_trigger(self) -> None:
+    def _look_up_trigger(self) -> None:
         """Ask where the driver wants to hear of progress, and tell it if that is here already."""
         position = self._position
         # Once for a position: a driver that was told of it and waits for another reader would tell
@@ -386,9 +386,9 @@ class Image(Taking):
         if position > self._port.consumption_trigger and position != self._rung_position:
             self._rung_position = position
             self._doorbell.ring()
-        self.move_trigger()
+        self._move_trigger()
 
-    def move_trigger(self) -> None:
+    def _move_trigger(self) -> None:
         """Ask where the driver wants to hear of progress next, having told it of what there was."""
         self._trigger = self._port.consumption_trigger
         if self._position > self._trigger:
@@ -399,12 +399,12 @@ class Image(Taking):
         """Return whether it has closed meanwhile: taking may be all that the driver waited for."""
         return self._is_closed
 
-    def rewind(self) -> None:
+    def _rewind(self) -> None:
         """Forget what was read beyond the position, so that it is read again."""
         self._discarded_before += self._reader.discarded_fragments
         self._reader = TermReader(self._log, self._position)
 
-    def mark_closed(self, end: ImageEnd | None = None) -> None:
+    def _mark_closed(self, end: ImageEnd | None = None) -> None:
         """Touch the log no more: it is about to go.
 
         Args:
@@ -440,7 +440,7 @@ class Image(Taking):
             RegistrationError: The image has gone.
             ClosedError: The subscription was closed, before or meanwhile.
         """
-        await self.subscription.reject_image(self, reason)
+        await self.subscription._reject_image(self, reason)
 
     @property
     def correlation_id(self) -> int:
@@ -448,12 +448,12 @@ class Image(Taking):
         return self.image_id
 
     def __aiter__(self) -> Self:
-        self.subscription.begin_iteration()
+        self.subscription._begin_iteration()
         return self
 
     async def __anext__(self) -> Message:
         """Return the next message of this source; the iteration ends with the stream."""
-        return await self.subscription.next_of(self)
+        return await self.subscription._next_of(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -552,7 +552,7 @@ class ImageEvents:
 
     async def _wait(self) -> None:
         """Wait for an event, or for the end."""
-        subscription, waits = self._subscription, self._subscription.waits
+        subscription, waits = self._subscription, self._subscription._waits
         started_ns = waits.now_ns()
         wait = Wait(
             subscription,

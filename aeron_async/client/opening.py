@@ -92,7 +92,7 @@ class Opening(Coroutine[Any, Any, Opened]):
             """Say likewise, and that a plain `for` does not wait."""
             raise TypeError(self._missing("nothing has been opened to be read"))
 
-        def explain(self) -> Any:
+        def _explain(self) -> Any:
             """Say likewise where it is asked why it waits."""
             raise ConfigurationError(self._missing("nothing has been opened that could wait"))
 

@@ -191,7 +191,7 @@ class BufferClaim:
         """
         self._finish()
         self._claim.commit()
-        self._publication.wake_sender()
+        self._publication._wake()
         return self._claim.position
 
     def abort(self) -> None:
@@ -202,7 +202,7 @@ class BufferClaim:
         """
         self._finish()
         self._claim.abort()
-        self._publication.wake_sender()
+        self._publication._wake()
 
     def _finish(self) -> None:
         self._check_open()
@@ -249,6 +249,15 @@ PublicationErrorHandler = Callable[[PublicationErrorFrame], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
 
 
+@attrs.define(eq=False)
+class PublicationEvents:
+    """What the driver says of one publication: its `PublicationListener`."""
+
+    on_window_changed: Callable[[], None]
+    on_publication_error: Callable[[PublicationErrorFrame], None]
+    on_publication_failed: Callable[[Exception], None]
+
+
 class PublicationBase(Offering, ABC):
     """One stream to publish on; made by `Aeron.add_publication`.
 
@@ -284,7 +293,7 @@ class PublicationBase(Offering, ABC):
         self._is_closed = False
         self._changed = Signal()
         self._line = WaitingLine()
-        self.waits = conductor.waits
+        self._waits = conductor.waits
         self._offer_wait = Wait(self, "offer", self._line.since_ns)
         self._news = (-1, 0)
         self._loop_turn = Turn(conductor.home.loop, conductor.clock)
@@ -293,6 +302,9 @@ class PublicationBase(Offering, ABC):
         self._closed_because: Exception | None = None
         self._is_started = False
         self.last_error: str | None = None
+        self._listener = PublicationEvents(
+            self._on_window_changed, self._on_publication_error, self._on_publication_failed
+        )
 
     def _start(self, ready: PublicationReady) -> None:
         """Take what the driver has made; called once, before anybody else has the object.
@@ -300,7 +312,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             ClosedError: It has failed since.
         """
-        self.check_open()
+        self._check_open()
         self._ready = ready
         self._appender = self._make_appender()
         self._is_started = True
@@ -326,7 +338,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             ClosedError: The publication is closed.
         """
-        self.check_open()
+        self._check_open()
         return self._appender.position
 
     @property
@@ -336,7 +348,7 @@ class PublicationBase(Offering, ABC):
         Raises:
             ClosedError: The publication is closed.
         """
-        self.check_open()
+        self._check_open()
         return self._limit.get()
 
     @property
@@ -403,7 +415,7 @@ class PublicationBase(Offering, ABC):
             RegistrationError: The publication's channel takes none, or the name does not resolve.
             ClosedError: The publication was closed, before or meanwhile.
         """
-        self.check_open()
+        self._check_open()
         return await self._conductor.add_publication_destination(
             self._ready.registration_id, destination_uri(channel, is_sent_to=True)
         )
@@ -418,7 +430,7 @@ class PublicationBase(Offering, ABC):
             RegistrationError: It is none of the publication's destinations.
             ClosedError: The publication was closed, before or meanwhile.
         """
-        self.check_open()
+        self._check_open()
         await self._conductor.remove_publication_destination(
             self._ready.registration_id,
             destination
@@ -452,14 +464,14 @@ class PublicationBase(Offering, ABC):
             self._mark_closed(None)
             self._conductor.revoke_publication(self._ready.registration_id)
 
-    def wake_sender(self) -> None:
+    def _wake(self) -> None:
         """Let the driver look at what was appended; for claims."""
         if not self._is_closed:
             self._wake_sender()
 
     # What the driver says.
 
-    def on_window_changed(self) -> None:
+    def _on_window_changed(self) -> None:
         """Wake whoever waits for room, one after the other, and for anything else."""
         if self._line and not self._is_closed:
             # Who found no room need not look again because something was sent.
@@ -473,22 +485,22 @@ class PublicationBase(Offering, ABC):
         """Return what decides whether an offer finds room, apart from other offers."""
         return self._limit.get(), self._metadata.is_connected
 
-    def on_publication_error(self, error: PublicationErrorFrame) -> None:
+    def _on_publication_error(self, error: PublicationErrorFrame) -> None:
         """Remember why a receiver does not take the stream, and tell of it in the next turn."""
         did = "rejected" if error.code == ErrorCode.IMAGE_REJECTED else "refused"
         self.last_error = f"a receiver {did} the stream with code {error.code}: {error.message}"
-        self.on_window_changed()
+        self._on_window_changed()
         if self._on_error is not None:
             # Not now: the driver is in the middle of a datagram, and a handler may close anything.
             asyncio.get_running_loop().call_soon(self._tell_of_error, error)
 
-    def on_publication_failed(self, error: Exception) -> None:
+    def _on_publication_failed(self, error: Exception) -> None:
         """Close without asking the driver: there it is gone already."""
         self._mark_closed(error)
         if self._is_started:
             self._conductor.forget_publication(self._ready.registration_id)
 
-    def on_driver_closed(self, error: Exception | None) -> None:
+    def _on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
         self._mark_closed(error)
 
@@ -514,7 +526,7 @@ class PublicationBase(Offering, ABC):
             self._news = self._look_around()
         place = self._line.join(started_ns)
         if self.logs_waits and not self._offer_wait.is_watched:
-            self.waits.begin(self._offer_wait)
+            self._waits.begin(self._offer_wait)
         # While anybody waits there is no budget, and so `offer` need look at the line only without.
         self._turn_budget = 0
         try:
@@ -524,14 +536,14 @@ class PublicationBase(Offering, ABC):
                 return await self._attempt_in_line(attempt, result, place)
         except TimeoutError:
             waited_ns = self._conductor.clock.now_ns() - started_ns
-            raise offer_timeout(self.explain(), waited_ns) from None
+            raise offer_timeout(self._explain(), waited_ns) from None
         finally:
             self._line.leave(place)
             if not self._line:
                 self._turn_budget = self._loop_turn.stride
             elif self.logs_waits and not self._offer_wait.is_watched:
                 # The next in line may have begun to wait after the line was written.
-                self.waits.begin(self._offer_wait)
+                self._waits.begin(self._offer_wait)
 
     async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: Place) -> int:
         while result < 0:
@@ -542,7 +554,7 @@ class PublicationBase(Offering, ABC):
             result = attempt()
         return result
 
-    def explain(self) -> Why:
+    def _explain(self) -> Why:
         """Return why the publication waits; see `aeron_async.why`."""
         seen = PublicationSeen()
         if self._is_started and not self._is_closed:
@@ -565,7 +577,7 @@ class PublicationBase(Offering, ABC):
         self._line.ring_all()
         self._changed.ring()
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ClosedError` where it is closed."""
         if self._is_closed:
             self._raise_closed()

@@ -106,7 +106,7 @@ class Reading:
         taken = self._taken
         if taken is not None:
             image, position = taken.image, taken.position
-            image.take(position)
+            image._take(position)
             if position > image._trigger:  # noqa: SLF001 - twins of one module
                 # The driver has something to say, and cannot before the loop has had its turn.
                 self._turn_budget = 0
@@ -130,6 +130,16 @@ if not TYPE_CHECKING and WHY_PURE is None:
 
 ImageHandler = Callable[[Image], object]
 """Called in the event loop; an exception goes to the loop's exception handler."""
+
+
+@attrs.define(eq=False)
+class SubscriptionEvents:
+    """What the driver says of one subscription: its `SubscriptionListener`."""
+
+    on_available_image: Callable[[ImageReady], None]
+    on_image_progress: Callable[[int], None]
+    on_unavailable_image: Callable[..., None]
+    on_unanswered: Callable[[str | None], None]
 
 
 class SubscriptionBase(Reading, ABC):
@@ -169,12 +179,16 @@ class SubscriptionBase(Reading, ABC):
         self._is_started = False
         self._is_closed = False
         self._closed_because: Exception | None = None
+        # Rings when there may be more to read, or an image has come or gone.
         self._progress = Signal()
         self._events: WeakSet[ImageEvents] = WeakSet()
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
+        self._listener = SubscriptionEvents(
+            self._add_image, self._on_image_progress, self._remove_image, self._on_unanswered
+        )
         self._last_image: Image | None = None
         self.last_error: str | None = None
-        self.waits = conductor.waits
+        self._waits = conductor.waits
         self._waits_since_ns: int | None = None
         self._image_wait = Wait(self, "anext", self._waits_since)
 
@@ -201,11 +215,6 @@ class SubscriptionBase(Reading, ABC):
     def is_connected(self) -> bool:
         """Return whether there is any source."""
         return bool(self._images)
-
-    @property
-    def progress(self) -> Signal:
-        """Return what rings when there may be more to read, or an image has come or gone."""
-        return self._progress
 
     @property
     def is_closed(self) -> bool:
@@ -241,15 +250,15 @@ class SubscriptionBase(Reading, ABC):
     def _watch_for_image(self) -> None:
         """Watch a wait that has no source to wait for; it ends with one, or with the wait."""
         if self._waits_since_ns is None:
-            self._waits_since_ns = self.waits.now_ns()
+            self._waits_since_ns = self._waits.now_ns()
         if self.logs_waits and not self._image_wait.is_watched:
-            self.waits.begin(self._image_wait)
+            self._waits.begin(self._image_wait)
 
     def _waits_since(self) -> int | None:
         """Return since when a task waits for any source, in nanoseconds; None where none does."""
         return None if self._images else self._waits_since_ns
 
-    def explain(self) -> Why:
+    def _explain(self) -> Why:
         """Return why the subscription waits; see `aeron_async.why`."""
         is_open = self._is_started and not self._is_closed
         seen = self._ready.seen() if is_open else SubscriptionSeen()
@@ -279,7 +288,7 @@ class SubscriptionBase(Reading, ABC):
             RegistrationError: The subscription's channel takes none, or the socket cannot be had.
             ClosedError: The subscription was closed, before or meanwhile.
         """
-        self.check_open()
+        self._check_open()
         return await self._conductor.add_subscription_destination(
             self._ready.registration_id, destination_uri(channel, is_sent_to=False)
         )
@@ -294,7 +303,7 @@ class SubscriptionBase(Reading, ABC):
             RegistrationError: It is none of the subscription's destinations.
             ClosedError: The subscription was closed, before or meanwhile.
         """
-        self.check_open()
+        self._check_open()
         await self._conductor.remove_subscription_destination(
             self._ready.registration_id,
             destination
@@ -302,9 +311,9 @@ class SubscriptionBase(Reading, ABC):
             else destination_uri(destination, is_sent_to=False),
         )
 
-    async def reject_image(self, image: Image, reason: str) -> None:
+    async def _reject_image(self, image: Image, reason: str) -> None:
         """Let an image take nothing more; see `Image.reject`."""
-        self.check_open()
+        self._check_open()
         await self._conductor.reject_image(image.image_id, check_reason(reason))
 
     @property
@@ -336,23 +345,23 @@ class SubscriptionBase(Reading, ABC):
 
     # What the driver says.
 
-    def on_available_image(self, ready: ImageReady) -> None:
+    def _add_image(self, ready: ImageReady) -> None:
         """Make an image; it is announced, and can be read, from the next turn of the loop on."""
         image = self._unannounced[ready.image_id] = self._make_image(ready)
         # Before the start there is nobody to tell: the driver answers with images already joined.
         if self._is_started:
             asyncio.get_running_loop().call_soon(self._announce, image)
 
-    def on_image_progress(self, image_id: int) -> None:
+    def _on_image_progress(self, image_id: int) -> None:
         """Wake whoever waits for a message."""
         del image_id
         self._progress.ring()
 
-    def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
+    def _remove_image(self, image_id: int, end: ImageEnd | None = None) -> None:
         """Let go of an image."""
         unannounced = self._unannounced.pop(image_id, None)
         if unannounced is not None:
-            unannounced.mark_closed(end)
+            unannounced._mark_closed(end)
         image = self._images.pop(image_id, None)
         if image is not None:
             if image in self._turn:
@@ -360,14 +369,14 @@ class SubscriptionBase(Reading, ABC):
             self._retire(image, end)
             self._progress.ring()
 
-    def on_unanswered(self, reason: str | None) -> None:
+    def _on_unanswered(self, reason: str | None) -> None:
         """Remember why nothing answers, and tell of it; None where something does again."""
         self.last_error = reason
         image = next(reversed(self._images.values()), self._last_image)
         if reason is not None and image is not None:
             self._put_event(ImageEventKind.UNANSWERED, image)
 
-    def on_driver_closed(self, error: Exception | None) -> None:
+    def _on_driver_closed(self, error: Exception | None) -> None:
         """Close without asking the driver: it is gone."""
         self._mark_closed(error)
 
@@ -388,7 +397,7 @@ class SubscriptionBase(Reading, ABC):
         """Close an image that was announced, and tell of it in the next turn of the loop."""
         if self._batch.image is image:
             self._batch.keep()
-        image.mark_closed(end)
+        image._mark_closed(end)
         if self._is_for_responses and not self._is_closed:
             self._last_image = image
         self._put_event(ImageEventKind.UNAVAILABLE, image)
@@ -415,7 +424,7 @@ class SubscriptionBase(Reading, ABC):
         self._batch = NOTHING
         self._taken = self._last_image = None
         for image in self._unannounced.values():
-            image.mark_closed()
+            image._mark_closed()
         for image in self._images.values():
             self._retire(image)
         self._images.clear()
@@ -425,7 +434,7 @@ class SubscriptionBase(Reading, ABC):
             events.close()
         self._progress.ring()
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ClosedError` where it is closed."""
         if self._is_closed:
             message = f"the subscription on {self.channel} stream {self.stream_id} is closed"
@@ -520,10 +529,10 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             ClosedError: The subscription is closed.
             WrongLoopError: It belongs to another event loop.
         """
-        self.check_open()
+        self._check_open()
         if type(fragment_limit) is not int or fragment_limit < 1:
             fragment_limit = check_limit(fragment_limit, "fragment_limit")
-        self.begin_poll()
+        self._begin_poll()
         self._rotate()
         count = 0
         for image in list(self._turn):
@@ -535,7 +544,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return count
 
     def __aiter__(self) -> Self:
-        self.begin_iteration()
+        self._begin_iteration()
         return self
 
     async def _anext_waiting(self) -> Message:
@@ -552,7 +561,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 await self._next_batch(limit, only)
                 batch = self._batch
             elif self._taken is not None:
-                self._taken.image.take(self._taken.position)
+                self._taken.image._take(self._taken.position)
             message: Message | None = batch.following()
             if message is not None:
                 self._turn_budget -= 1
@@ -573,7 +582,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 self._is_waiting = was_waiting
             turn.begin()
             if self._taken is not None:
-                self._taken.image.look_up_trigger()
+                self._taken.image._look_up_trigger()
 
     async def receive(self) -> Message:
         """Return the next message as `anext` does; for code that is written for anyio's streams.
@@ -588,7 +597,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         """
         await checkpoint_if_cancelled()
         try:
-            self.check_open()
+            self._check_open()
             return await self.__anext__()
         except StopAsyncIteration:
             raise EndOfStream from None
@@ -636,15 +645,15 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             # Somebody else may have read meanwhile, and has then put the list back.
             if self._lent is last:
                 self._lent = None
-                last.image.take(last.position)
+                last.image._take(last.position)
 
-    async def next_of(self, image: Image) -> Message:
+    async def _next_of(self, image: Image) -> Message:
         """Return the next message of one image; see `Image.__anext__`."""
         if image.is_closed:
             await self._next_batch(MESSAGES_PER_LIST, image)
         return await self._deliver(MESSAGES_PER_LIST, image)
 
-    def begin_iteration(self) -> None:
+    def _begin_iteration(self) -> None:
         """Let this task be the one that consumes; see `Image.__aiter__`.
 
         Raises:
@@ -680,7 +689,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         )
         raise BusyError(message)
 
-    def begin_poll(self) -> None:
+    def _begin_poll(self) -> None:
         """Take what was delivered last, and put back what was lent or only read ahead.
 
         Raises:
@@ -693,13 +702,13 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         if self._is_waiting or not is_ours:
             self._check_consumer()
         if self._taken is not None:
-            self._taken.image.take(self._taken.position)
+            self._taken.image._take(self._taken.position)
             self._taken = None
         if self._lent is not None:
-            self._lent.image.rewind()
+            self._lent.image._rewind()
             self._lent = None
         if self._batch.left and self._batch.image is not None:
-            self._batch.image.rewind()
+            self._batch.image._rewind()
         self._batch = NOTHING
         if not is_ours:
             self._consumer = None
@@ -714,7 +723,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         Raises:
             StopAsyncIteration: There is no more to come.
         """
-        self.begin_poll()
+        self._begin_poll()
         self._is_waiting = True
         try:
             if self._turn_budget <= 0:
@@ -722,7 +731,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._rotate()
             while not self._is_over(only):
                 for image in self._turn if only is None else (only,):
-                    batch = image.read(limit)
+                    batch = image._read(limit)
                     if batch is not None:
                         self._batch = batch
                         return
@@ -737,7 +746,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._is_waiting = False
             self._waits_since_ns = None
         if self._closed_because is not None:
-            self.check_open()
+            self._check_open()
         raise StopAsyncIteration
 
     def _make_image(self, ready: ImageReady) -> Image:

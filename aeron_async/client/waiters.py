@@ -161,7 +161,7 @@ class Waiter(Protocol):
     channel: str
     stream_id: int
 
-    def explain(self) -> Why:
+    def _explain(self) -> Why:
         """Say why it waits."""
         ...
 
@@ -313,7 +313,7 @@ class WaitWatch:
         self.line_count += 1
         cause, text = "unknown", "why could not be found out"
         try:
-            why = wait.waiter.explain()
+            why = wait.waiter._explain()
             cause, text = why.reason.name.lower(), str(why)
         except Exception as error:  # noqa: BLE001 - it is told; the wait itself is still news
             self._tell_of_failure(error)
@@ -355,10 +355,10 @@ def wait_timeout(why: Why, operation: str, waited_ns: int) -> AeronTimeoutError:
 class OpenWaiter(Waiter, Protocol):
     """A publication or subscription that can be closed while its callers wait."""
 
-    waits: WaitWatch
+    _waits: WaitWatch
     logs_waits: bool
 
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ClosedError` where it is closed."""
         ...
 
@@ -384,20 +384,20 @@ async def watched_wait(
         ClosedError: The waiter was closed, before or while waiting.
     """
     timeout = check_timeout(timeout)
-    waiter.check_open()
+    waiter._check_open()
     if condition():
         return
-    started_ns = waiter.waits.now_ns()
+    started_ns = waiter._waits.now_ns()
     wait = Wait(waiter, operation, lambda: started_ns)
     if waiter.logs_waits:
-        waiter.waits.begin(wait)
+        waiter._waits.begin(wait)
     try:
         async with asyncio.timeout(timeout):
             while not condition():
                 await changed.wait()
-                waiter.check_open()
+                waiter._check_open()
     except TimeoutError:
-        waited_ns = waiter.waits.now_ns() - started_ns
-        raise wait_timeout(waiter.explain(), operation, waited_ns) from None
+        waited_ns = waiter._waits.now_ns() - started_ns
+        raise wait_timeout(waiter._explain(), operation, waited_ns) from None
     finally:
-        waiter.waits.end(wait)
+        waiter._waits.end(wait)

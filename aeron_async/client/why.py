@@ -522,7 +522,7 @@ def why(waiter: Waiter) -> Why:
     Raises:
         ConfigurationError: It is neither a publication nor a subscription.
     """
-    explain = getattr(waiter, "explain", None)
+    explain = getattr(waiter, "_explain", None)
     if explain is None:
         from aeron_async.errors import ConfigurationError  # noqa: PLC0415 - the rare case
 

@@ -354,8 +354,6 @@ def _full_ends(ends: list[int], mtu_length: int) -> list[int]:
     begin = end = 0
     for each in ends:
         if each - begin > mtu_length:
-            if end == begin:
-                break
             full_ends.append(end)
             begin = end
         end = each

@@ -115,7 +115,7 @@ async def test_a_reader_that_is_left_behind_replays_and_joins_again(
                 assert live is not None
                 assert live._subscription is not None
                 # As the driver does with a reader that is too slow.
-                live._subscription.on_unavailable_image(live._subscription.images[0].image_id)
+                live._subscription._remove_image(live._subscription.images[0].image_id)
                 await offer(publication, texts(count, count + 200))
                 assert await take(messages, 200) == texts(count, count + 200)
                 assert messages.fallback_count == 1
@@ -353,7 +353,7 @@ async def test_a_live_stream_that_is_lost_behind_the_recording_is_joined_again(
                 live = messages._live
                 assert live is not None
                 assert live._subscription is not None
-                live._subscription.on_unavailable_image(live._subscription.images[0].image_id)
+                live._subscription._remove_image(live._subscription.images[0].image_id)
                 async with await aeron.add_subscription(CHANNEL, STREAM) as other:
                     await offer(publication, texts(20, 30))
                     for _ in range(10):

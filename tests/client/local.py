@@ -29,7 +29,7 @@ async def take(subscription: aa.Subscription, count: int) -> list[bytes]:
     """Read so many messages, and say that the last was taken, too."""
     async with asyncio.timeout(5):
         taken = [(await anext(subscription)).data for _ in range(count)]
-    subscription.begin_poll()
+    subscription._begin_poll()
     return taken
 
 

@@ -131,7 +131,7 @@ async def test_an_image_outlives_nothing_but_its_last_words(
     subscription.close()
     assert image.is_closed
     assert image.poll(print) == 0
-    assert image.read(1) is None
+    assert image._read(1) is None
     assert image.position <= 64
     assert not image.is_end_of_stream
     assert "closed" in repr(image)

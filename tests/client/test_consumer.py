@@ -87,7 +87,7 @@ async def test_a_task_that_polled_last_holds_nothing(
     await publication.offer(b"b")
     with pytest.raises(aa.BusyError):
         await asyncio.create_task(anext(subscription))
-    subscription.begin_poll()
+    subscription._begin_poll()
     assert (await asyncio.create_task(anext(subscription))).data == b"b"
     assert subscription.poll(print) == 0
 

@@ -364,5 +364,5 @@ async def test_an_image_whose_destination_was_taken_away_stays_until_it_is_read(
         await until(lambda: core.state is ImageState.DRAINING)
         assert not image.is_closed
         assert (await anext(subscription)).data == b"x"
-        subscription.begin_poll()
+        subscription._begin_poll()
         await until(lambda: image.is_closed)

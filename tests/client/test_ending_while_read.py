@@ -19,19 +19,19 @@ async def test_an_image_that_ends_when_it_tells_how_far_it_is_is_read_no_more(
     await publication.offer(b"two")
     assert (await anext(subscription)).data == b"one"
     (image,) = subscription.images
-    image.take(64)
+    image._take(64)
 
     def end() -> None:
-        subscription.on_unavailable_image(image.image_id)
+        subscription._remove_image(image.image_id)
         image._log.close()
 
     image._doorbell.answer = end
     image._doorbell.is_rung = False
     image._port = cast("Any", SimpleNamespace(consumption_trigger=-1, rebuild_position=128))
     calls: dict[str, Any] = {
-        "read": lambda: image.read(1),
+        "read": lambda: image._read(1),
         "poll": lambda: image.poll(print),
-        "peek_block": lambda: image.peek_block(64, 1_000)[1],
+        "peek_block": lambda: image._peek_block(64, 1_000)[1],
     }
     assert calls[way]() in {None, 0}
     assert image.is_closed

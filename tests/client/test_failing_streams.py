@@ -250,7 +250,7 @@ async def test_a_window_that_fails_lets_its_image_drain_and_no_other(
     assert str(line["exc_info"]) == name
     assert driver.counters.value(SystemCounterId.ERRORS) == 1
     assert len((await anext(subscription)).data) == 32, "what had come may be read"
-    subscription.begin_poll()
+    subscription._begin_poll()
     await until(lambda: not subscription.images)
     assert len(failures(lines)) == 1
     hear(message(STREAM_ID + 1, 64))

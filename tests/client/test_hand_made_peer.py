@@ -249,10 +249,10 @@ async def test_publications_and_subscriptions_are_context_managers(
     ):
         assert "open" in repr(publication)
         assert "0 images" in repr(subscription)
-        publication.wake_sender()
+        publication._wake()
     assert publication.is_closed
     assert subscription.is_closed
-    publication.wake_sender()
+    publication._wake()
     assert [batch async for batch in subscription.batches()] == []
 
 

@@ -96,15 +96,15 @@ async def test_an_image_that_goes_before_it_is_announced_is_not_told_of(
     subscription = await aeron.add_subscription(
         channel, STREAM_ID, on_available_image=heard.append, on_unavailable_image=heard.append
     )
-    on_available_image = subscription.on_available_image
+    on_available_image = subscription._add_image
     gone = asyncio.Event()
 
     def come_and_go(ready: ImageReady) -> None:
         on_available_image(ready)
-        subscription.on_unavailable_image(ready.image_id)
+        subscription._remove_image(ready.image_id)
         gone.set()
 
-    monkeypatch.setattr(subscription, "on_available_image", come_and_go)
+    monkeypatch.setattr(subscription._listener, "on_available_image", come_and_go)
     publication = await aeron.add_publication(channel, STREAM_ID)
     await gone.wait()
     for _ in range(3):

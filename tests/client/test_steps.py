@@ -232,7 +232,7 @@ async def test_what_was_read_outlives_its_image(pair: Pair) -> None:
         await publication.offer(bytes([number]))
     assert (await anext(subscription)).data == b"\0"
     (image,) = subscription.images
-    subscription.on_unavailable_image(image.image_id)
+    subscription._remove_image(image.image_id)
     # As a publisher would whom this subscription holds up no more.
     image._log.terms[0][:1_024] = bytes(1_024)
     assert [(await anext(subscription)).data for _ in range(4)] == [b"\1", b"\2", b"\3", b"\4"]

@@ -86,8 +86,8 @@ async def test_a_driver_that_failed_breaks_its_streams(
     failure = aa.DriverError("an agent failed")
     receiving = asyncio.create_task(subscription.receive())
     await asyncio.sleep(0)
-    publication.on_driver_closed(failure)
-    subscription.on_driver_closed(failure)
+    publication._on_driver_closed(failure)
+    subscription._on_driver_closed(failure)
     for broken in (receiving, subscription.receive(), publication.send(b"x")):
         with pytest.raises(anyio.BrokenResourceError) as caught:
             await broken

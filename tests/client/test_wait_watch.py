@@ -136,7 +136,7 @@ def test_iterating_without_an_image_is_logged_once_however_often_it_is_woken() -
         waiting = asyncio.ensure_future(anext(subscription))
         for _ in range(100):
             await world.sleep(0.1)
-            subscription.progress.ring()
+            subscription._progress.ring()
         waiting.cancel()
 
     assert lines_of(story) == [("anext", 2.0, "nothing_heard")]
@@ -242,7 +242,7 @@ def test_a_wait_that_cannot_be_explained_hides_no_other() -> None:
     class Broken:
         channel, stream_id = "broken", 1
 
-        def explain(self) -> Why:
+        def _explain(self) -> Why:
             message = "no explanation"
             raise ValueError(message)
 

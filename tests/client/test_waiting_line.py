@@ -72,7 +72,7 @@ async def test_an_offer_does_not_overtake_those_that_wait(
     await asyncio.sleep(0)
     # There is room at once, and the first has not yet had its turn to use it.
     publication._limit.set(publication.position + 10_000)
-    publication.on_window_changed()
+    publication._on_window_changed()
     async with asyncio.timeout(5):
         second = await publication.offer(b"second")
         assert first.done()
@@ -81,7 +81,7 @@ async def test_an_offer_does_not_overtake_those_that_wait(
         publication._limit.set(publication.position)
         await asyncio.sleep(0)
         publication._limit.set(publication.position + 10_000)
-        publication.on_window_changed()
+        publication._on_window_changed()
         (await publication.claim(5)).abort()
         assert third.done()
 
@@ -102,13 +102,13 @@ async def test_news_that_helps_nobody_costs_one_attempt_however_many_wait(
         return offer(self, data, reserved_value)
 
     monkeypatch.setattr(type(publication), "_offer", counted)
-    publication.on_window_changed()
+    publication._on_window_changed()
     for _ in range(5):
         await asyncio.sleep(0)
     assert attempts == 0, "nothing has changed"
     limit = publication._limit
     limit.set(limit.get() - 32)
-    publication.on_window_changed()
+    publication._on_window_changed()
     for _ in range(5):
         await asyncio.sleep(0)
     assert attempts == 1
@@ -128,7 +128,7 @@ async def test_a_wake_up_is_not_lost_with_the_offer_that_got_it(
     second.cancel()
     await asyncio.wait([second])
     publication._limit.set(publication.position + 10_000)
-    publication.on_window_changed()
+    publication._on_window_changed()
     first.cancel()
     async with asyncio.timeout(5):
         await third

@@ -298,7 +298,7 @@ def test_an_image_does_not_end_before_a_destination_that_was_added_late_has_ende
                 late.say(frame(0), ("10.0.0.2", 20_123))
                 late.say(end_of_stream(64), ("10.0.0.2", 20_123))
                 assert (await anext(subscription)).position == 64
-                subscription.begin_poll()
+                subscription._begin_poll()
                 await until(world, lambda: not subscription.images, 2)
 
     simulate(story)

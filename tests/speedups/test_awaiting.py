@@ -133,7 +133,7 @@ def make_subscription(kernel: Any) -> Any:
             while self._batch is not self.ahead:
                 await pause()
             if self._taken is not None:
-                self._taken.image.take(self._taken.position)
+                self._taken.image._take(self._taken.position)
             found = self.ahead.following()
             if found is None:
                 raise StopAsyncIteration

@@ -30,6 +30,14 @@ def test_a_chain_ends_where_what_counts_does(twin: Any) -> None:
         assert twin.scan_chain(words, limit, **WHERE) == (0, 0)
 
 
+def test_a_frame_that_claims_to_go_on_beyond_its_term_is_none(twin: Any) -> None:
+    words = memoryview(bytearray(64)).cast("i")
+    words[0], words[1], words[4], words[5] = 64, 1 << 16, WHERE["stream_id"], WHERE["term_id"]
+    assert twin.scan_chain(words, 64, **WHERE) == (64, 0)
+    words[2] = 65_504
+    assert twin.scan_chain(words, 64, **WHERE | {"term_offset": 65_504}) == (0, 0)
+
+
 @needs_compiled
 @given(
     seed=st.integers(0, 1_000),

@@ -61,4 +61,5 @@ def test_fragments_that_are_there_become_one_message(twin: Any) -> None:
     assert out == [(message, (1 << 20) + 192, 0), (b"", (1 << 20) + 256, 0)]
     assert twin.read_whole(*where, 0, TERM_LENGTH, 0, 9, out) == 0
     assert twin.read_whole(*where, 0, 160, 0, 9, out, longest=464) == 0
+    assert twin.read_whole(*where, 0, 96, 0, 9, out, longest=464) == 0, "the rest is not there"
     assert twin.read_whole(*where, 0, TERM_LENGTH, 0, 1, out, longest=464) == 192

@@ -115,3 +115,16 @@ def test_a_publication_knows_whether_datagrams_leave_together(*, is_batching: bo
     rig.offer(*[32, 32, 32, 64, 64] * 280)
     lengths = rig.send(limit=280 * 256)
     assert (lengths[:3] == [1_344] * 3) is is_batching
+
+
+def test_padding_travels_as_its_header_where_there_is_room_for_that(twin: Any) -> None:
+    log = make_log(term_length=TERM_LENGTH)
+    term, words = log.terms[0], log.term_words[0]
+    # A message, padding of a header alone, a message, and longer padding.
+    for at, length, kind in ((0, 33, 1), (64, 32, 0), (96, 33, 1), (160, 128, 0)):
+        words[at >> 2] = length
+        words[(at >> 2) + 1] = kind << 16 | 0xC0 << 8
+    assert twin.scan_for_send(term, words, 0, limit=1_408) == (192, 96)
+    assert twin.scan_for_send(term, words, 0, limit=191) == (160, 0), "no room for a header"
+    assert twin.scan_for_send(term, words, 64, limit=32) == (32, 0)
+    assert twin.scan_for_send(term, words, 0, limit=64) == (64, 0)

@@ -239,11 +239,11 @@ class Connecting:
         self._subscription = subscription
         self._response_channel = response_channel
 
-    def explain(self) -> Why:
+    def _explain(self) -> Why:
         """Return why there is no session yet."""
         if not self._publication.is_connected:
-            return why_no_archive(self._publication.explain(), self._publication)
-        why = self._subscription.explain()
+            return why_no_archive(self._publication._explain(), self._publication)
+        why = self._subscription._explain()
         if why.reason not in UNHEARD:
             # Something has come, and the subscription knows what to do about it.
             return why
@@ -304,7 +304,7 @@ class ControlConnection:
             AeronTimeoutError: The archive does not answer.
             ArchiveError: It refuses.
         """
-        waits = self.publication.waits
+        waits = self.publication._waits
         started_ns = waits.now_ns()
         # One wait, and so one line at most, whichever end is not heard.
         wait = Wait(
@@ -544,7 +544,7 @@ def remedy(request: Message, subscription: Subscription) -> str:
     """Return what to do about a request that was not answered on a subscription."""
     if not isinstance(request, AuthConnectRequest):
         return "raise timeout"
-    why = subscription.explain()
+    why = subscription._explain()
     if why.reason in UNHEARD or subscription.is_connected:
         return where_answers_go(request.response_channel)
     return f"{why.sight}; {why.remedy}"

@@ -226,13 +226,13 @@ class RemoteReplay(Replay):
             image, subscription = self._image, self._subscription
             assert subscription is not None, "an image is one of a subscription"
             is_over = image.is_closed or image.is_end_of_stream
-            block, padding = image.peek_block(image.position, image.term_length)
+            block, padding = image._peek_block(image.position, image.term_length)
             if len(block):
                 return block, padding
             if is_over:
                 await self._end_of_image(image)
             else:
-                await subscription.progress.wait()
+                await subscription._progress.wait()
         self._check_whole()
         return None
 
@@ -244,7 +244,7 @@ class RemoteReplay(Replay):
         """
         if self._image is not None:
             self._position = self._image.position + length
-            self._image.take(self._position)
+            self._image._take(self._position)
 
     def _check_whole(self) -> None:
         """Be done, and say so where it was not this reader who has ended it."""

@@ -261,7 +261,7 @@ async def test_a_client_whose_driver_has_gone_waits_for_no_answer(remote: Remote
     connection, signals = remote.connection, remote.signals()
     # Before any answer has come there is no image either whose end could tell.
     connection._image = None
-    connection._subscription.on_driver_closed(DriverTimeoutError("the driver has gone"))
+    connection._subscription._on_driver_closed(DriverTimeoutError("the driver has gone"))
     with pytest.raises(ArchiveError, match="is lost"):
         await anext(signals)
     with pytest.raises(ArchiveError, match="is lost"):
