@@ -149,7 +149,7 @@ class Counter:
 
     def __init__(self, manager: CountersManager, counter_id: int, cell: Cell) -> None:
         self.id: Final = counter_id
-        self.cell = cell
+        self.cell: Cell = cell
         self._manager = manager
         self._is_closed = False
 

@@ -247,7 +247,7 @@ class ArchiveError(AeronError):
         code: What was wrong, as the control protocol says it.
     """
 
-    code = ArchiveErrorCode.GENERIC
+    code: ArchiveErrorCode = ArchiveErrorCode.GENERIC
 
     def __init__(self, message: str, *, code: ArchiveErrorCode | None = None) -> None:
         super().__init__(message)

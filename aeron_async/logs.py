@@ -136,7 +136,7 @@ class LogBudget:
         self._left_out: Counter[str] = Counter()
         self._due_ns = NEVER_NS
         self._said_ns = -INTERVAL_NS
-        self.left_out_count = 0
+        self.left_out_count: int = 0
         self.on_left_out: Callable[[], object] = lambda: None
 
     def on(self, log: Logger) -> Log:

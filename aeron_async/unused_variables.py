@@ -53,7 +53,7 @@ _NAMES: Final = """
 NO_EFFECT: Final = frozenset(f"{PREFIX}{name}" for name in _NAMES.split())
 """Official names of settings that mean nothing here."""
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 _named: set[str] = set()
 
 

@@ -36,7 +36,7 @@ REMEDIES: Final = {
 }
 ONLY_THERE: Final = "aeron:ipc and spies bring what the archive's own driver publishes, nobody else"
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

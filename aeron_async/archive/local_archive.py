@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from aeron_async.archive.disk.descriptor import RecordingDescriptor
     from aeron_async.archive.disk.files import Directory
     from aeron_async.archive.disk_access import Disk
+    from aeron_async.archive.recording_session import RecordingSession
     from aeron_async.client.aeron import Aeron
     from aeron_async.client.exclusive_publication import ExclusivePublication
     from aeron_async.errors import AeronError
@@ -64,7 +65,7 @@ __all__ = [
     "opened_files",
 ]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 # The directory.
@@ -312,9 +313,9 @@ class LocalArchive(LocalListing, Archive):
         self._resources = resources
         self._files = files
         self._is_disk_owned = is_disk_owned
-        self.archive_id = resources.archive_id
+        self.archive_id: int = resources.archive_id
         self._recordings = Recordings(resources)
-        self.recording_sessions = self._recordings.sessions
+        self.recording_sessions: dict[int, RecordingSession] = self._recordings.sessions
         self._replays = Replays(resources, self._recordings)
         self._room = MakingRoom(resources, self._recordings, self._replayed)
         self._iterators: WeakSet[LocalReplay] = WeakSet()

@@ -74,7 +74,7 @@ class LiveStream:
         self.join_position: int | None = None
         self.first: Message | None = None
         self._is_first_taken = False
-        self.is_lost = False
+        self.is_lost: bool = False
         self._task = asyncio.create_task(self._join(), name="aeron-persistent-subscription")
         # Seen by `check`; where the client closes first, nothing asks any more why it failed.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -211,7 +211,7 @@ NEAR_SHIFT: Final = 2
 """The live stream is joined when less than a quarter of a term is still to be replayed."""
 
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -244,6 +244,9 @@ class PersistentSubscription:
             argument cannot be meant.
     """
 
+    join_count: int
+    fallback_count: int
+
     def __init__(
         self,
         archive: Archive,
@@ -257,7 +260,7 @@ class PersistentSubscription:
     ) -> None:
         check_archive_and_aeron("subscribe", archive, aeron, needs=READ)
         check_on_gap(on_gap)
-        self.recording_id = check_whole(recording_id, "recording_id")
+        self.recording_id: int = check_whole(recording_id, "recording_id")
         self._stream_id = check_stream_id(live_stream_id)
         # -1 is the position of one that has handed out nothing yet.
         from_position = None if from_position == -1 else from_position
@@ -271,7 +274,7 @@ class PersistentSubscription:
         self._channel.check_subscription(self._stream_id)
         self._archive = archive
         self._aeron = aeron
-        self.position = -1 if from_position is None else from_position
+        self.position: int = -1 if from_position is None else from_position
         self.join_count = self.fallback_count = 0
         self._from_position = from_position
         self._replay: Replay | None = None

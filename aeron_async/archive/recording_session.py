@@ -149,7 +149,7 @@ class PoolLane:
     def __init__(
         self, writer: RecordingWriter, disk: Disk, *, part: int, ring: Callable[[], object]
     ) -> None:
-        self.begun = writer.position
+        self.begun: int = writer.position
         self.failure: StorageError | None = None
         self._writer = writer
         self._disk = disk
@@ -213,7 +213,7 @@ class ThreadLane:
         part: int,
         ring: Callable[[], object],
     ) -> None:
-        self.begun = writer.position
+        self.begun: int = writer.position
         self.failure: StorageError | None = None
         self._writer = writer
         self._disk = disk
@@ -363,7 +363,7 @@ async def close_file(
         raise failure
 
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 # The session.
@@ -391,6 +391,9 @@ class RecordingSession:
         is_over: Whether nothing more will be written, and `position` is where it has ended.
     """
 
+    start_position: int
+    position: int
+
     def __init__(
         self,
         *,
@@ -403,14 +406,14 @@ class RecordingSession:
         longest_write: int,
     ) -> None:
         self.descriptor = descriptor
-        self.recording_id = descriptor.recording_id
+        self.recording_id: int = descriptor.recording_id
         self.image = image
         self.subscription = subscription
         self.start_position = self.position = writer.position
-        self.counter_id = counter.id
-        self.progress = Signal()
+        self.counter_id: int = counter.id
+        self.progress: Signal = Signal()
         self.error: ArchiveError | None = None
-        self.is_over = False
+        self.is_over: bool = False
         self._writer = writer
         self._counter = counter
         self._disk = disk

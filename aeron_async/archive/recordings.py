@@ -183,7 +183,7 @@ async def pass_over(image: Image, request: RecordingRequest) -> None:
 
 TRY_AGAIN_SECONDS: Final = 1.0
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -390,8 +390,8 @@ class Recordings:
     def __init__(self, resources: ArchiveResources) -> None:
         self._resources = resources
         self._requests: dict[str, RecordingRequest] = {}
-        self.generation = 0
-        self.refused_images = 0
+        self.generation: int = 0
+        self.refused_images: int = 0
         self._image_count = 0
         self.sessions: dict[int, RecordingSession] = {}
         self._stopping: set[asyncio.Task[None]] = set()

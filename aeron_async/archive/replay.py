@@ -71,6 +71,7 @@ class ReplayRange:
     """
 
     _reader: RecordingReader
+    is_under_way: bool
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class ReplayRange:
         self._to = to_position
         self._follow = follow
         self._stop = 0
-        self.position = -1 if from_position is None else from_position
+        self.position: int = -1 if from_position is None else from_position
 
     @property
     def end_position(self) -> int | None:
@@ -244,7 +245,7 @@ class ReplayBuffer(ScanBuffer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.longs = self.bytes.cast("q")
+        self.longs: memoryview = self.bytes.cast("q")
 
 
 @final
@@ -261,10 +262,10 @@ class ReplayAssembler:
     __slots__ = ("_message", "_reserved_value", "is_under_way", "longest")
 
     def __init__(self, longest: int) -> None:
-        self.longest = longest
+        self.longest: int = longest
         self._message = bytearray()
         self._reserved_value = 0
-        self.is_under_way = False
+        self.is_under_way: bool = False
 
     def take(
         self, memory: ReplayBuffer, offset: int, end: int, base: int, source: MessageSource
@@ -375,7 +376,7 @@ class LocalReplay(Reading, Replay):
             """Return the next message, waiting for it while the recording goes on."""
 
     def __init__(self, resources: ArchiveResources, extent: ReplayRange) -> None:
-        self.recording_id = extent.recording_id
+        self.recording_id: int = extent.recording_id
         self._home = HomeLoop(asyncio.get_running_loop())
         self._extent = extent
         self._loop_turn = Turn(self._home.loop, resources.aeron.clock)

@@ -163,7 +163,7 @@ SUBSCRIBE_FIRST: Final = (
     "subscribe there first, then ask for the replay"
 )
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 def address_frames(words: memoryview, length: int, *, session_id: int, stream_id: int) -> int:

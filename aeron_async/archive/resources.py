@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -24,7 +24,7 @@ __all__ = [
     "Tasks",
 ]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

@@ -181,8 +181,8 @@ class Coverage:
     def __init__(self) -> None:
         self._terms: dict[int, Ranges] = {}
         self._expected: tuple[int, int] | None = None
-        self.gap_count = 0
-        self.gap_length = 0
+        self.gap_count: int = 0
+        self.gap_length: int = 0
 
     def add(self, term: int, offset: int, length: int, *, term_length: int | None) -> bool:
         """Take a frame in, and return whether it was not there before.
@@ -291,7 +291,7 @@ class StreamTally:
         self.flows: dict[str, Flow] = {}
         self.receivers: dict[int, Receiver] = {}
         self.frames: Counter[str] = Counter()
-        self.nak_length = 0
+        self.nak_length: int = 0
         self.errors: Counter[str] = Counter()
         self._base_term_id: int | None = None
 

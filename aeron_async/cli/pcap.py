@@ -82,8 +82,8 @@ class CaptureReader:
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
         self._name = name
-        self.record_count = 0
-        self.foreign_count = 0
+        self.record_count: int = 0
+        self.foreign_count: int = 0
         header = file.read(FILE_HEADER_LENGTH)
         if header[:4] == PCAPNG_MAGIC:
             message = f"{name} is of the pcapng format: convert it with `editcap -F pcap`"

@@ -163,7 +163,7 @@ class Pinger:
         self._message = bytearray(size)
         self._timeout = timeout
         self._pending: deque[int] = deque()
-        self.foreign_count = 0
+        self.foreign_count: int = 0
 
     async def measure(self, count: int, *, rate: float | None) -> array[int]:
         """Return the round trips of so many pings, in nanoseconds and in order.

@@ -232,7 +232,7 @@ class Output:
 
     def __init__(self, *, is_json: bool) -> None:
         self._is_json = is_json
-        self.is_unheard = False
+        self.is_unheard: bool = False
 
     def batch(self, report: BatchReport) -> None:
         """Write a line for a batch."""

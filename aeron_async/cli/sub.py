@@ -166,8 +166,8 @@ class Printer:
         self._is_quiet = is_quiet
         self._first_ns = 0
         self._last_ns = 0
-        self.message_count = 0
-        self.length = 0
+        self.message_count: int = 0
+        self.length: int = 0
         self.counters: CountersManager | None = None
         self._few = FewRemarks(self.say)
 

@@ -72,7 +72,7 @@ class ClientConductor:
 
     def __init__(self, driver: MediaDriver) -> None:
         self.driver = driver
-        self.is_closed = False
+        self.is_closed: bool = False
         self.closed_because: Exception | None = None
         self._client_id: int | None = None
         # By registration id, in the order of adding: closing must be the same every time.

@@ -31,7 +31,7 @@ class Forks:
     A counter, for asking the system for the process id is slow.
     """
 
-    count = 0
+    count: int = 0
 
     @classmethod
     def note(cls) -> None:
@@ -52,7 +52,7 @@ class HomeLoop:
     __slots__ = ("_forks", "_is_running", "_thread_id", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+        self.loop: asyncio.AbstractEventLoop = loop
         self._is_running = loop.is_running
         self._thread_id = get_ident()
         self._forks = Forks.count
@@ -97,7 +97,7 @@ class Turn:
     __slots__ = ("_began_ns", "_clock", "_count", "_is_broken_off", "_looked_ns", "_loop", "stride")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
-        self.stride = FIRST_STRIDE
+        self.stride: int = FIRST_STRIDE
         self._loop = loop
         self._clock = clock
         self._began_ns = self._looked_ns = 0

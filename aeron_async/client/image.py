@@ -111,10 +111,10 @@ class FragmentHeader:
     __slots__ = ("flags", "image", "position", "reserved_value")
 
     def __init__(self, image: Image) -> None:
-        self.image = image
-        self.position = 0
-        self.flags = 0
-        self.reserved_value = 0
+        self.image: Image = image
+        self.position: int = 0
+        self.flags: int = 0
+        self.reserved_value: int = 0
 
     @property
     def is_begin(self) -> bool:
@@ -186,15 +186,15 @@ class Image(Taking):
 
     def __init__(self, subscription: Subscription, ready: ImageReady) -> None:
         self.subscription = subscription
-        self.image_id = ready.image_id
-        self.session_id = ready.session_id
-        self.stream_id = ready.stream_id
-        self.join_position = ready.join_position
-        self.source_identity = ready.source_identity
-        self.initial_term_id = ready.log.initial_term_id
-        self.term_length = ready.log.term_length
+        self.image_id: int = ready.image_id
+        self.session_id: int = ready.session_id
+        self.stream_id: int = ready.stream_id
+        self.join_position: int = ready.join_position
+        self.source_identity: str = ready.source_identity
+        self.initial_term_id: int = ready.log.initial_term_id
+        self.term_length: int = ready.log.term_length
         self._term_mask = ready.log.term_length - 1
-        self.mtu_length = ready.log.mtu_length
+        self.mtu_length: int = ready.log.mtu_length
         self._metadata = ready.log.metadata
         self._port = ready.port
         self._hold, self._left_count = ready.hold, ready.hold.left_count
@@ -516,7 +516,7 @@ class ImageEvents:
         self._queue: deque[ImageEvent] = deque()
         self._signal = Signal()
         self._is_closed = False
-        self.missed_count = 0
+        self.missed_count: int = 0
         listeners.add(self)
 
     def put(self, event: ImageEvent) -> None:

@@ -160,7 +160,7 @@ class BufferClaim:
         self._publication = publication
         self._claim = claim
         self._is_finished = False
-        self.data = claim.data
+        self.data: memoryview = claim.data
 
     @property
     def position(self) -> int:
@@ -285,7 +285,7 @@ class PublicationBase(Offering, ABC):
         on_disconnected: OnDisconnected,
         on_error: PublicationErrorHandler | None = None,
     ) -> None:
-        self.channel = str(uri)
+        self.channel: str = str(uri)
         self.stream_id = stream_id
         self._conductor = conductor
         self._on_disconnected = check_on_disconnected(on_disconnected)
@@ -320,13 +320,13 @@ class PublicationBase(Offering, ABC):
         self._metadata = ready.log.metadata
         self._wake_sender = ready.doorbell.ring
         self._attach(self._appender.writer, self._limit.cell, ready.doorbell)
-        self.session_id = ready.session_id
-        self.initial_term_id = ready.log.initial_term_id
-        self.term_length = ready.log.term_length
-        self.mtu_length = ready.log.mtu_length
-        self.max_payload_length = self._appender.max_payload_length
-        self.max_message_length = self._appender.max_message_length
-        self.local_address = ready.local_address
+        self.session_id: int = ready.session_id
+        self.initial_term_id: int = ready.log.initial_term_id
+        self.term_length: int = ready.log.term_length
+        self.mtu_length: int = ready.log.mtu_length
+        self.max_payload_length: int = self._appender.max_payload_length
+        self.max_message_length: int = self._appender.max_message_length
+        self.local_address: str = ready.local_address
 
     @abstractmethod
     def _make_appender(self) -> Appender: ...

@@ -165,7 +165,7 @@ class SubscriptionBase(Reading, ABC):
         on_available_image: ImageHandler | None,
         on_unavailable_image: ImageHandler | None,
     ) -> None:
-        self.channel = str(uri)
+        self.channel: str = str(uri)
         self.stream_id = stream_id
         self._conductor = conductor
         self._home = conductor.home
@@ -201,7 +201,7 @@ class SubscriptionBase(Reading, ABC):
         A handler may close the subscription, and then it is closed when this returns.
         """
         self._ready = ready
-        self.local_address = ready.local_address
+        self.local_address: str = ready.local_address
         self._is_started = True
         for image in list(self._unannounced.values()):
             self._announce(image)

@@ -86,7 +86,7 @@ class Place:
     __slots__ = ("since_ns",)
 
     def __init__(self, since_ns: int) -> None:
-        self.since_ns = since_ns
+        self.since_ns: int = since_ns
 
 
 @final
@@ -152,7 +152,7 @@ SHORTEST_S: Final = 0.001
 MAX_LINES: Final = 8
 """Lines of one client in a second: thousands of publications may wait for one receiver."""
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class Waiter(Protocol):
@@ -182,11 +182,11 @@ class Wait:
     __slots__ = ("is_watched", "operation", "since", "told_ns", "waiter")
 
     def __init__(self, waiter: Waiter, operation: str, since: Callable[[], int | None]) -> None:
-        self.waiter = waiter
-        self.operation = operation
-        self.since = since
-        self.is_watched = False
-        self.told_ns = -1
+        self.waiter: Waiter = waiter
+        self.operation: str = operation
+        self.since: Callable[[], int | None] = since
+        self.is_watched: bool = False
+        self.told_ns: int = -1
 
 
 @final
@@ -206,12 +206,12 @@ class WaitWatch:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, hint_ns: int) -> None:
         self._loop = loop
-        self.now_ns = clock.now_ns
+        self.now_ns: Callable[[], int] = clock.now_ns
         self.hint_ns = hint_ns
         self._waits: dict[Wait, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self.line_count = 0
+        self.line_count: int = 0
         self._has_told_of_failure = False
         self._second = self._lines_in_second = self._left_out_count = 0
 

@@ -382,13 +382,15 @@ class Conductor(Agent):
         self._clients: dict[int, ClientListener] = {}
         self._queue = CommandQueue(self.wake, self._clients)
         self._drained: asyncio.Future[None] | None = None
-        self.sender = Sender(
+        self.sender: Sender = Sender(
             context,
             resources.clock,
             resources.system_counters,
             self._on_publication_done,
         )
-        self.receiver = Receiver(context, resources.clock, resources.system_counters, self)
+        self.receiver: Receiver = Receiver(
+            context, resources.clock, resources.system_counters, self
+        )
         self._subscriptions = Subscriptions(resources, self.receiver, self.sender, self.wake)
         self._subscriptions.responses.is_asked = self._is_asked
         self._links = PublicationLinks(resources, self.sender)
@@ -415,7 +417,7 @@ class Conductor(Agent):
             self._publications,
             self._check_drained,
         )
-        self.destinations = Destinations(
+        self.destinations: Destinations = Destinations(
             resources, self._queue, self._publications, self._subscriptions
         )
         self._names = NameWatch(

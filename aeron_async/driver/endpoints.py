@@ -66,7 +66,7 @@ __all__ = [
 
 SHOWN_LENGTH: Final = 16
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class InvalidDatagramLog:

@@ -48,7 +48,7 @@ MAX_TEXT_LENGTH: Final = 80
 """Bytes of a reason on the wire: with the header of its frame three times the length of a SETUP."""
 NO_GROUP_TAG: Final = -1
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class RefusalFrames:
@@ -175,7 +175,7 @@ class ImageBudget:
     """
 
     def __init__(self, context: DriverContext) -> None:
-        self.log_length = 0
+        self.log_length: int = 0
         self._context = context
         # Differs: Aeron's own limit is none unless set. Ours holds beside it.
         self._image_limit, self._image_setting = min(

@@ -228,7 +228,7 @@ class Images:
         self._on_endpoint_released = on_endpoint_released
         self._images: dict[PublicationImage, ReceiveChannelEndpoint] = {}
         self._refusal_frames = RefusalFrames(resources)
-        self.refusals = Refusals()
+        self.refusals: Refusals = Refusals()
         self._budget = ImageBudget(resources.context)
         self._factory = ImageFactory(resources, readers)
 

@@ -13,7 +13,7 @@ import os
 import random
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import anyio
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MediaDriver"]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class MediaDriver:

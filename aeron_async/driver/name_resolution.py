@@ -125,7 +125,7 @@ class ResolvingNetwork:
 MAX_LOOKUPS: Final = 16
 """Look-ups under way at once: those who have waited longest come first."""
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @attrs.frozen(eq=False)

@@ -225,7 +225,9 @@ class Publications:
         self._on_done = on_done
         self._subscriptions = subscriptions
         self._responses = responses
-        self.endpoints = SendEndpoints(resources, sender, self._on_response_setup_heard)
+        self.endpoints: SendEndpoints = SendEndpoints(
+            resources, sender, self._on_response_setup_heard
+        )
         self._factory = PublicationFactory(resources, self, subscriptions.readers, session_ids)
         self._publications: dict[NetworkPublication, SendChannelEndpoint] = {}
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageLifecycle", "Receiver"]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 POLLS_PER_CYCLE: Final = 256
 """Images polled before the loop, and with it the sockets, have their turn."""

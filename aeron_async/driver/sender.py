@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sender"]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 ROUNDS_PER_CYCLE: Final = 8
 """How often publications with more to send come round before the loop has its turn."""

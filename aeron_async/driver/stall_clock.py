@@ -19,6 +19,8 @@ from aeron_async.logs import get_logger
 from aeron_async.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aeron_async.clock import Clock
     from aeron_async.driver.core.system_counters import SystemCounters
 
@@ -56,9 +58,9 @@ class StallClock:
     """
 
     def __init__(self, clock: Clock, *, threshold_ns: int) -> None:
-        self.epoch_ms = clock.epoch_ms
-        self.epoch_ns = clock.epoch_ns
-        self.stalled_ns = 0
+        self.epoch_ms: Callable[[], int] = clock.epoch_ms
+        self.epoch_ns: Callable[[], int] = clock.epoch_ns
+        self.stalled_ns: int = 0
         self.stall_log: StallLog | None = None
         self._true_ns = clock.now_ns
         self._threshold_ns = threshold_ns
@@ -117,7 +119,7 @@ ASYNCIO_LOGGER: Final = "asyncio"
 SLOW_CALLBACK: Final = "Executing "
 """How asyncio, and uvloop, begin the line about a callback that took long, in debug mode."""
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

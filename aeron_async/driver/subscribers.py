@@ -212,7 +212,7 @@ class Readers:
         )
 
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @attrs.define(kw_only=True, eq=False)

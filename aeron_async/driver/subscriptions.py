@@ -58,7 +58,7 @@ UNANSWERED: Final = (
     "adds no publication for this client's image"
 )
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class ResponseSubscriptions:
@@ -275,14 +275,16 @@ class Subscriptions:
         self._resources = resources
         self._receiver = receiver
         self._links: dict[int, SubscriptionLink] = {}
-        self.readers = Readers(resources, receiver, sender, self._links)
-        self.local = LocalStreams(resources, self.readers, sender)
-        self.images = Images(resources, receiver, self.readers, self._links, self._close_if_unused)
-        self.endpoints = ReceiveEndpoints(resources, receiver, self.images)
-        self.responses = ResponseSubscriptions(
+        self.readers: Readers = Readers(resources, receiver, sender, self._links)
+        self.local: LocalStreams = LocalStreams(resources, self.readers, sender)
+        self.images: Images = Images(
+            resources, receiver, self.readers, self._links, self._close_if_unused
+        )
+        self.endpoints: ReceiveEndpoints = ReceiveEndpoints(resources, receiver, self.images)
+        self.responses: ResponseSubscriptions = ResponseSubscriptions(
             resources, self._links, self.images, self.endpoints, wake
         )
-        self.sightings = Sightings(resources, self)
+        self.sightings: Sightings = Sightings(resources, self)
 
     async def add(
         self,

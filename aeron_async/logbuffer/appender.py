@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from aeron_async._speedups.frames import FrameWriter as FrameWriterType
     from aeron_async.logbuffer.log_buffers import LogBuffers
 
 __all__ = [
@@ -113,9 +114,9 @@ class Claim:
         longs[index] = OPEN_UNFRAGMENTED - frame_length
         longs[index + 1] = session + offset
         longs[index + 2] = stream
-        self.data = self._term[offset + HEADER : offset + frame_length]
-        self.position = position
-        self.is_open = True
+        self.data: memoryview = self._term[offset + HEADER : offset + frame_length]
+        self.position: int = position
+        self.is_open: bool = True
 
     @property
     def flags(self) -> int:
@@ -233,11 +234,11 @@ class Appender(ABC):
         self._bits = log.position_bits
         self._initial_term_id = log.initial_term_id
         self._session = session_word(log.session_id)
-        self.max_payload_length = max_payload_length(log.mtu_length)
-        self.max_message_length = max_message_length(log.term_length)
-        self.max_position = max_position(log.term_length)
+        self.max_payload_length: int = max_payload_length(log.mtu_length)
+        self.max_message_length: int = max_message_length(log.term_length)
+        self.max_position: int = max_position(log.term_length)
         self._enter_term(log.metadata.active_term_count << log.position_bits)
-        self.writer = None
+        self.writer: FrameWriterType | None = None
         if FrameWriter is not None:
             self.writer = FrameWriter(
                 log,

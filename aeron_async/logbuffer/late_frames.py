@@ -97,7 +97,7 @@ class WalkBudget:
     __slots__ = ("_filled_ns", "slots")
 
     def __init__(self) -> None:
-        self.slots = BUDGET_SLOTS
+        self.slots: int = BUDGET_SLOTS
         self._filled_ns = 0
 
     def fill(self, now_ns: int) -> None:
@@ -135,6 +135,9 @@ class LateFrames:
     """
 
     __slots__ = ("_log", "_placed_end", "_placed_position", "budget", "first_gap_budget")
+
+    budget: WalkBudget
+    first_gap_budget: WalkBudget
 
     def __init__(self, log: LogBuffers) -> None:
         self.budget, self.first_gap_budget = WalkBudget(), WalkBudget()

@@ -241,21 +241,35 @@ class LogBuffers:
         "terms",
     )
 
+    term_length: int
+
     def __init__(self, base: memoryview, metadata: LogMetadata, owned: mmap.mmap | None) -> None:
         self._base = base
         self._owned = owned
-        self.metadata = metadata
+        self.metadata: LogMetadata = metadata
         self.term_length = length = metadata.term_length
-        self.position_bits = position_bits(length)
-        self.initial_term_id = metadata.initial_term_id
-        self.mtu_length = metadata.mtu_length
-        self.session_id = metadata.session_id
-        self.stream_id = metadata.stream_id
-        self.terms = (base[:length], base[length : 2 * length], base[2 * length : 3 * length])
+        self.position_bits: int = position_bits(length)
+        self.initial_term_id: int = metadata.initial_term_id
+        self.mtu_length: int = metadata.mtu_length
+        self.session_id: int = metadata.session_id
+        self.stream_id: int = metadata.stream_id
+        self.terms: tuple[memoryview, ...] = (
+            base[:length],
+            base[length : 2 * length],
+            base[2 * length : 3 * length],
+        )
         first, second, third = self.terms
-        self.term_words = (first.cast("i"), second.cast("i"), third.cast("i"))
-        self.term_longs = (first.cast("q"), second.cast("q"), third.cast("q"))
-        self.is_closed = False
+        self.term_words: tuple[memoryview, ...] = (
+            first.cast("i"),
+            second.cast("i"),
+            third.cast("i"),
+        )
+        self.term_longs: tuple[memoryview, ...] = (
+            first.cast("q"),
+            second.cast("q"),
+            third.cast("q"),
+        )
+        self.is_closed: bool = False
 
     @classmethod
     def create(cls, spec: LogSpec, buffer: Buffer | None = None) -> LogBuffers:

@@ -46,9 +46,9 @@ class Message:
     def __init__(
         self, data: bytes, position: int, reserved_value: int, image: MessageSource
     ) -> None:
-        self.data = data
-        self.position = position
-        self.reserved_value = reserved_value
+        self.data: bytes = data
+        self.position: int = position
+        self.reserved_value: int = reserved_value
         # A log knows no images: `client.image` says what it is.
         self.image: Any = image
 
@@ -196,7 +196,7 @@ class Batch(Generic[MessageT]):
     def __init__(self, messages: list[MessageT], image: MessageSource | None) -> None:
         self._messages = messages
         self.image: Any = image
-        self.left = len(messages)
+        self.left: int = len(messages)
 
     def following(self) -> MessageT | None:
         """Return the next message; None where there is none any more."""

@@ -70,7 +70,7 @@ class FragmentAssembler:
         self._reserved_value = 0
         self._expected_offset = NO_OFFSET
         self._fragments = 0
-        self.discarded_fragments = 0
+        self.discarded_fragments: int = 0
 
     @property
     def longest(self) -> int:

@@ -26,7 +26,7 @@ class Doorbell:
     __slots__ = ("answer", "is_rung")
 
     def __init__(self) -> None:
-        self.is_rung = False
+        self.is_rung: bool = False
         self.answer: Callable[[], object] | None = None
 
     def ring(self) -> None:

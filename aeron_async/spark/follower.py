@@ -9,7 +9,7 @@ what was read must be read again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
@@ -37,7 +37,7 @@ __all__ = [
     "refuse_reborn",
 ]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -54,7 +54,7 @@ class LossPolicy:
     def __init__(self, *, fails: bool) -> None:
         self._fails = fails
         self._told: set[tuple[int, str, int]] = set()
-        self.lost_bytes = 0
+        self.lost_bytes: int = 0
 
     def purged(self, recording_id: int, position: int, start: int) -> int:
         """Return where to go on when a recording begins later than it was read to.

@@ -98,12 +98,12 @@ class Frames:
         problem: str | None = None,
         is_proven: bool = True,
     ) -> None:
-        self.heads = heads
-        self.starts = starts
-        self.ends = ends
-        self.end = end
-        self.problem = problem
-        self.is_proven = is_proven
+        self.heads: Ints = heads
+        self.starts: Longs = starts
+        self.ends: Longs = ends
+        self.end: int = end
+        self.problem: str | None = problem
+        self.is_proven: bool = is_proven
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -382,12 +382,12 @@ class Messages:
         dropped: int = 0,
         broken: int = 0,
     ) -> None:
-        self.frames = frames
-        self.first = first
-        self.last = last
-        self.end = end
-        self.dropped = dropped
-        self.broken = broken
+        self.frames: Frames = frames
+        self.first: Longs = first
+        self.last: Longs = last
+        self.end: int = end
+        self.dropped: int = dropped
+        self.broken: int = broken
 
     def __len__(self) -> int:
         return len(self.first)

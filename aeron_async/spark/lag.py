@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LagListener", "QueryLag", "bytes_behind"]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

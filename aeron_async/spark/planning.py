@@ -117,7 +117,7 @@ def within(part: RecordingRange, first: int | None, last: int | None) -> Recordi
     return attrs.evolve(part, start=start, end=end)
 
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:

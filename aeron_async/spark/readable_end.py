@@ -231,7 +231,7 @@ def base_of(descriptor: RecordingDescriptor, position: int) -> int:
     )
 
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -445,7 +445,7 @@ class Tails:
         self._has_looked = False
         self._met: dict[tuple[int, int], int] = {}
         self._began_ns: int | None = None
-        self.found = 0
+        self.found: int = 0
         """How often an end had to be found, and was not just the last one."""
 
     def look(self) -> None:

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aeron_async.spark.frame_finder import Messages
+    from aeron_async.spark.frame_finder import Frames, Ints, Longs, Messages
     from aeron_async.spark.ranges import RecordingRange, ScanSettings
 
-    Longs = NDArray[np.int64]
 
 __all__ = ["BatchBuilder"]
 
@@ -117,17 +116,18 @@ class Batch:
     ) -> None:
         self.piece = piece
         self.position = position
-        self.frames = rows.frames
+        self.frames: Frames = rows.frames
         self.totals = totals
         self.part = part
         self.settings = settings
-        self.first = rows.first[begin:end]
-        self.last = rows.last[begin:end]
-        self.count = end - begin
+        self.first: Longs = rows.first[begin:end]
+        self.last: Longs = rows.last[begin:end]
+        self.count: int = end - begin
+        self.span: slice
         self.span = span = slice(int(self.first[0]), int(self.last[-1]) + 1)
         # Mostly every frame is a row.
         is_dense = span.stop - span.start == self.count
-        self.heads = rows.frames.heads[span if is_dense else self.first]
+        self.heads: Ints = rows.frames.heads[span if is_dense else self.first]
 
     def word(self, number: int) -> Any:
         """Return a 32-bit field of the first header of each row."""

@@ -183,7 +183,7 @@ class Stretch:
     """
 
     def __init__(self, access: ArchiveAccess, recording_id: int, begin: int, limit: int) -> None:
-        self.begin = begin
+        self.begin: int = begin
         self.limit = limit
         self._bytes = bytearray()
         self._padding = 0
@@ -390,7 +390,7 @@ class ReplayedFile:
         descriptor: RecordingDescriptor,
         base: int,
     ) -> None:
-        self.name = segment_name(descriptor.recording_id, base)
+        self.name: str = segment_name(descriptor.recording_id, base)
         self._directory = directory
         self._access = access
         self._descriptor = descriptor

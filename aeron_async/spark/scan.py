@@ -48,7 +48,7 @@ __all__ = [
 PIECE_LENGTH: Final = 2 << 20
 LONGEST_PIECE: Final = 64 << 20
 """The longest message has 16 MiB, and with headers never four times that."""
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -101,12 +101,12 @@ class Scanner:
         self._settings = settings
         self._directory = directory or directory_of(settings)
         self._builder = BatchBuilder(settings)
-        self.schema = self._builder.schema
+        self.schema: Any = self._builder.schema
         self._checksum = checksum_named(settings.checksum)
         self._piece_length = piece_length
         self._memory = memoryview(bytearray(piece_length))
         self._file: File | None = None
-        self.counts = ScanCounts()
+        self.counts: ScanCounts = ScanCounts()
 
     def batches(self, parts: Iterable[RecordingRange]) -> Iterator[Any]:
         """Yield the rows of all ranges, in order.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamReader"]
 
 EVERYTHING: Final = (1 << 63) - 1
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

@@ -12,7 +12,7 @@ import sys
 import threading
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -34,7 +34,7 @@ __all__ = [
 T = TypeVar("T")
 START_TIMEOUT_S = 30
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -140,7 +140,7 @@ class Kept:
     """The connection of this process, if there is one."""
 
     connection: WorkerConnection | None = None
-    lock = threading.Lock()
+    lock: threading.Lock = threading.Lock()
 
 
 @contextmanager

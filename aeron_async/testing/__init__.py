@@ -55,7 +55,7 @@ __all__ = [
     "simulate",
 ]
 
-MODULES: Final = {
+MODULES: Final[dict[str, tuple[str, ...]]] = {
     "fates": ("Bursts", "Conditions", "Fate", "Link", "ScriptedFates"),
     "host": ("Host", "HostClock"),
     "recorder": ("Recorder", "ViolationError"),

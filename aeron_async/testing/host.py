@@ -270,9 +270,9 @@ class Host:
     ) -> None:
         self.name = name
         self.machine = machine
-        self.clock = HostClock(loop)
+        self.clock: HostClock = HostClock(loop)
         self.drivers: list[MediaDriver] = []
-        self.is_down = False
+        self.is_down: bool = False
         self._loop = loop
         self._failures = failures
         self._pauses: set[object] = set()

@@ -406,7 +406,7 @@ class SimHost:
         self, network: SimNetwork, addresses: tuple[str, ...], random: Random, coin: Random
     ) -> None:
         self.addresses = addresses
-        self.is_paused = False
+        self.is_paused: bool = False
         self.is_cut = False
         self.send_errors: Mapping[int, float] = {}
         self.open_error = 0
@@ -708,7 +708,7 @@ class SimNetwork:
     ) -> None:
         self.loop = loop
         self.names: dict[str, str] = {}
-        self.trace = Trace()
+        self.trace: Trace = Trace()
         self._seed = seed
         self._conditions = Conditions() if conditions is None else conditions
         self._hosts: dict[str, SimHost] = {}

@@ -70,7 +70,7 @@ class Trace:
     """
 
     def __init__(self) -> None:
-        self.counts = [0] * len(Verdict)
+        self.counts: list[int] = [0] * len(Verdict)
         self._hash = blake2b(digest_size=16)
         self._watchers: list[Watcher] = []
 
@@ -134,8 +134,8 @@ class PcapWriter:
         - {Verdict.DELIVERED, Verdict.BUFFER_FULL, Verdict.NO_SOCKET, Verdict.NOT_THE_PEER},
         length_limit: int = LENGTH_LIMIT,
     ) -> None:
-        self.count = 0
-        self.skipped_count = 0
+        self.count: int = 0
+        self.skipped_count: int = 0
         self._verdicts = verdicts
         self._left = length_limit
         self._file = path.open("wb")

@@ -68,11 +68,11 @@ class World:
             message = f"a World needs a VirtualLoop, and this is a {type(loop).__name__}"
             raise ConfigurationError(message)
         self.seed = seed
-        self.random = Random(seed)  # noqa: S311 - seeded on purpose
+        self.random: Random = Random(seed)  # noqa: S311 - seeded on purpose
         self.loop = loop
-        self.network = SimNetwork(loop, seed=seed, conditions=conditions)
-        self.failures = Failures(loop)
-        self.errors = self.failures.errors
+        self.network: SimNetwork = SimNetwork(loop, seed=seed, conditions=conditions)
+        self.failures: Failures = Failures(loop)
+        self.errors: list[Exception] = self.failures.errors
         self._hosts: dict[str, Host] = {}
         loop.set_exception_handler(self.failures.on_exception)
 

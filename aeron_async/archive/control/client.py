@@ -267,7 +267,7 @@ CONTROL_TERM_LENGTH: Final = 65_536
 LOCAL_RESPONSES: Final = "aeron:udp?endpoint=localhost:0"
 DEFAULT_TIMEOUT_S: Final = 5.0
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -295,9 +295,9 @@ class RemoteArchive(RemoteListing, Archive):
         timeout: float,
     ) -> None:
         self.aeron = aeron
-        self.archive_id = -1
-        self.replay_channel = str(replay[0])
-        self.replay_stream_id = replay[1]
+        self.archive_id: int = -1
+        self.replay_channel: str = str(replay[0])
+        self.replay_stream_id: int = replay[1]
         self._control = control
         self._response = response
         self._credentials = credentials

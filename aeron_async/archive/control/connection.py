@@ -233,8 +233,8 @@ class Connecting:
     def __init__(
         self, publication: Publication, subscription: Subscription, response_channel: str
     ) -> None:
-        self.channel = publication.channel
-        self.stream_id = publication.stream_id
+        self.channel: str = publication.channel
+        self.stream_id: int = publication.stream_id
         self._publication = publication
         self._subscription = subscription
         self._response_channel = response_channel
@@ -276,7 +276,7 @@ class ControlConnection:
         log_budget: LogBudget,
     ) -> None:
         self.publication = publication
-        self.control_session_id = -1
+        self.control_session_id: int = -1
         self.on_signal: Callable[[RecordingSignalMessage], object] = lambda _: None
         self.on_lost: Callable[[AeronError], object] = lambda _: None
         self.timeout = timeout

@@ -91,6 +91,9 @@ class ControlSession:
         answers_session_id: Of the stream of the answers, once that is there.
     """
 
+    is_connected: bool
+    is_accepted: bool
+
     def __init__(
         self,
         server: ControlServer,

@@ -97,7 +97,7 @@ class RecordingRequest(Request):
 class AuthConnectRequest(Message):
     """Open a session; its answers come on a stream of the client's choice."""
 
-    TEMPLATE: ClassVar = 58
+    TEMPLATE: ClassVar[int] = 58
 
     correlation_id: Int64
     response_stream_id: Int32
@@ -111,7 +111,7 @@ class AuthConnectRequest(Message):
 class CloseSessionRequest(Message):
     """Close the session; there is no answer."""
 
-    TEMPLATE: ClassVar = 3
+    TEMPLATE: ClassVar[int] = 3
 
     control_session_id: Int64
 
@@ -120,7 +120,7 @@ class CloseSessionRequest(Message):
 class ChallengeResponse(Request):
     """Answer a challenge."""
 
-    TEMPLATE: ClassVar = 60
+    TEMPLATE: ClassVar[int] = 60
 
     encoded_credentials: Data
 
@@ -129,21 +129,21 @@ class ChallengeResponse(Request):
 class KeepAliveRequest(Request):
     """Say that the client is there; there is no answer."""
 
-    TEMPLATE: ClassVar = 61
+    TEMPLATE: ClassVar[int] = 61
 
 
 @attrs.frozen(kw_only=True)
 class ArchiveIdRequest(Request):
     """Ask for the id of the archive."""
 
-    TEMPLATE: ClassVar = 68
+    TEMPLATE: ClassVar[int] = 68
 
 
 @attrs.frozen(kw_only=True)
 class StartRecordingRequest(Request):
     """Record a stream."""
 
-    TEMPLATE: ClassVar = 4
+    TEMPLATE: ClassVar[int] = 4
 
     stream_id: Int32
     source_location: Int32
@@ -154,7 +154,7 @@ class StartRecordingRequest(Request):
 class StartRecordingRequest2(Request):
     """Record a stream, if so wished only its first source."""
 
-    TEMPLATE: ClassVar = 63
+    TEMPLATE: ClassVar[int] = 63
 
     stream_id: Int32
     source_location: Int32
@@ -166,7 +166,7 @@ class StartRecordingRequest2(Request):
 class ExtendRecordingRequest(RecordingRequest):
     """Go on with a recording."""
 
-    TEMPLATE: ClassVar = 11
+    TEMPLATE: ClassVar[int] = 11
 
     stream_id: Int32
     source_location: Int32
@@ -177,7 +177,7 @@ class ExtendRecordingRequest(RecordingRequest):
 class ExtendRecordingRequest2(RecordingRequest):
     """Go on with a recording, if so wished from one source only."""
 
-    TEMPLATE: ClassVar = 64
+    TEMPLATE: ClassVar[int] = 64
 
     stream_id: Int32
     source_location: Int32
@@ -189,7 +189,7 @@ class ExtendRecordingRequest2(RecordingRequest):
 class StopRecordingRequest(Request):
     """Record a stream no more."""
 
-    TEMPLATE: ClassVar = 5
+    TEMPLATE: ClassVar[int] = 5
 
     stream_id: Int32
     channel: Text
@@ -199,7 +199,7 @@ class StopRecordingRequest(Request):
 class StopRecordingSubscriptionRequest(Request):
     """Record with a subscription no more."""
 
-    TEMPLATE: ClassVar = 14
+    TEMPLATE: ClassVar[int] = 14
 
     subscription_id: Int64
 
@@ -208,14 +208,14 @@ class StopRecordingSubscriptionRequest(Request):
 class StopRecordingByIdentityRequest(RecordingRequest):
     """Stop one recording."""
 
-    TEMPLATE: ClassVar = 65
+    TEMPLATE: ClassVar[int] = 65
 
 
 @attrs.frozen(kw_only=True)
 class ReplayRequest(RecordingRequest):
     """Publish a recording anew."""
 
-    TEMPLATE: ClassVar = 6
+    TEMPLATE: ClassVar[int] = 6
 
     position: Int64
     length: Int64
@@ -229,7 +229,7 @@ class ReplayRequest(RecordingRequest):
 class BoundedReplayRequest(RecordingRequest):
     """Publish a recording anew, up to what a counter says."""
 
-    TEMPLATE: ClassVar = 18
+    TEMPLATE: ClassVar[int] = 18
 
     position: Int64
     length: Int64
@@ -244,7 +244,7 @@ class BoundedReplayRequest(RecordingRequest):
 class StopReplayRequest(Request):
     """Stop a replay."""
 
-    TEMPLATE: ClassVar = 7
+    TEMPLATE: ClassVar[int] = 7
 
     replay_session_id: Int64
 
@@ -253,14 +253,14 @@ class StopReplayRequest(Request):
 class StopAllReplaysRequest(RecordingRequest):
     """Stop all replays of a recording, or of all when that is -1."""
 
-    TEMPLATE: ClassVar = 19
+    TEMPLATE: ClassVar[int] = 19
 
 
 @attrs.frozen(kw_only=True)
 class ReplayTokenRequest(RecordingRequest):
     """Ask for leave to replay from another image."""
 
-    TEMPLATE: ClassVar = 105
+    TEMPLATE: ClassVar[int] = 105
 
 
 STREAM_REQUESTS: Final[tuple[type[Message], ...]] = (
@@ -289,7 +289,7 @@ STREAM_REQUESTS: Final[tuple[type[Message], ...]] = (
 class ListRecordingsRequest(Request):
     """List recordings."""
 
-    TEMPLATE: ClassVar = 8
+    TEMPLATE: ClassVar[int] = 8
 
     from_recording_id: Int64
     record_count: Int32
@@ -299,7 +299,7 @@ class ListRecordingsRequest(Request):
 class ListRecordingsForUriRequest(Request):
     """List recordings of a stream."""
 
-    TEMPLATE: ClassVar = 9
+    TEMPLATE: ClassVar[int] = 9
 
     from_recording_id: Int64
     record_count: Int32
@@ -311,14 +311,14 @@ class ListRecordingsForUriRequest(Request):
 class ListRecordingRequest(RecordingRequest):
     """List one recording."""
 
-    TEMPLATE: ClassVar = 10
+    TEMPLATE: ClassVar[int] = 10
 
 
 @attrs.frozen(kw_only=True)
 class FindLastMatchingRecordingRequest(Request):
     """Ask for the last recording of a stream."""
 
-    TEMPLATE: ClassVar = 16
+    TEMPLATE: ClassVar[int] = 16
 
     min_recording_id: Int64
     session_id: Int32
@@ -330,7 +330,7 @@ class FindLastMatchingRecordingRequest(Request):
 class ListRecordingSubscriptionsRequest(Request):
     """List what is subscribed to, to be recorded."""
 
-    TEMPLATE: ClassVar = 17
+    TEMPLATE: ClassVar[int] = 17
 
     pseudo_index: Int32
     subscription_count: Int32
@@ -343,35 +343,35 @@ class ListRecordingSubscriptionsRequest(Request):
 class RecordingPositionRequest(RecordingRequest):
     """Ask up to where a recording has been written."""
 
-    TEMPLATE: ClassVar = 12
+    TEMPLATE: ClassVar[int] = 12
 
 
 @attrs.frozen(kw_only=True)
 class StartPositionRequest(RecordingRequest):
     """Ask where a recording begins."""
 
-    TEMPLATE: ClassVar = 52
+    TEMPLATE: ClassVar[int] = 52
 
 
 @attrs.frozen(kw_only=True)
 class StopPositionRequest(RecordingRequest):
     """Ask where a recording has stopped."""
 
-    TEMPLATE: ClassVar = 15
+    TEMPLATE: ClassVar[int] = 15
 
 
 @attrs.frozen(kw_only=True)
 class MaxRecordedPositionRequest(RecordingRequest):
     """Ask up to where a recording can be replayed."""
 
-    TEMPLATE: ClassVar = 67
+    TEMPLATE: ClassVar[int] = 67
 
 
 @attrs.frozen(kw_only=True)
 class TruncateRecordingRequest(RecordingRequest):
     """Forget what lies from a position on."""
 
-    TEMPLATE: ClassVar = 13
+    TEMPLATE: ClassVar[int] = 13
 
     position: Int64
 
@@ -380,14 +380,14 @@ class TruncateRecordingRequest(RecordingRequest):
 class PurgeRecordingRequest(RecordingRequest):
     """Forget a recording."""
 
-    TEMPLATE: ClassVar = 104
+    TEMPLATE: ClassVar[int] = 104
 
 
 @attrs.frozen(kw_only=True)
 class DetachSegmentsRequest(RecordingRequest):
     """Let a recording begin later."""
 
-    TEMPLATE: ClassVar = 53
+    TEMPLATE: ClassVar[int] = 53
 
     new_start_position: Int64
 
@@ -396,14 +396,14 @@ class DetachSegmentsRequest(RecordingRequest):
 class DeleteDetachedSegmentsRequest(RecordingRequest):
     """Remove files before the start."""
 
-    TEMPLATE: ClassVar = 54
+    TEMPLATE: ClassVar[int] = 54
 
 
 @attrs.frozen(kw_only=True)
 class PurgeSegmentsRequest(RecordingRequest):
     """Forget whole files before a position."""
 
-    TEMPLATE: ClassVar = 55
+    TEMPLATE: ClassVar[int] = 55
 
     new_start_position: Int64
 
@@ -412,14 +412,14 @@ class PurgeSegmentsRequest(RecordingRequest):
 class AttachSegmentsRequest(RecordingRequest):
     """Let a recording begin earlier."""
 
-    TEMPLATE: ClassVar = 56
+    TEMPLATE: ClassVar[int] = 56
 
 
 @attrs.frozen(kw_only=True)
 class MigrateSegmentsRequest(Request):
     """Move files from one recording to another."""
 
-    TEMPLATE: ClassVar = 57
+    TEMPLATE: ClassVar[int] = 57
 
     src_recording_id: Int64
     dst_recording_id: Int64
@@ -429,7 +429,7 @@ class MigrateSegmentsRequest(Request):
 class UpdateChannelRequest(RecordingRequest):
     """Let a recording be known under another channel."""
 
-    TEMPLATE: ClassVar = 107
+    TEMPLATE: ClassVar[int] = 107
 
     channel: Text
 
@@ -438,7 +438,7 @@ class UpdateChannelRequest(RecordingRequest):
 class ReplicateRequest(Request):
     """Copy a recording from another archive."""
 
-    TEMPLATE: ClassVar = 50
+    TEMPLATE: ClassVar[int] = 50
 
     src_recording_id: Int64
     dst_recording_id: Int64
@@ -451,7 +451,7 @@ class ReplicateRequest(Request):
 class TaggedReplicateRequest(Request):
     """Copy a recording, and name what does so by tags."""
 
-    TEMPLATE: ClassVar = 62
+    TEMPLATE: ClassVar[int] = 62
 
     src_recording_id: Int64
     dst_recording_id: Int64
@@ -466,7 +466,7 @@ class TaggedReplicateRequest(Request):
 class ReplicateRequest2(Request):
     """Copy a recording, with all that can be said about it."""
 
-    TEMPLATE: ClassVar = 66
+    TEMPLATE: ClassVar[int] = 66
 
     src_recording_id: Int64
     dst_recording_id: Int64
@@ -487,7 +487,7 @@ class ReplicateRequest2(Request):
 class StopReplicationRequest(Request):
     """Stop copying."""
 
-    TEMPLATE: ClassVar = 51
+    TEMPLATE: ClassVar[int] = 51
 
     replication_id: Int64
 
@@ -538,7 +538,7 @@ class ResponseCode(IntEnum):
 class ControlResponse(Request):
     """Say what came of a request."""
 
-    TEMPLATE: ClassVar = 1
+    TEMPLATE: ClassVar[int] = 1
 
     relevant_id: Int64
     code: Int32
@@ -550,7 +550,7 @@ class ControlResponse(Request):
 class Challenge(Request):
     """Ask for better credentials."""
 
-    TEMPLATE: ClassVar = 59
+    TEMPLATE: ClassVar[int] = 59
 
     version: Int32 = 0
     encoded_challenge: Data
@@ -560,7 +560,7 @@ class Challenge(Request):
 class RecordingDescriptorMessage(Request):
     """Tell of one recording, as the catalog has it."""
 
-    TEMPLATE: ClassVar = 22
+    TEMPLATE: ClassVar[int] = 22
 
     recording_id: Int64
     start_timestamp: Int64
@@ -582,7 +582,7 @@ class RecordingDescriptorMessage(Request):
 class RecordingSubscriptionDescriptor(Request):
     """Tell of one subscription that records."""
 
-    TEMPLATE: ClassVar = 23
+    TEMPLATE: ClassVar[int] = 23
 
     subscription_id: Int64
     stream_id: Int32
@@ -593,7 +593,7 @@ class RecordingSubscriptionDescriptor(Request):
 class RecordingSignalMessage(Request):
     """Tell what has become of a recording."""
 
-    TEMPLATE: ClassVar = 24
+    TEMPLATE: ClassVar[int] = 24
 
     recording_id: Int64
     subscription_id: Int64
@@ -605,7 +605,7 @@ class RecordingSignalMessage(Request):
 class Ping(Message):
     """Look whether the client is there."""
 
-    TEMPLATE: ClassVar = 106
+    TEMPLATE: ClassVar[int] = 106
 
     control_session_id: Int64
 
@@ -614,7 +614,7 @@ class Ping(Message):
 class RecordingStarted(Message):
     """Tell everybody that a recording has begun."""
 
-    TEMPLATE: ClassVar = 101
+    TEMPLATE: ClassVar[int] = 101
 
     recording_id: Int64
     start_position: Int64
@@ -628,7 +628,7 @@ class RecordingStarted(Message):
 class RecordingProgress(Message):
     """Tell everybody how far a recording is."""
 
-    TEMPLATE: ClassVar = 102
+    TEMPLATE: ClassVar[int] = 102
 
     recording_id: Int64
     start_position: Int64
@@ -639,7 +639,7 @@ class RecordingProgress(Message):
 class RecordingStopped(Message):
     """Tell everybody that a recording has stopped."""
 
-    TEMPLATE: ClassVar = 103
+    TEMPLATE: ClassVar[int] = 103
 
     recording_id: Int64
     start_position: Int64

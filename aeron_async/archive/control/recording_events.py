@@ -9,7 +9,7 @@ Source: Aeron `RecordingEventsProxy`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RecordingEvents"]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @attrs.frozen
@@ -70,7 +70,7 @@ class RecordingEvents:
         self._publication = publication
         # By the id of the recording; each goes with its stop.
         self._begun: dict[int, Begun] = {}
-        self.skipped_events = 0
+        self.skipped_events: int = 0
 
     async def run(self) -> None:
         """Tell of everything, until the archive closes."""

@@ -56,15 +56,19 @@ class Layout:
         hints = get_type_hints(kind, include_extras=True)
         fields = [(each, hints[each.name].__metadata__[0]) for each in _fields(kind)]
         numbers = [(each, code) for each, code in fields if code not in {TEXT, DATA}]
-        self.numbers = [each.name for each, _ in numbers]
-        self.texts = [(each.name, code) for each, code in fields if code in {TEXT, DATA}]
-        self.defaults = {
+        self.numbers: list[str] = [each.name for each, _ in numbers]
+        self.texts: list[tuple[str, Any]] = [
+            (each.name, code) for each, code in fields if code in {TEXT, DATA}
+        ]
+        self.defaults: dict[str, Any | None] = {
             each.name: each.default for each, _ in fields if each.default is not attrs.NOTHING
         }
         codes = [code for _, code in numbers]
-        self.block = Struct("<" + "".join(codes))
+        self.block: Struct = Struct("<" + "".join(codes))
         # What a sender of an older version has: only the first so many numbers.
-        self.prefixes = [Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)]
+        self.prefixes: list[Struct] = [
+            Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)
+        ]
 
     def encode(self, message: Message, *, schema_id: int, version: int) -> bytes:
         """Return the bytes of a message."""

@@ -258,7 +258,7 @@ class WaitingRoom:
         # Of sources that have asked and are not gone: nothing else may be remembered of strangers.
         self._failures: dict[Image, int] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self.displaced_count = 0
+        self.displaced_count: int = 0
 
     @property
     def session_count(self) -> int:
@@ -432,12 +432,14 @@ class ControlServer:
         check_archive_and_aeron("ControlServer", archive, aeron, needs=SERVED)
         self.aeron = aeron
         self.archive = archive
-        self.settings = ControlSettings() if settings is None else settings
-        self.router = SignalRouter()
-        self.tokens = ReplayTokens(aeron.clock, timeout_ns=self.settings.connect_timeout_ns)
-        self.look_ups = LookUps(aeron.driver.conductor.look_up)
-        self.waiting_room = WaitingRoom(self.settings, aeron.clock, self._open)
-        self.dropped_requests = 0
+        self.settings: ControlSettings = ControlSettings() if settings is None else settings
+        self.router: SignalRouter = SignalRouter()
+        self.tokens: ReplayTokens = ReplayTokens(
+            aeron.clock, timeout_ns=self.settings.connect_timeout_ns
+        )
+        self.look_ups: LookUps = LookUps(aeron.driver.conductor.look_up)
+        self.waiting_room: WaitingRoom = WaitingRoom(self.settings, aeron.clock, self._open)
+        self.dropped_requests: int = 0
         self._refused_sessions = 0
         self.events: RecordingEvents | None = None
         self._events_publication: ExclusivePublication | None = None

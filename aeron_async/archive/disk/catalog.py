@@ -288,9 +288,9 @@ class Catalog:
         # Of an entry whose writer was told that it is none, the length may be there.
         self._is_half_added = False
         header = read_header(file)
-        self.version = header.version
-        self.alignment = header.alignment
-        self.capacity = file.length()
+        self.version: int = header.version
+        self.alignment: int = header.alignment
+        self.capacity: int = file.length()
         self._ids = array("q")
         self._offsets = array("q")
         self.unfinished: list[int] = []
@@ -304,7 +304,7 @@ class Catalog:
                 if entry.stop_position == ACTIVE:
                     self.unfinished.append(entry.recording_id)
             self._end = entry.offset + entry.length
-        self.next_recording_id = header.next_recording_id or last_id + 1
+        self.next_recording_id: int = header.next_recording_id or last_id + 1
         if self.next_recording_id <= last_id:
             message = (
                 f"the next recording id is {self.next_recording_id}, and {last_id} is used: "

@@ -102,7 +102,7 @@ class ChecksumTally:
     """
 
     def __init__(self, session_id: int) -> None:
-        self.without = 0
+        self.without: int = 0
         self._sessions = {0, session_id}
 
     def has_none(self, stored: int, payload: Buffer, *, following: int | None) -> bool:

@@ -246,7 +246,7 @@ class OsFile:
     __slots__ = ("_descriptor", "name")
 
     def __init__(self, name: str, descriptor: int) -> None:
-        self.name = name
+        self.name: str = name
         self._descriptor = descriptor
 
     def number(self) -> int | None:

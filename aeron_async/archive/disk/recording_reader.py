@@ -101,7 +101,7 @@ class RecordingReader:
         self._checksum = checksum
         self._file: File | None = None
         self._base = -1
-        self.position = position
+        self.position: int = position
 
     def read(
         self, buffer: ScanBuffer, *, recorded: int, limit: int | None = None

@@ -72,7 +72,7 @@ class RecordingWriter:
         self._descriptor = descriptor
         self._checksum = checksum
         self.sync_level = sync_level
-        self.position = position
+        self.position: int = position
         self._base = segment_base(
             position,
             start_position=descriptor.start_position,

@@ -68,8 +68,8 @@ class ScanBuffer:
 
     def __init__(self, length: int = CHUNK_LENGTH) -> None:
         # A cast wants whole words of 8 bytes.
-        self.bytes = memoryview(bytearray(length))
-        self.words = self.bytes.cast("i")
+        self.bytes: memoryview = memoryview(bytearray(length))
+        self.words: memoryview = self.bytes.cast("i")
 
     def fill(self, file: File, offset: int, end: int) -> int:
         """Read from an offset, not beyond an end; return how much."""

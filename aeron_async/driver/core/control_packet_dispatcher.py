@@ -71,7 +71,7 @@ class ControlPacketDispatcher:
         self._on_activity = on_activity
         self._on_invalid_datagram = on_invalid_datagram
         self.destinations = destinations
-        self.last_sm_ns = now_ns
+        self.last_sm_ns: int = now_ns
         self._on_response_setup_heard = on_response_setup
         self._publications: dict[tuple[int, int], NetworkPublication] = {}
         self._response_outboxes: dict[NetworkPublication, ResponseOutbox] = {}

@@ -102,7 +102,7 @@ class FrameStarts:
         """Take note that the first datagram of a block begins at `position`."""
         block = position >> BLOCK_BITS
         self._positions[block % self._block_count] = position
-        self.next_position = (block + 1) << BLOCK_BITS
+        self.next_position: int = (block + 1) << BLOCK_BITS
 
     def mark_runs(self, position: int, length: int, cuts: Cuts) -> None:
         """Take note of runs of datagrams: for each block that they reach, of its first one there.
@@ -202,7 +202,7 @@ REMEDY: Final = (
     "software ends its image after image_gap_timeout_ns, and joins again"
 )
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class RefusedNaks:
@@ -296,6 +296,11 @@ class StreamSender:
         refused_naks: Tells of NAKs that are refused again and again.
     """
 
+    setup_count: int
+    limit: int
+    position: int
+    first_setup_ns: int
+
     def __init__(
         self,
         log: LogBuffers,
@@ -316,7 +321,7 @@ class StreamSender:
         self._retransmits_sent = system_counters[SystemCounterId.RETRANSMITS_SENT]
         self._retransmitted_bytes = system_counters[SystemCounterId.RETRANSMITTED_BYTES]
         self._rejected_naks = system_counters[DriverCounterId.NAKS_REJECTED]
-        self.refused_naks = RefusedNaks(log, system_counters.log_budget)
+        self.refused_naks: RefusedNaks = RefusedNaks(log, system_counters.log_budget)
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
         self._flow_control_limits = system_counters[SystemCounterId.SENDER_FLOW_CONTROL_LIMITS]
         self._outbox = outbox

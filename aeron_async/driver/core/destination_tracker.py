@@ -57,12 +57,12 @@ class SendDestination:
         registration_id: int,
         now_ns: int,
     ) -> None:
-        self.address = address
-        self.receiver_id = receiver_id
-        self.uri = uri
-        self.registration_id = registration_id
-        self.last_activity_ns = now_ns
-        self.has_reported = False
+        self.address: Address | None = address
+        self.receiver_id: int | None = receiver_id
+        self.uri: ChannelUri | None = uri
+        self.registration_id: int = registration_id
+        self.last_activity_ns: int = now_ns
+        self.has_reported: bool = False
 
     def is_spoken_for(self, receiver_id: int, source: Address) -> bool:
         """Return whether a status message comes from here.

@@ -44,12 +44,12 @@ class ImageConnection:
     )
 
     def __init__(self, destination: ReceiveDestination, source: Address, *, now_ns: int) -> None:
-        self.destination = destination
-        self.source = source
-        self.last_activity_ns = now_ns
-        self.is_end_of_stream = False
-        self.is_new = False
-        self.eos_position = 0
+        self.destination: ReceiveDestination = destination
+        self.source: Address = source
+        self.last_activity_ns: int = now_ns
+        self.is_end_of_stream: bool = False
+        self.is_new: bool = False
+        self.eos_position: int = 0
 
     def is_alive(self, now_ns: int) -> bool:
         """Return whether the source was heard recently enough to be answered."""

@@ -79,7 +79,7 @@ REMEDY: Final = (
     "session: let only friends send to this port (private network, firewall)"
 )
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class Doubt:
@@ -120,17 +120,25 @@ class Doubt:
         "tries",
     )
 
+    agreed_count: int
+    asked_count: int
+    denied_count: int
+    is_agreed: bool
+    is_denied: bool
+    mixed_count: int
+    tries: int
+
     def __init__(
         self, end: int, shown_end: int, now_ns: int, *, is_weak: bool, is_contradicted: bool
     ) -> None:
-        self.end = end
-        self.shown_end = shown_end
-        self.is_weak = is_weak
-        self.is_contradicted = is_contradicted
+        self.end: int = end
+        self.shown_end: int = shown_end
+        self.is_weak: bool = is_weak
+        self.is_contradicted: bool = is_contradicted
         self.asked_count = self.tries = 0
         self.agreed_count = self.denied_count = self.mixed_count = 0
         self.is_agreed = self.is_denied = False
-        self.deadline_ns = now_ns
+        self.deadline_ns: int = now_ns
 
     def count_answers(self) -> None:
         """Count what has come since the last question as one answer, whatever else came with it.
@@ -192,6 +200,8 @@ class ImageDoubts:
         "end",
     )
 
+    behind_ns: int
+
     def __init__(
         self,
         log_buffers: LogBuffers,
@@ -201,7 +211,7 @@ class ImageDoubts:
         on_doubt: Callable[[], None],
     ) -> None:
         self.end: ImageEnd | None = None
-        self.deadline_ns = NEVER_NS
+        self.deadline_ns: int = NEVER_NS
         self._log = log_buffers
         self._peer_log = within(system_counters.log_budget, log)
         self._feedback = feedback

@@ -79,7 +79,7 @@ class GapsAhead:
         delay: FeedbackDelay,
         patience: NakPatience,
     ) -> None:
-        self.deadline_ns = NEVER_NS
+        self.deadline_ns: int = NEVER_NS
         self._log = log
         self._feedback = feedback
         self._delay = delay
@@ -185,7 +185,7 @@ class ImageGaps:
         *,
         is_reliable: bool,
     ) -> None:
-        self.detector = LossDetector(delay)
+        self.detector: LossDetector = LossDetector(delay)
         self._log = log
         self._feedback = feedback
         self._is_reliable = is_reliable

@@ -203,7 +203,7 @@ BROKEN: Final = {
 }
 RESUMABLE: Final = frozenset({ImageEndReason.END_OF_STREAM, ImageEndReason.REVOKED})
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class ImageLife:
@@ -249,9 +249,9 @@ class ImageLife:
         log_budget: LogBudget | None = None,
     ) -> None:
         self._log = within(log_budget, log)
-        self.state = ImageState.ACTIVE
+        self.state: ImageState = ImageState.ACTIVE
         self.ended: ImageEnd | None = None
-        self.ended_ns = now_ns
+        self.ended_ns: int = now_ns
         self._session_id = log_buffers.session_id
         self._stream_id = log_buffers.stream_id
         self._source = source
@@ -263,7 +263,7 @@ class ImageLife:
         self._drain_limit_ns = NEVER_NS
         self._taken: list[int] = []
         self._still_ns = now_ns
-        self.is_awaited = False
+        self.is_awaited: bool = False
 
     def end(
         self,

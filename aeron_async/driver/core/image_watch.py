@@ -71,9 +71,9 @@ class GapClock:
     __slots__ = ("_looked_ns", "_since_ns", "_step_ns", "_wider_ns", "start", "timeout_ns")
 
     def __init__(self, timeout_ns: int) -> None:
-        self.timeout_ns = timeout_ns
+        self.timeout_ns: int = timeout_ns
         self._step_ns = max(1, timeout_ns // WIDER_STEPS)
-        self.start = -1
+        self.start: int = -1
         self._since_ns = 0
         self._looked_ns = 0
         self._wider_ns = 0
@@ -174,8 +174,11 @@ class TermsQuestion:
         "is_holding",
     )
 
+    begin_ns: int
+    is_holding: bool
+
     def __init__(self) -> None:
-        self.deadline_ns = NEVER_NS
+        self.deadline_ns: int = NEVER_NS
         self.is_holding = self._is_paused = False
         self._rest_until_ns = self._misfits_rest_until_ns = 0
         self._reset(0, position=-1)
@@ -338,8 +341,8 @@ class ImageWatch:
         is_reliable: bool,
         on_doubt: Callable[[], None],
     ) -> None:
-        self.doubts = ImageDoubts(log, feedback, source, system_counters, on_doubt)
-        self.late_frames = LateFrames(log) if is_reliable else None
+        self.doubts: ImageDoubts = ImageDoubts(log, feedback, source, system_counters, on_doubt)
+        self.late_frames: LateFrames | None = LateFrames(log) if is_reliable else None
         self.broken: ImageEnd | None = None
         self._log = log
         self._source = source

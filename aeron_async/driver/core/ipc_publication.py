@@ -57,6 +57,8 @@ class IpcWindow:
         limit: Position below which an offer may begin, in bytes.
     """
 
+    limit: int
+
     def __init__(
         self, log: LogBuffers, counter: Counter, *, window_length: int, position: int
     ) -> None:
@@ -167,7 +169,7 @@ class IpcPublication(SubscribablePublication):
             now_ns=now_ns,
         )
         self.counters = counters
-        self.is_connected = False
+        self.is_connected: bool = False
         self._listener = listener
         self._image_liveness_timeout_ns = context.image_liveness_timeout_ns
         self._cool_down_deadline_ns = NEVER_NS

@@ -37,10 +37,10 @@ class LossDetector:
 
     def __init__(self, delay: FeedbackDelay) -> None:
         self._delay = delay
-        self.term_id = 0
-        self.term_offset = 0
-        self.length = 0
-        self.deadline_ns = NEVER_NS
+        self.term_id: int = 0
+        self.term_offset: int = 0
+        self.length: int = 0
+        self.deadline_ns: int = NEVER_NS
 
     def on_gap(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> bool:
         """Take the first gap as the latest scan saw it, and return whether it is a new one."""

@@ -112,7 +112,7 @@ class PublicationListener(Protocol):
 TRIGGER_SHIFT: Final = 3
 """Spies that have read an eighth of the window let the limit rise."""
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class PublicationConnection:
@@ -146,7 +146,7 @@ class PublicationConnection:
         position: int,
         log_budget: LogBudget | None = None,
     ) -> None:
-        self.is_connected = False
+        self.is_connected: bool = False
         self._log = log_buffers
         self._peer_log = within(log_budget, log)
         self._channel = channel
@@ -525,6 +525,8 @@ class NetworkPublication(SubscribablePublication):
         reports: The short way of plain status messages, if there is one.
     """
 
+    has_unicast_eos: bool
+
     def __init__(
         self,
         *,
@@ -555,7 +557,7 @@ class NetworkPublication(SubscribablePublication):
         )
         self.flow_control = self._strategy = flow_control
         self.counters = counters
-        self.is_end_of_stream = False
+        self.is_end_of_stream: bool = False
         self._rejected_status_messages = system_counters[SystemCounterId.STATUS_MESSAGES_REJECTED]
         self._listener = listener
         self._receivers = ReceiverLiveness(context, system_counters)
@@ -587,16 +589,18 @@ class NetworkPublication(SubscribablePublication):
 
     def _set_up_answers(self, context: DriverContext, system_counters: SystemCounters) -> None:
         sender = self._sender
+        self.quiet: QuietSender | None
         self.quiet = self._quiet = QuietSender(
             sender, self.doorbell, self.counters, partial(self._listener.on_window_changed, self)
         )
-        self.on_rttm = RttReplier(sender.send, context, system_counters).on_rttm
-        self.hasten_setup = sender.hasten_setup
+        rtt_replier = RttReplier(sender.send, context, system_counters)
+        self.on_rttm: Callable[[RttMeasurement, int], None] = rtt_replier.on_rttm
+        self.hasten_setup: Callable[[], None] = sender.hasten_setup
         self._retransmit_handler = RetransmitHandler.of(
             sender.resend, context, self.params, system_counters, position=sender.position
         )
         budget = self._retransmit_handler.budget
-        self.reports = StatusReports.of(
+        self.reports: StatusReports | None = StatusReports.of(
             self.flow_control, self.log, sender, self._receivers, self._connection, budget
         )
 
@@ -758,7 +762,7 @@ class NetworkPublication(SubscribablePublication):
         before = sender.position
         deadline_ns = min(deadline_ns, sender.send_data(now_ns))
         is_idle = sender.position == before
-        self.has_sent_burst = sender.position - before > self.log.mtu_length
+        self.has_sent_burst: bool = sender.position - before > self.log.mtu_length
         if is_idle:
             if self._has_initial_connection and now_ns >= sender.heartbeat_deadline_ns:
                 sender.send_heartbeat(now_ns, is_end_of_stream=self.is_end_of_stream)

@@ -97,7 +97,7 @@ class HandshakeBudget:
     __slots__ = ("length",)
 
     def __init__(self, length: int = 0) -> None:
-        self.length = length
+        self.length: int = length
 
     def on_received(self, length: int) -> None:
         """Allow three times the bytes that the receiver sent."""

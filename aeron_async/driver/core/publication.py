@@ -107,7 +107,7 @@ def next_state(state: PublicationState, event: PublicationEvent) -> PublicationS
 
 # When the state changes.
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class PublicationLife:
@@ -142,7 +142,7 @@ class PublicationLife:
         log_budget: LogBudget | None = None,
     ) -> None:
         self._peer_log = within(log_budget, log)
-        self.state = PublicationState.ACTIVE
+        self.state: PublicationState = PublicationState.ACTIVE
         self._channel = channel
         self._session_id = log_buffers.session_id
         self._stream_id = log_buffers.stream_id
@@ -244,15 +244,15 @@ class SubscribablePublication(ABC):
         self.channel = channel
         self.log = log
         self.params = params
-        self.session_id = log.session_id
-        self.stream_id = log.stream_id
+        self.session_id: int = log.session_id
+        self.stream_id: int = log.stream_id
         position = producer_position(log)
-        self.start = StartPosition.of(log, position)
-        self.subscribers = SubscriberPositions()
-        self.doorbell = Doorbell()
+        self.start: StartPosition = StartPosition.of(log, position)
+        self.subscribers: SubscriberPositions = SubscriberPositions()
+        self.doorbell: Doorbell = Doorbell()
         self.polled_ns = 0
         self.has_sent_burst = False
-        self.consumption_trigger = position
+        self.consumption_trigger: int = position
         self.failure: Exception | None = None
         self._strategy: object = None
         self._revoked = system_counters[SystemCounterId.PUBLICATIONS_REVOKED]

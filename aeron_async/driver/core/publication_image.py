@@ -107,6 +107,10 @@ class ImageIntake:
         misfit_ns: When something came last that the terms of the image have no place for.
     """
 
+    misfit_ns: int
+    ahead_ns: int
+    idle_ns: int
+
     def __init__(
         self,
         log: LogBuffers,
@@ -125,12 +129,12 @@ class ImageIntake:
         now_ns: int,
     ) -> None:
         self.floor_position = position
-        self.hwm_position = position
-        self.last_packet_ns = now_ns
-        self.is_end_of_stream = False
-        self.is_revoked = False
-        self.is_rejected = False
-        self.idle_position = -1
+        self.hwm_position: int = position
+        self.last_packet_ns: int = now_ns
+        self.is_end_of_stream: bool = False
+        self.is_revoked: bool = False
+        self.is_rejected: bool = False
+        self.idle_position: int = -1
         self.ahead_ns = self.idle_ns = self.misfit_ns = NEVER_HEARD_NS
         self._over_run_floor = -1
         self._over_run_ns = 0
@@ -551,6 +555,15 @@ class PublicationImage:
         failure: What the next poll raises.
     """
 
+    registration_id: int
+    log: LogBuffers
+    source: Address
+    session_id: int
+    stream_id: int
+    # What comes in goes to the intake without a call between.
+    on_data: Callable[..., bool]
+    on_run: Callable[..., int]
+    on_setup: Callable[..., bool]
     failure: Exception | None = None
 
     def __init__(
@@ -576,14 +589,14 @@ class PublicationImage:
         self.session_id, self.stream_id = log.session_id, log.stream_id
         self.is_response_requested = self.is_following = False
         self.counters = counters
-        self.rebuild_position = join_position
-        self.subscribers = SubscriberPositions()
-        self.doorbell = Doorbell()
+        self.rebuild_position: int = join_position
+        self.subscribers: SubscriberPositions = SubscriberPositions()
+        self.doorbell: Doorbell = Doorbell()
         self._listener = listener
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
         self._life = ImageLife(log, source, context, now_ns, system_counters.log_budget)
-        self.connections = ImageConnections(destination, source, now_ns=now_ns)
+        self.connections: ImageConnections = ImageConnections(destination, source, now_ns=now_ns)
         self._feedback = ImageFeedback(
             log,
             position=join_position,
@@ -607,9 +620,9 @@ class PublicationImage:
         self._consumption = ImageConsumption(log, self.subscribers, self._feedback, join_position)
         self._calm_until_ns = 0
         self._bind()
-        self.rtt_replies = ReplyLimiter.of(context)
+        self.rtt_replies: ReplyLimiter = ReplyLimiter.of(context)
         counters.receiver_position.set(join_position)
-        self.consumption_trigger = self._feedback.consumption_trigger
+        self.consumption_trigger: int = self._feedback.consumption_trigger
 
     def _bind(self) -> None:
         """Let the parts be called directly: not by way of methods that only pass things on."""

@@ -50,7 +50,7 @@ class PublisherWindow:
         self._counter = counter
         self._window_length = window_length
         self._clean_position = position
-        self.limit = position
+        self.limit: int = position
         counter.set(position)
 
     def advance(self, min_consumer_position: int) -> bool:

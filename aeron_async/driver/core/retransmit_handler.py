@@ -36,11 +36,11 @@ class RetransmitAction:
     __slots__ = ("expiry_ns", "is_delayed", "length", "term_id", "term_offset")
 
     def __init__(self, *, term_id: int, term_offset: int, length: int, expiry_ns: int) -> None:
-        self.term_id = term_id
-        self.term_offset = term_offset
-        self.length = length
-        self.expiry_ns = expiry_ns
-        self.is_delayed = True
+        self.term_id: int = term_id
+        self.term_offset: int = term_offset
+        self.length: int = length
+        self.expiry_ns: int = expiry_ns
+        self.is_delayed: bool = True
 
 
 class RetransmitHandler:

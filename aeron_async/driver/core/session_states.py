@@ -168,7 +168,7 @@ class SessionStates:
     def __init__(self, limit: int, evicted: Counter) -> None:
         self._limit = limit
         self._evicted = evicted
-        self.strangers = Strangers()
+        self.strangers: Strangers = Strangers()
         # Both in the order in which they were last heard of.
         self._states: dict[tuple[int, int], tuple[SessionState, int]] = {}
         self._cool_downs: dict[tuple[int, int], None] = {}

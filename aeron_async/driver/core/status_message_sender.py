@@ -179,7 +179,7 @@ class ImageFeedback:
         self._status_messages_sent = system_counters[SystemCounterId.STATUS_MESSAGES_SENT]
         self._errors_sent = system_counters[SystemCounterId.ERROR_FRAMES_SENT]
         self._short_sends = system_counters[SystemCounterId.SHORT_SENDS]
-        self.window_length = window_length
+        self.window_length: int = window_length
         self._flags = StatusMessageFlags(0)
         self._rejection: bytes | None = None
         self._response_session_id: int | None = None
@@ -188,9 +188,9 @@ class ImageFeedback:
         self._is_pending = True
         self._deadline_ns = now_ns
         self.is_enabled = True
-        self.next_sm_position = position
-        self.last_sm_position = position
-        self.overrun_threshold = position + log.term_length // 2
+        self.next_sm_position: int = position
+        self.last_sm_position: int = position
+        self.overrun_threshold: int = position + log.term_length // 2
         self._boundaries: deque[int] = deque(maxlen=BOUNDARIES_KEPT)
 
     @property

@@ -286,7 +286,7 @@ def release_subscribers(source: Subscribable, listener: SubscribableListener) ->
 SHORTEST_TIMEOUT_NS: Final = 1_000_000
 """A channel may ask for timeouts of 0; going round and round without a pause it may not."""
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True)

@@ -90,7 +90,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
         # Answers what is asked of the socket, also when it is gone and nothing can be sent.
         self._socket: asyncio.BaseTransport
         self._transport: BoundedTransport | None = None
-        self.is_connected = False
+        self.is_connected: bool = False
         self._is_paused = False
         self._has_error = False
         self._is_sending = False
@@ -228,7 +228,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
             self._is_sending = False
 
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 class ChannelEndpoint(ABC):
@@ -330,7 +330,7 @@ class SendSocket(ChannelSocket):
         super().__init__(endpoint)
         self._dispatcher = endpoint.dispatcher
         # Told by the transport itself: twice for every wake-up.
-        self.reading = endpoint.on_reading
+        self.reading: Callable[[bool], None] = endpoint.on_reading
         self._clock = clock
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
@@ -386,9 +386,9 @@ class SendChannelEndpoint(ChannelEndpoint):
         super().__init__(channel, system_counters)
         self.on_reading = on_reading
         self.dispatcher = dispatcher
-        self.data = SendSocket(self, clock)
-        self.control = SendSocket(self, clock) if channel.is_multicast else None
-        self.remote = channel.remote_data
+        self.data: SendSocket = SendSocket(self, clock)
+        self.control: SendSocket | None = SendSocket(self, clock) if channel.is_multicast else None
+        self.remote: Address = channel.remote_data
         self._destinations = dispatcher.destinations
         self._clock = clock
         self._on_writable = on_writable
@@ -530,16 +530,16 @@ class ReceiveDestinationTransport(ChannelSocket):
     ) -> None:
         super().__init__(endpoint)
         self.channel = channel
-        self.is_multicast = channel.is_multicast
+        self.is_multicast: bool = channel.is_multicast
         self.control_address: Address | None = channel.remote_control
         self.registration_id = registration_id
-        self.last_activity_ns = clock.now_ns()
+        self.last_activity_ns: int = clock.now_ns()
         self.counters: list[Counter] = []
         self._dispatcher = endpoint.dispatcher
         self._clock = clock
         self._on_received = endpoint.on_received
         # Told by the transport itself: twice for every wake-up.
-        self.reading = endpoint.on_reading
+        self.reading: Callable[[bool], None] = endpoint.on_reading
         self._timestamps = endpoint.timestamps
         self._media_ns: int | None = None
 

@@ -133,11 +133,14 @@ class Reader(Protocol):
 class RunReader:
     """The reader in Python: one run for each call."""
 
+    dropped: Any
+    epoch_ns: Any
+
     def __init__(self) -> None:
         self._view = memoryview(bytearray(DATAGRAM_LENGTH_MAX))
         self._buffers = [self._view]
         self.groups: list[Group] = []
-        self.is_drained = False
+        self.is_drained: bool = False
         self.error: OSError | None = None
         self.dropped = self.epoch_ns = NOTHING
 

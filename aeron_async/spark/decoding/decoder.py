@@ -61,7 +61,7 @@ class Payloads:
             edges = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1]
         self.starts: Places = edges[:-1].astype(np.int64)
         self.ends: Places = edges[1:].astype(np.int64)
-        self.buffer = pa.py_buffer(b"") if buffer is None else buffer
+        self.buffer: Any = pa.py_buffer(b"") if buffer is None else buffer
         self.data: Bytes = np.frombuffer(self.buffer, np.uint8)
 
     def __len__(self) -> int:

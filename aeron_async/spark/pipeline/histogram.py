@@ -62,7 +62,7 @@ class Histogram:
 
     def __init__(self, counts: Mapping[int, int] | None = None) -> None:
         self._counts = Counter(counts or {})
-        self.negative_count = self._counts.pop(NEGATIVE, 0)
+        self.negative_count: int = self._counts.pop(NEGATIVE, 0)
 
     @classmethod
     def of(cls, values: Iterable[int]) -> Histogram:

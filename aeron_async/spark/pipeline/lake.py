@@ -55,7 +55,7 @@ class Lake:
     """
 
     def __init__(self, root: str | Path) -> None:
-        self.root = Path(root).absolute()
+        self.root: Path = Path(root).absolute()
 
     @property
     def checkpoint(self) -> Path:

@@ -59,7 +59,7 @@ class Receivers:
 
     def __init__(self) -> None:
         self._heard: dict[int, tuple[int, int]] = {}
-        self.window_length = 0
+        self.window_length: int = 0
         self._now_ns = 0
         self._changed = anyio.Event()
 
@@ -277,7 +277,7 @@ class Publishing:
         self._streams = streams
         self._options = options
         self._used: dict[tuple[str, int], Stream] = {}
-        self.row_count = 0
+        self.row_count: int = 0
 
     async def publish(self, rows: Rows) -> None:
         """Publish the rows of a batch, in order, waiting for room.

@@ -100,9 +100,9 @@ class RecordedStream:
         self._last_offered = 0
         self._started_ms = 0
         self.last: Identity | None = None
-        self.end = 0
+        self.end: int = 0
         self.recording_id: int | None = None
-        self.session_id = 0
+        self.session_id: int = 0
 
     async def open(self) -> None:
         """Find the recording, stop whoever is at it, and read how far it is.
@@ -291,7 +291,7 @@ class RecordedStream:
 
 MOST_AT_ONCE = 16
 """Partitions that a commit closes at the same time."""
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final
@@ -330,8 +330,8 @@ class OnceWriting:
         self._stack = AsyncExitStack()
         self._stream: RecordedStream | None = None
         self._done_count = 0
-        self.row_count = 0
-        self.skipped_count = 0
+        self.row_count: int = 0
+        self.skipped_count: int = 0
 
     async def publish(self, rows: Rows) -> None:
         """Publish those rows of a batch that are not recorded yet, in order.

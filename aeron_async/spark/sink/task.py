@@ -37,7 +37,7 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 QUERY_PROPERTY: Final = "sql.streaming.queryId"
 SPECULATION: Final = "spark.speculation"
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

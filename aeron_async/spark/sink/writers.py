@@ -6,7 +6,7 @@ knows came in the messages of the tasks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchWriter", "StreamWriter", "Written"]
 
-log = get_logger(__name__)
+log: Final = get_logger(__name__)
 
 
 @final

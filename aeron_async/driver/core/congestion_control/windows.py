@@ -42,7 +42,7 @@ class StaticWindowCongestionControl(CongestionControl):
         window_length: In bytes; already bounded by half a term.
     """
 
-    follows_rebuild: ClassVar = False
+    follows_rebuild: ClassVar[bool] = False
 
     def __init__(self, *, window_length: int) -> None:
         self._window_length = window_length
@@ -94,7 +94,10 @@ class CubicCongestionControl(CongestionControl):
         now_ns: The time now.
     """
 
-    counter_types: ClassVar = (StreamCounterType.CUBIC_RTT, StreamCounterType.CUBIC_WINDOW)
+    counter_types: ClassVar[tuple[StreamCounterType, ...]] = (
+        StreamCounterType.CUBIC_RTT,
+        StreamCounterType.CUBIC_WINDOW,
+    )
 
     def __init__(
         self,

@@ -89,7 +89,9 @@ class Axis:
         self._scale = scale
         self._low = scale(low)
         self._length = (scale(high) - self._low) or 1.0
-        self.ticks = [(value, text) for value, text in ticks if low <= value <= high]
+        self.ticks: list[tuple[float, str]] = [
+            (value, text) for value, text in ticks if low <= value <= high
+        ]
 
     def place(self, value: float) -> float:
         """Return where a value lies; what is outside lies at the edge."""
