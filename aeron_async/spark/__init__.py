@@ -1,6 +1,6 @@
-"""Recordings and streams in Spark: the data source `aeron_archive`.
+"""Spark integration: the source `aeron_archive` reads recordings, the sink `aeron` publishes rows.
 
-Names are imported when they are asked for: whoever only looks for Java needs no PySpark.
+Names are imported on first access, so that `ensure_java` works without PySpark.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Decides how much of what is there the next micro-batch reads.
+"""Admission: how much of the available data the next micro-batch reads.
 
-Limits are obeyed when an end is chosen and nowhere else, so that a batch is what lies between its
-start and its end, whatever the limits are when it is read again.
+A limit applies when the end of a batch is chosen and nowhere else, so that a batch is what lies
+between its start and its end, even if the limits have changed when it is read again.
 
-A limit is shared among recordings in proportion to what each has waiting, as Kafka's connector
-does; each gets one message at least, so no recording waits for ever, and the whole may be more
-than the limit by as many messages as there are recordings. What is given ends where a message does:
-where a term begins, if that is within the limit, for that needs no look at the disk.
+Recordings share a limit in proportion to what each has waiting, as in Kafka's connector. Each
+recording gets at least one message, so that none starves; the batch may therefore exceed the limit
+by one message for each recording. A share ends where a message ends, or where a term begins if that
+is within the share, because that needs no read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Boundaries", "Limit", "Patience", "Waiting", "admit"]
 @final
 @attrs.frozen
 class Waiting:
-    """What of a recording may be read.
+    """The unread part of a recording.
 
     Attributes:
-        start: Up to where it was read, in bytes.
-        end: Up to where it may be; not before the start.
-        term_length: Of the stream, in bytes.
+        start: Position read so far, in bytes.
+        end: Readable end, in bytes; not before the start.
+        term_length: Term length of the stream, in bytes.
     """
 
     start: int
@@ -38,18 +38,18 @@ class Waiting:
 
     @property
     def length(self) -> int:
-        """Return how much it is, in bytes."""
+        """Return the length of the unread part, in bytes."""
         return self.end - self.start
 
 
 @final
 @attrs.frozen
 class Limit:
-    """Most of a batch; None for as much as there is.
+    """Limit of a batch; None for no limit.
 
     Attributes:
-        max_bytes: With headers, as it lies on the disk.
-        max_rows: Rows; at most one of both is given.
+        max_bytes: With headers, as on the disk.
+        max_rows: Rows; at most one of both limits is given.
     """
 
     max_bytes: int | None = None
@@ -57,29 +57,23 @@ class Limit:
 
 
 class Boundaries(Protocol):
-    """Knows where messages end; looks at the disk."""
+    """Finds the ends of messages by reading the files."""
 
     def last_end(self, recording_id: int, start: int, limit: int) -> int:
-        """Return where the last message ends from a start to a limit; the start if none does."""
+        """Return the end of the last message between a start and a limit; the start if none."""
         ...
 
     def first_end(self, recording_id: int, start: int, end: int) -> int:
-        """Return where the first message behind a start ends; the end if none does before it."""
+        """Return the end of the first message behind a start; `end` if none ends before it."""
         ...
 
     def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> int:
-        """Return where so many rows behind a start end; the end if there are fewer."""
+        """Return the end of that many rows behind a start; `end` if there are fewer."""
         ...
 
 
 def admit(waiting: Mapping[int, Waiting], limit: Limit, boundaries: Boundaries) -> dict[int, int]:
-    """Return up to where each recording is read next, in bytes.
-
-    Args:
-        waiting: By recording id.
-        limit: Of the batch.
-        boundaries: Where messages end.
-    """
+    """Return up to where the next batch reads each recording, in bytes."""
     total = sum(each.length for each in waiting.values())
     found = {}
     for recording_id, each in waiting.items():
@@ -95,7 +89,7 @@ def admit(waiting: Mapping[int, Waiting], limit: Limit, boundaries: Boundaries) 
 
 
 def end_within(recording_id: int, each: Waiting, share: int, boundaries: Boundaries) -> int:
-    """Return where the last message ends that is within a share, or the first one does."""
+    """Return the end of the last message within a share; of the first message if none fits."""
     limit = each.start + share
     term_start = limit & -each.term_length
     if share >= each.term_length and term_start > each.start:
@@ -106,11 +100,11 @@ def end_within(recording_id: int, each: Waiting, share: int, boundaries: Boundar
 
 @final
 class Patience:
-    """Waits until a batch is worth its while, and no longer than is bearable.
+    """Waits until a batch has a minimum size, up to a maximum delay.
 
     Args:
-        min_bytes: Worth it; None for anything.
-        max_delay_ms: How long what is there may wait.
+        min_bytes: Minimum size; None for any.
+        max_delay_ms: How long available data may wait.
     """
 
     def __init__(self, min_bytes: int | None, max_delay_ms: int) -> None:
@@ -122,8 +116,8 @@ class Patience:
         """Return whether to read what is waiting.
 
         Args:
-            waiting_bytes: Of all recordings.
-            now_ms: Any time that only grows, in milliseconds.
+            waiting_bytes: Unread bytes of all recordings.
+            now_ms: Monotonic time in milliseconds.
         """
         if self._min_bytes is None:
             return True

@@ -1,20 +1,21 @@
-"""Where frames, messages and sessions end in the files of a recording.
+"""Boundaries in the files of a recording: the ends of frames, messages and sessions.
 
-It is being recorded, or was when its archive died. Files have their full length from the start, so
-the frames of the last one tell, as `archive.disk.tail_scan` decides for the archive's recovery:
-here as there, what is no frame is the end, unless frames lie behind it that belong there; and the
-last frame is believed when each page of it holds something, or its checksum is right.
+The end of a recording that is active, or whose archive died, follows from the frames of its last
+file, because files have their full length from the start. The rules are those of the archive's
+recovery in `archive.disk.tail_scan`: the first bytes that are no frame are the end, unless frames
+of the recording lie behind them; and the last frame counts only if each of its pages holds data or
+its checksum is right.
 
-What is damaged, or not there, is passed by: the next term begins with a frame, whatever was before.
-Whoever reads that finds the damage, and says so.
+Damaged or missing data is passed over: the next term begins with a frame in any case. The reader of
+that data finds the damage and reports it.
 
-A recording that was read, cut below that, and extended beyond it, looks as if it had only grown;
-but what lies between the cut and where it was read to is new, and nobody has read it.
+A recording that was cut below the position read so far and then extended beyond it looks as if it
+had only grown. `session_start` finds the frames that are new.
 
-Its publisher died in the middle of it. Whoever extends the recording may cut off what there is of
-it first, as the sink of this package does, so it is not to be passed by as if it had been read.
-
-Mostly the last frame tells that all is whole, and it is not longer than one packet.
+A message without its last fragment may end a recording, because its publisher died. The publisher
+that extends the recording may cut it off first, as the sink of this package does, so the message
+must not be skipped as if it had been read. Usually the last frame shows that all messages are
+whole, and it is not longer than one packet.
 
 Source: Aeron `Catalog.recoverStopOffset`, `RecordingPos`.
 """
@@ -64,15 +65,15 @@ __all__ = [
 
 PIECE_LENGTH: Final = 4 << 20
 FIRST_LENGTH: Final = 128 << 10
-"""Mostly the end is not far; longer than any frame."""
+"""Length of the first read; the end is usually near. Longer than any frame."""
 LIVE_LAG: Final = 64 << 10
-"""Kept from the end of files that somebody is writing to, in bytes."""
+"""Distance kept from the end of files that an archive is writing, in bytes."""
 LIVENESS_MS: Final = 10_000
-"""An archive tells every second that it is alive."""
+"""Age of the mark file at which an archive counts as dead; it updates the file every second."""
 
 
 def is_alive(directory: Directory, now_ms: int) -> bool:
-    """Return whether an archive is at work in a directory, as far as its mark file tells."""
+    """Return whether an archive is running in a directory, according to its mark file."""
     try:
         header = read_mark_file(directory)
     except (ArchiveError, FileNotFoundError):
@@ -89,18 +90,18 @@ def scanned_end(
     alive: bool,
     known: int | None = None,
 ) -> int:
-    """Return where the files of a recording end; at the end of a message if that is held back.
+    """Return where the files of a recording end; the end of a message if a lag is kept.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
+        directory: Directory of the archive.
+        descriptor: The recording.
         options: For `safetyLagBytes`, `verifyChecksum` and `failOnDataLoss`.
-        names: Of the files in the directory.
-        alive: Whether somebody is writing to it.
-        known: An end that was found before, to go on from.
+        names: Names of the files in the directory.
+        alive: Whether an archive is writing to it.
+        known: End found before, from which the search continues.
 
     Raises:
-        DataLossError: Frames of the last file are damaged, and that is not to be skipped.
+        DataLossError: Frames of the last file are damaged, and `failOnDataLoss` is set.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
     bases = [base for base in segment_bases(names, descriptor.recording_id) if base >= first]
@@ -131,7 +132,7 @@ def end_of_file(
     base: int,
     start: int,
 ) -> int:
-    """Return the position behind the last frame of a segment that can be believed."""
+    """Return the end of the last credible frame of a segment."""
     checksum = checksum_named(options.verify_checksum)
     limit = base + descriptor.segment_length
     position, last = start, start
@@ -152,7 +153,7 @@ def end_of_file(
 
 
 def cut_bad(piece: memoryview, frames: Frames, checksum: Checksum, session_id: int) -> bool:
-    """Let frames end before the first whose checksum is wrong; return whether one is."""
+    """Cut frames before the first with a wrong checksum; return whether there is one."""
     bad = first_bad(piece, frames, checksum, session_id=session_id)
     if bad is not None:
         frames.cut(bad)
@@ -168,25 +169,25 @@ def check_end(
     *,
     header: bytes,
 ) -> None:
-    """Refuse an end behind which there are frames.
+    """Refuse an end that has frames behind it.
 
     Args:
         file: The segment.
-        frames: Of the last piece of it.
-        descriptor: Of the recording.
+        frames: Frames of its last piece.
+        descriptor: The recording.
         base: Where the segment begins.
-        position: Of the end.
-        header: What stood there when the frames were found.
+        position: The end.
+        header: Bytes at the end when the frames were found.
 
     Raises:
-        DataLossError: It is not how recordings end.
+        DataLossError: A whole frame lies behind the end, so the data at the end is damaged.
     """
     if int.from_bytes(header[:4], "little", signed=True) <= 0:
         return
     again = bytearray(len(header))
     read_exactly(file, memoryview(again), position - base)
     if again != header:
-        # Somebody writes there just now: half a header was seen, and what lies behind it is new.
+        # The archive is writing here: half a header was read, and what lies behind it is new.
         return
     following = find_following(
         file, descriptor, base=base, offset=position - base, buffer=ScanBuffer()
@@ -202,7 +203,7 @@ def check_end(
 def pieces(
     file: File, descriptor: RecordingDescriptor, *, base: int, start: int, limit: int
 ) -> Iterator[tuple[int, memoryview, Frames]]:
-    """Yield position, memory and frames of a segment, up to the first that is none."""
+    """Yield position, memory and frames of a segment, up to the first invalid frame."""
     finder = FrameFinder(descriptor)
     length = FIRST_LENGTH
     memory = memoryview(bytearray(length))
@@ -221,15 +222,15 @@ def pieces(
 
 
 def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limit: int) -> int:
-    """Return where the last message ends that does so at or before a limit, or its term begins.
+    """Return where the last message before a limit ends; the beginning of the limit's term if none.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        limit: From its start to its end, in bytes; need not be where a frame begins.
+        directory: Directory of the archive.
+        descriptor: The recording.
+        limit: Position in the recording, in bytes; need not be the beginning of a frame.
 
     Raises:
-        FileNotFoundError: The file that holds it is not there.
+        FileNotFoundError: The file that holds the limit is missing.
     """
     start = max(term_base(limit, descriptor.term_length), descriptor.start_position)
     found = start
@@ -261,13 +262,13 @@ if TYPE_CHECKING:
 
 @final
 class DiskBoundaries:
-    """Finds the ends of messages, or of frames, on the disk.
+    """Finds the ends of messages, or of frames, in the files.
 
     Args:
-        directory: Of the archive.
-        recordings: By their ids.
-        by_message: Whether messages are looked for; frames otherwise.
-        with_padding: Whether padding is a row.
+        directory: Directory of the archive.
+        recordings: Recordings by id.
+        by_message: Whether to find the ends of messages; of frames otherwise.
+        with_padding: Whether padding counts as a row.
     """
 
     def __init__(
@@ -284,7 +285,7 @@ class DiskBoundaries:
         self._with_padding = with_padding
 
     def last_end(self, recording_id: int, start: int, limit: int) -> int:
-        """Return where the last message ends from a start to a limit; the start if none does."""
+        """Return the end of the last message between a start and a limit; the start if none."""
         descriptor = self._recordings[recording_id]
         found = max(start, term_base(limit, descriptor.term_length))
         for ends, _ in self._walk(descriptor, found, limit):
@@ -293,14 +294,14 @@ class DiskBoundaries:
         return found
 
     def first_end(self, recording_id: int, start: int, end: int) -> int:
-        """Return where the first message behind a start ends; the end if none does before it."""
+        """Return the end of the first message behind a start; `end` if none ends before it."""
         for ends, _ in self._walk(self._recordings[recording_id], start, end):
             if len(ends):
                 return int(ends[0])
         return end
 
     def end_of_rows(self, recording_id: int, start: int, end: int, rows: int) -> int:
-        """Return where so many rows behind a start end; the end if there are fewer."""
+        """Return the end of that many rows behind a start; `end` if there are fewer."""
         for ends, is_row in self._walk(self._recordings[recording_id], start, end):
             count = int(is_row.sum())
             if count >= rows:
@@ -311,7 +312,7 @@ class DiskBoundaries:
     def _walk(
         self, descriptor: RecordingDescriptor, start: int, limit: int
     ) -> Iterator[tuple[Longs, Any]]:
-        """Yield where messages end, piece by piece, and which of those are rows."""
+        """Yield the ends of messages, piece by piece, and which of them are rows."""
         limit &= -HEADER_LENGTH
         position = start
         while position < limit:
@@ -333,7 +334,7 @@ class DiskBoundaries:
     def _pieces(
         self, descriptor: RecordingDescriptor, base: int, start: int, limit: int
     ) -> Iterator[tuple[int, Frames]]:
-        """Yield positions and frames of a file; nothing if it is not there."""
+        """Yield positions and frames of a file; nothing if the file is missing."""
         try:
             file = self._directory.open_to_read(segment_name(descriptor.recording_id, base))
         except FileNotFoundError:
@@ -356,15 +357,15 @@ class DiskBoundaries:
 
 
 def session_start(directory: Directory, descriptor: RecordingDescriptor, position: int) -> int:
-    """Return from where on all frames before a position are of the last session.
+    """Return the position from which all frames before `position` are of the last session.
 
-    The position itself, where the frame before it is of another session; or where nobody can tell,
-    for frames have checksums in place of sessions, or are not there.
+    Return `position` itself if the frame before it is of another session, or if that cannot be
+    known: the frames have checksums in place of sessions, or are missing.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        position: Behind a frame, as it was read, in bytes.
+        directory: Directory of the archive.
+        descriptor: The recording.
+        position: End of a frame when it was read, in bytes.
     """
     found = position
     while found > descriptor.start_position:
@@ -381,7 +382,7 @@ def session_start(directory: Directory, descriptor: RecordingDescriptor, positio
 def first_in_term(
     directory: Directory, descriptor: RecordingDescriptor, begin: int, end: int
 ) -> int:
-    """Return from where on all frames of a part of a term are of the last session."""
+    """Return the position from which all frames in part of a term are of the last session."""
     base = segment_base(
         begin,
         start_position=descriptor.start_position,
@@ -393,7 +394,7 @@ def first_in_term(
     except FileNotFoundError:
         return end
     found = position = begin
-    # To the end of the term: what is new need not have a frame that ends just there.
+    # Walk to the end of the term: the new data need not have a frame that ends exactly at `end`.
     limit = term_base(begin, descriptor.term_length) + descriptor.term_length
     try:
         for at, _, frames in pieces(file, descriptor, base=base, start=begin, limit=limit):
@@ -410,14 +411,14 @@ def first_in_term(
 
 
 def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
-    """Return where the last whole message of a recording ends that has stopped.
+    """Return where the last whole message of a stopped recording ends.
 
-    Where its last term is not there, or damaged, it is the stop position: whoever reads it says so.
+    Return the stop position if the last term is missing or damaged: its reader reports that.
     """
     stop = descriptor.stop_position
     start = max(term_base(stop, descriptor.term_length), descriptor.start_position)
     if start >= stop:
-        # No message goes on behind a term.
+        # No message continues behind the end of a term.
         return stop
     base = segment_base(
         start,
@@ -438,9 +439,10 @@ def whole_end(directory: Directory, descriptor: RecordingDescriptor) -> int:
 
 
 def is_end_whole(file: File, descriptor: RecordingDescriptor, *, base: int, start: int) -> bool:
-    """Return whether whatever may be the last frame is the end of a message.
+    """Return whether the last frame is the end of a message, without walking the term.
 
-    A payload may hold what looks like a frame; if all that may be one say the same, it is so.
+    A payload may hold bytes that look like a frame. If every candidate for the last frame ends a
+    message, the last frame does.
     """
     stop = descriptor.stop_position
     finder = FrameFinder(descriptor)
@@ -458,7 +460,7 @@ def is_end_whole(file: File, descriptor: RecordingDescriptor, *, base: int, star
 
 
 def walked(file: File, descriptor: RecordingDescriptor, *, base: int, start: int) -> int:
-    """Return where the last message of a term ends, if it is sound up to its end."""
+    """Return where the last message of a term ends; the stop position if the term is damaged."""
     stop = descriptor.stop_position
     found = position = start
     for at, _, frames in pieces(file, descriptor, base=base, start=start, limit=stop):

@@ -1,7 +1,7 @@
-"""The recordings that a query selects, read again when the catalog changes.
+"""Recordings that a query selects, read again when the catalog changes.
 
-Its bytes tell whether it has. The time of the file does not: the official archive writes through
-mapped memory, and that time moves when the system gets round to it.
+The bytes of the catalog tell whether it changed. The modification time of the file does not: the
+official archive writes through mapped memory, and the system updates that time later.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ __all__ = [
 
 
 def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Directory:
-    """Return the directory of the archive, or what stands for it.
+    """Return the directory of the archive, or its replacement with `access=replay`.
 
     Args:
-        options: Of the query.
-        clock: Tells what stands for it when to ask again.
+        options: Options of the query.
+        clock: Tells the replacement when to ask the archive again.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: There is no such directory.
     """
     if options.access == REPLAY:
-        # Here, for it takes a driver, and hardly any query needs one.
+        # Imported here because it starts a driver, and few queries need it.
         from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
         return ReplayedDirectory(ArchiveAccess.of(options), clock=clock)
@@ -59,11 +59,11 @@ def open_directory(options: ArchiveOptions, *, clock: Clock | None = None) -> Di
 def read_recordings(
     directory: Directory, options: ArchiveOptions
 ) -> dict[int, RecordingDescriptor]:
-    """Return the recordings that a query means, by their ids, in order.
+    """Return the recordings that a query selects by id, in order of id.
 
     Raises:
         ConfigurationError: There is no catalog, or the archive does not answer.
-        UnknownRecordingError: One that is named by its id is not there.
+        UnknownRecordingError: A recording given by id does not exist.
         ArchiveFileError: The catalog is damaged.
     """
     catalog = open_catalog(directory)
@@ -83,7 +83,7 @@ def read_recordings(
 
 
 class OpenCatalog(Protocol):
-    """What tells which recordings there are."""
+    """A source of recording descriptors."""
 
     def ids(self) -> Iterable[int]:
         """Return the ids of the recordings, in order."""
@@ -92,17 +92,17 @@ class OpenCatalog(Protocol):
     def __contains__(self, recording_id: object) -> bool: ...
 
     def get(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording."""
+        """Return the descriptor of a recording."""
         ...
 
     def close(self) -> None:
-        """Close what it was read from."""
+        """Close the underlying file."""
         ...
 
 
 @final
 class ListedCatalog:
-    """The recordings that an archive has listed; see `OpenCatalog`."""
+    """Recordings that a live archive has listed; see `OpenCatalog`."""
 
     def __init__(self, recordings: Mapping[int, RecordingDescriptor]) -> None:
         self._recordings = recordings
@@ -115,7 +115,7 @@ class ListedCatalog:
         return recording_id in self._recordings
 
     def get(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording."""
+        """Return the descriptor of a recording."""
         return self._recordings[recording_id]
 
     def close(self) -> None:
@@ -124,10 +124,10 @@ class ListedCatalog:
 
 @runtime_checkable
 class Listing(Protocol):
-    """A directory that knows its recordings by itself."""
+    """A directory that lists its recordings itself."""
 
     def recordings(self) -> Mapping[int, RecordingDescriptor]:
-        """Return the recordings by their ids, in order."""
+        """Return the recordings by id, in order."""
         ...
 
 
@@ -135,8 +135,8 @@ def open_catalog(directory: Directory) -> OpenCatalog:
     """Return the catalog of an archive.
 
     Raises:
-        ConfigurationError: There is none, or the archive does not answer.
-        ArchiveFileError: It is damaged.
+        ConfigurationError: There is no catalog, or the archive does not answer.
+        ArchiveFileError: The catalog is damaged.
     """
     if isinstance(directory, Listing):
         return ListedCatalog(directory.recordings())
@@ -151,13 +151,13 @@ def open_catalog(directory: Directory) -> OpenCatalog:
 
 
 def is_selective(options: ArchiveOptions) -> bool:
-    """Return whether a query means some recordings, and not all."""
+    """Return whether a query selects some recordings, and not all."""
     given = (options.recording_ids, options.stream_id, options.channel, options.channel_pattern)
     return any(each is not None for each in given)
 
 
 def selector(options: ArchiveOptions) -> Callable[[RecordingDescriptor], bool]:
-    """Return what tells whether a recording is meant."""
+    """Return a function that tells whether a query selects a recording."""
     channel = options.channel
     if channel is not None:
         channel = stripped_channel(ChannelUri.parse(channel))
@@ -175,7 +175,7 @@ def selector(options: ArchiveOptions) -> Callable[[RecordingDescriptor], bool]:
 
 
 def unknown(recording_id: int, directory: Directory, catalog: OpenCatalog) -> str:
-    """Return what to say of an id that nothing has."""
+    """Return the error text for an id that no recording has."""
     ids = list(catalog.ids())
     shown = ", ".join(map(str, ids[:20])) + (", ..." if len(ids) > 20 else "")  # noqa: PLR2004 - enough to see a slip
     return (
@@ -186,15 +186,11 @@ def unknown(recording_id: int, directory: Directory, catalog: OpenCatalog) -> st
 
 @final
 class CatalogWatch:
-    """Knows which recordings an archive has, and which of them a query means.
-
-    Args:
-        directory: Of the archive.
-        options: Of the query.
+    """The recordings of an archive and the selection of a query, kept up to date.
 
     Attributes:
-        recordings: All, by their ids, in order.
-        selected: Those that are meant.
+        recordings: All recordings by id, in order.
+        selected: Those that the query selects.
     """
 
     def __init__(self, directory: Directory, options: ArchiveOptions) -> None:
@@ -206,11 +202,11 @@ class CatalogWatch:
         self.selected: dict[int, RecordingDescriptor] = {}
 
     def look(self) -> None:
-        """Find out what there is now.
+        """Update the recordings if the catalog has changed.
 
         Raises:
-            ConfigurationError: There is no catalog any more.
-            ArchiveFileError: It is damaged.
+            ConfigurationError: The catalog is gone.
+            ArchiveFileError: The catalog is damaged.
         """
         found = self._read()
         if found == self._state:
@@ -225,11 +221,12 @@ class CatalogWatch:
             for recording_id, each in self.recordings.items()
             if (self._ids is None or recording_id in self._ids) and self._is_meant(each)
         }
-        # Of before it was read: what changed meanwhile is found the next time.
+        # The state from before the catalog was read: a change during the read is found the next
+        # time.
         self._state = found
 
     def _read(self) -> object:
-        """Return what differs when the catalog does."""
+        """Return a value that changes whenever the catalog does."""
         if isinstance(self._directory, Listing):
             return dict(self._directory.recordings())
         try:

@@ -1,7 +1,7 @@
-"""The columns of a recording: their names, their types, and those that a query asked for.
+"""Columns of a recording: their names and types, and the selection of a query.
 
-Those that are never null are declared so: Spark makes rows of them a tenth faster. A query whose
-own schema lets them be null is served as well.
+Columns that are never null are declared `NOT NULL`, because Spark then makes rows a tenth faster. A
+query whose own schema makes them nullable works as well.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Column:
     """A column that a recording can have.
 
     Attributes:
-        name: In a query.
-        spark_type: As Spark's SQL spells it.
-        modes: Of `fragmentMode`, in which there is one.
-        shown_with: The option that puts it among the columns nobody had to ask for; "" for always.
-        says: What is in it.
+        name: Name in a query.
+        spark_type: Type as Spark's SQL spells it.
+        modes: Values of `fragmentMode` in which the column exists.
+        shown_with: Option that adds it to the default columns; "" if it is always among them.
+        says: What the column holds.
         is_optional: Whether it is null in some rows.
     """
 
@@ -91,11 +91,11 @@ BY_NAME: Final = {column.name: column for column in COLUMNS}
 @final
 @attrs.frozen
 class Projection:
-    """The columns that are built, in the order of the query.
+    """The columns to build, in the order of the query.
 
     Attributes:
-        names: Of the columns.
-        nullable: Whether the query lets each be null.
+        names: Names of the columns.
+        nullable: Whether the query declares each as nullable.
     """
 
     names: tuple[str, ...]
@@ -110,7 +110,7 @@ class Projection:
 
     def arrow_schema(self) -> Any:
         """Return the Arrow schema that Spark expects of every batch."""
-        import pyarrow as pa  # noqa: PLC0415 - whoever only plans does without
+        import pyarrow as pa  # noqa: PLC0415 - planning does not need it
 
         types = {
             "bigint": pa.int64(),
@@ -128,10 +128,10 @@ class Projection:
 
 
 def default_columns(options: ArchiveOptions) -> Projection:
-    """Return the columns of a query that named none, or those of its option `columns`.
+    """Return the columns of the option `columns`, or the default ones.
 
     Raises:
-        ConfigurationError: `columns` names one that is none.
+        ConfigurationError: `columns` names an unknown column.
     """
     shown = {
         "": True,
@@ -148,10 +148,10 @@ def default_columns(options: ArchiveOptions) -> Projection:
 
 
 def project(names: Sequence[str], mode: str) -> Projection:
-    """Return the columns of those names.
+    """Return the columns with the given names.
 
     Raises:
-        ConfigurationError: One is none, or is not there in this mode, or twice.
+        ConfigurationError: A name is unknown, is not available in this mode, or is given twice.
     """
     for name in names:
         check_name(name, mode)
@@ -165,11 +165,11 @@ def projection_of(fields: Iterable[Any], mode: str) -> Projection:
     """Return the columns that the fields of a `StructType` ask for.
 
     Args:
-        fields: Any of the columns, in any order, of exactly their types.
+        fields: Any of the columns, in any order, with exactly their types.
         mode: The option `fragmentMode`.
 
     Raises:
-        ConfigurationError: One is no column, or of another type, or there is none at all.
+        ConfigurationError: A field is no column or has another type, or there are no fields.
     """
     fields = list(fields)
     if not fields:
@@ -188,7 +188,7 @@ def projection_of(fields: Iterable[Any], mode: str) -> Projection:
 
 
 def check_name(name: str, mode: str) -> None:
-    """Refuse what is no column in this mode."""
+    """Refuse a name that is no column in this mode."""
     column = BY_NAME.get(name)
     if column is None:
         near = difflib.get_close_matches(name, BY_NAME, n=1)

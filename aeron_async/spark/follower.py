@@ -1,10 +1,11 @@
-"""The recordings of an archive as a stream: the end of each micro-batch, and lost data.
+"""Recordings of an archive as a stream: where each micro-batch ends, and how lost data is handled.
 
-An archive that was made anew is an error in any case: positions of other recordings say nothing.
+This module does not depend on Spark. `latest` decides the end of a batch, once. The ranges between
+its start and its end follow from the offsets alone, because Spark may ask for them again after a
+restart and must then read the same data again.
 
-Knows nothing of Spark. The end of a batch is decided in `latest`, once; which ranges lie between
-its start and its end is in the offsets alone, for Spark may ask for them again after a restart, and
-what was read must be read again.
+An archive that was deleted and created again is an error in any case, also with
+`failOnDataLoss=false`: positions in the old recordings mean nothing in the new ones.
 """
 
 from __future__ import annotations
@@ -42,13 +43,10 @@ log: Final = get_logger(__name__)
 
 @final
 class LossPolicy:
-    """Fails on data loss, or logs it once.
-
-    Args:
-        fails: The option `failOnDataLoss`.
+    """Raises an error on data loss, or logs each loss once.
 
     Attributes:
-        lost_bytes: What is known to be lost so far.
+        lost_bytes: Bytes known to be lost so far.
     """
 
     def __init__(self, *, fails: bool) -> None:
@@ -57,20 +55,20 @@ class LossPolicy:
         self.lost_bytes: int = 0
 
     def purged(self, recording_id: int, position: int, start: int) -> int:
-        """Return where to go on when a recording begins later than it was read to.
+        """Return where to continue if a recording now begins after the position read so far.
 
         Raises:
-            DataLossError: It is not to be skipped.
+            DataLossError: `failOnDataLoss` is set.
         """
         what = f"purged: it begins at {start} by now, so {start - position} bytes are gone"
         self._tell(recording_id, position, what, "begins there", start - position)
         return start
 
     def rolled_back(self, recording_id: int, position: int, end: int) -> int:
-        """Return where to go on when a recording ends before what was read of it.
+        """Return where to continue if a recording now ends before the position read so far.
 
         Raises:
-            DataLossError: It is not to be taken for granted.
+            DataLossError: `failOnDataLoss` is set.
         """
         what = (
             f"rolled back: it ends at {end} by now, for it was truncated, or its host lost what "
@@ -80,10 +78,10 @@ class LossPolicy:
         return end
 
     def rewritten(self, recording_id: int, position: int, start: int) -> int:
-        """Return where to go on when what was read of a recording has been recorded anew.
+        """Return where to continue if part of what was read has been cut off and recorded again.
 
         Raises:
-            DataLossError: It is not to be taken for granted.
+            DataLossError: `failOnDataLoss` is set.
         """
         what = (
             f"rolled back: it was cut at {start} or before, and another session has recorded what "
@@ -93,10 +91,10 @@ class LossPolicy:
         return start
 
     def removed(self, recording_id: int, position: int) -> None:
-        """Let a recording go that was not read to its end.
+        """Report a recording that was removed before it was read to its end.
 
         Raises:
-            DataLossError: It is not to be let go.
+            DataLossError: `failOnDataLoss` is set.
         """
         what = "removed: the catalog does not have it any more, and it was not read to its end"
         self._tell(recording_id, position, what, "goes on without it", 0)
@@ -122,10 +120,10 @@ class LossPolicy:
 
 
 def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> None:
-    """Refuse a recording that has the id of another one.
+    """Refuse a recording that has the id of the one read before, but is a different recording.
 
     Raises:
-        DataLossError: It is another.
+        DataLossError: The start timestamp or the initial term id differs.
     """
     if offset.is_of(descriptor):
         return
@@ -139,14 +137,15 @@ def refuse_other(offset: RecordingOffset, descriptor: RecordingDescriptor) -> No
 
 
 def refuse_reborn(gone: tuple[int, int] | None, descriptor: RecordingDescriptor) -> None:
-    """Refuse a recording whose id is too low for one that began so late: ids are never used again.
+    """Refuse a recording with a low id that began late: an archive never uses an id twice.
 
     Args:
-        gone: The highest id of those that were read and removed, and when that recording began.
-        descriptor: Of a recording that was not met before.
+        gone: Highest id among the removed recordings, and the time in milliseconds when that
+            recording began.
+        descriptor: A recording that is new to the query.
 
     Raises:
-        DataLossError: It is one of another archive.
+        DataLossError: The recording belongs to another archive.
     """
     if gone is None or descriptor.recording_id > gone[0]:
         return
@@ -167,8 +166,8 @@ class Follower:
     """Follows one archive for one query.
 
     Args:
-        options: Of the query.
-        clock: For what may wait, and whether an archive is alive.
+        options: Options of the query.
+        clock: Times waiting queries and tells whether the archive is alive.
 
     Raises:
         ConfigurationError: There is no such archive.
@@ -189,13 +188,13 @@ class Follower:
         self._target: Offsets | None = None
 
     def initial(self) -> Offsets:
-        """Return where a new query begins.
+        """Return the offsets at which a new query begins.
 
         Raises:
-            ConfigurationError: No message is as young as the time that was given.
-            UnknownRecordingError: One that is named by its id is not there.
-            DataLossError: It begins later by now, and that is not to be skipped.
-            InvalidPositionError: The position is in the middle of a frame.
+            ConfigurationError: All messages are older than the given time.
+            UnknownRecordingError: A recording given by id does not exist.
+            DataLossError: A recording begins after the given position, and `failOnDataLoss` is set.
+            InvalidPositionError: The given position is in the middle of a frame.
         """
         found = {}
         now_ns = self._look()
@@ -206,15 +205,16 @@ class Follower:
         return Offsets(found)
 
     def latest(self, start: Offsets, limit: Limit | None) -> Offsets:
-        """Return the end of the batch that begins there; the start if there is nothing to read.
+        """Return the end of the batch that begins at `start`; `start` itself if nothing is there.
 
         Args:
-            start: Up to where everything was read.
-            limit: Of the batch; None for everything at once, whatever the options say.
+            start: Offsets up to which everything was read.
+            limit: Limit of the batch; None for everything at once, also before the configured
+                minimum is there.
 
         Raises:
-            DataLossError: What is to be read is not there, and that is not to be skipped.
-            ConfigurationError: Nobody says where recordings end.
+            DataLossError: Data to be read is gone, and `failOnDataLoss` is set.
+            ConfigurationError: No source of positions tells where a recording ends.
         """
         now_ns = self._look()
         known = {key: self._known(key, each) for key, each in start.recordings.items()}
@@ -247,11 +247,11 @@ class Follower:
         found = self._at(met, admitted, start)
         if found.recordings == start.recordings:
             return start
-        # Only then: a batch is not made for that alone.
+        # Removed recordings alone do not justify a batch, so they are dropped only if there is one.
         return found.without_gone(self._catalog.recordings)
 
     def freeze(self) -> None:
-        """Let what is there now be all there will ever be."""
+        """Make the data that is available now the end of the query."""
         now_ns = self._look()
         found = {}
         for recording_id, descriptor in self._catalog.selected.items():
@@ -260,19 +260,19 @@ class Follower:
         self._target = Offsets(found)
 
     def reported(self) -> Offsets | None:
-        """Return what there was to be read when the last batch was decided; looks at nothing."""
+        """Return what was available when the last batch was decided, without reading anything."""
         return self._available
 
     @property
     def lost_bytes(self) -> int:
-        """Return what is known to be lost so far, where that is no error."""
+        """Return the bytes known to be lost so far, if the query tolerates loss."""
         return self._losses.lost_bytes
 
     def ranges(self, start: Offsets, end: Offsets) -> list[RecordingRange]:
-        """Return what lies between two offsets.
+        """Return the ranges between two offsets.
 
         Raises:
-            DataLossError: Something of it is not there, and that is not to be skipped.
+            DataLossError: Part of a range is gone, and `failOnDataLoss` is set.
         """
         self._catalog.look()
         found = []
@@ -290,7 +290,7 @@ class Follower:
         return self._clock.now_ns()
 
     def _known(self, recording_id: int, offset: RecordingOffset) -> RecordingOffset:
-        """Return the offset of a recording, which is checked to be that one, and to be there."""
+        """Return the offset of a recording, checked to be the same recording and still present."""
         descriptor = self._catalog.recordings.get(recording_id)
         if descriptor is not None:
             refuse_other(offset, descriptor)
@@ -302,14 +302,14 @@ class Follower:
     def _waiting(
         self, descriptor: RecordingDescriptor, offset: RecordingOffset, end: int
     ) -> Waiting:
-        """Return what of a recording is to be read, wherever it begins and ends by now."""
+        """Return the range of a recording that is still to be read, adjusted for lost data."""
         recording_id, position = descriptor.recording_id, offset.position
         if position < descriptor.start_position:
             position = self._losses.purged(recording_id, position, descriptor.start_position)
         anew = self._rewritten_from(descriptor, offset, min(position, end))
         if anew is not None:
-            # Nothing is read with this batch, and all from there with the next one: a batch is
-            # what lies behind the offset before.
+            # This batch reads nothing of the recording and the next one reads everything from
+            # `anew`: a batch is what lies behind the previous offset.
             position = end = self._losses.rewritten(recording_id, position, anew)
         elif end < position and not self._tails.holds(descriptor, position):
             position = self._losses.rolled_back(recording_id, position, end)
@@ -318,11 +318,11 @@ class Follower:
     def _rewritten_from(
         self, descriptor: RecordingDescriptor, offset: RecordingOffset, position: int
     ) -> int | None:
-        """Return from where on a session has recorded again what was read; None if none has."""
+        """Return from where another session recorded again what was read; None if none did."""
         if offset.session_id in {None, descriptor.session_id} or position <= 0:
             return None
         if self._options.access == REPLAY:
-            # What is replayed has the session of its replay.
+            # Frames of a replay carry the session of the replay.
             return None
         known = self._extended.get(descriptor.recording_id)
         key = descriptor.session_id, position
@@ -334,7 +334,7 @@ class Follower:
     def _at(
         self, known: dict[int, RecordingOffset], positions: dict[int, int], start: Offsets
     ) -> Offsets:
-        """Return offsets with those positions, which follow on others."""
+        """Return offsets at the given positions, based on those of `start`."""
         found = {}
         for recording_id, offset in known.items():
             position = positions.get(recording_id)
@@ -371,7 +371,7 @@ class Follower:
         return part
 
     def _present(self, part: RecordingRange) -> list[str]:
-        """Return which of the files of a range are there; others are not looked for."""
+        """Return which files of a range exist; no other file is looked up."""
         return [name for _, name in missing_segments(part, set()) if self._is_there(name)]
 
     def _is_there(self, name: str) -> bool:
@@ -383,17 +383,17 @@ class Follower:
 
 
 def begun(descriptor: RecordingDescriptor, start: Offsets) -> RecordingOffset:
-    """Return the offset of a recording that was not met before.
+    """Return the offset of a recording that is new to the query.
 
     Raises:
-        DataLossError: The archive was made anew.
+        DataLossError: The archive was deleted and created again.
     """
     refuse_reborn(start.gone, descriptor)
     return RecordingOffset.begun(descriptor, descriptor.start_position)
 
 
 def until(waiting: dict[int, Waiting], target: Offsets) -> dict[int, Waiting]:
-    """Return what is to be read up to a target, and nothing of what came later."""
+    """Limit what is to be read to a target."""
     found = {}
     for recording_id, each in waiting.items():
         last = target.recordings.get(recording_id)

@@ -1,20 +1,20 @@
-"""The frames of a piece of a recording: found, checksummed, and joined into messages.
+"""Frame finder for a piece of a recording: finds frames, checks checksums, assembles messages.
 
-Every header says its own term offset and term id, and lies at a multiple of 32. So whatever says
-the right offset at the right place may be a header: a comparison over the whole piece finds all of
-those, and sometimes a payload that looks like one. They are the frames if the first lies where the
-piece begins and each ends where the next begins. If that does not hold, the frames are walked one
-by one, which ends where one is not what it must be.
+Every header holds its own term offset and term id, and lies at a multiple of 32. So one comparison
+over the whole piece finds every place where the right offset stands, including payloads that look
+like a header. The candidates are the frames if the first one lies at the beginning of the piece and
+each ends where the next begins. Otherwise the frames are walked one by one, up to the first invalid
+frame.
 
-Invariant: both ways give the same frames; the session is never looked at, for recordings with
-checksums have no session there.
+Invariant: both ways give the same frames. The session is never compared, because recordings with
+checksums have the checksum in its place.
 
-A message is a run of data frames in one term, the first with the flag that begins one and the last
-with the flag that ends one, and nothing between them. Fragments before the first beginning belong
-to a message that began earlier; a run that padding interrupts, or that never ends, is broken.
+A message is a run of data frames in one term without gaps, from a frame with the begin flag to one
+with the end flag. Fragments before the first begin flag belong to a message that began earlier. A
+run that is interrupted by padding, or that never ends, is a broken message.
 
-Source: Aeron `TermBlockScanner`; the layout is that of `DataHeaderFlyweight`, `RecordingWriter`,
-which puts them in place of the session, `FragmentAssembler`.
+Source: Aeron `TermBlockScanner`; the layout is that of `DataHeaderFlyweight`; checksums in place of
+the session are those of `RecordingWriter`; messages are those of `FragmentAssembler`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
 
 WORDS: Final = 8
-"""32-bit words of a header; what each is follows."""
+"""Number of 32-bit words in a header; the indices of the fields follow."""
 FRAME_LENGTH: Final = 0
 KIND: Final = 1
 TERM_OFFSET: Final = 2
@@ -67,23 +67,23 @@ STREAM: Final = 4
 TERM_ID: Final = 5
 RESERVED: Final = 6
 DATA: Final = 0x1_0000
-"""In the second word, whose lowest byte is the version and whose next one the flags."""
+"""Bit of a data frame in the second word: version in the lowest byte, flags next, type above."""
 ZERO: Final = ~0x1_FF00
-"""What must be zero in the second word: the version, and all of the type but its lowest bit."""
+"""Bits that must be zero in the second word: the version, and the type but for its lowest bit."""
 CACHE: Final[dict[str, Ints]] = {}
 
 
 @final
 class Frames:
-    """The frames of a piece, in order.
+    """Frames of a piece, in order.
 
     Attributes:
-        heads: A header in each row, as eight 32-bit words.
-        starts: Where each begins in the piece, in bytes.
-        ends: Where each ends, aligned; that of padding may lie behind the piece.
-        end: Behind the last that is whole.
-        problem: What is wrong with what lies at `end`; None if it only goes on beyond the piece.
-        is_proven: Whether they were found at once; None was there to be walked.
+        heads: One header a row, as eight 32-bit words.
+        starts: Where each frame begins in the piece, in bytes.
+        ends: Where each frame ends, aligned; padding may end behind the piece.
+        end: End of the last whole frame.
+        problem: What is wrong with the data at `end`; None if the piece just ends there.
+        is_proven: Whether the frames were found by comparison, and not walked one by one.
     """
 
     __slots__ = ("end", "ends", "heads", "is_proven", "problem", "starts")
@@ -109,14 +109,14 @@ class Frames:
         return len(self.starts)
 
     def cut(self, number: int) -> None:
-        """Let them end before one of them."""
+        """Drop the frames from a number on."""
         self.end = int(self.starts[number])
         self.heads = self.heads[:number]
         self.starts = self.starts[:number]
         self.ends = self.ends[:number]
 
     def picked(self, which: Any) -> Frames:
-        """Return some of them, by a mask, a slice, or their numbers."""
+        """Return some of the frames, selected by a mask, a slice, or their numbers."""
         return Frames(
             self.heads[which],
             self.starts[which],
@@ -129,11 +129,7 @@ class Frames:
 
 @final
 class FrameFinder:
-    """Finds frames of one recording.
-
-    Args:
-        descriptor: Of the recording.
-    """
+    """Finds frames of one recording."""
 
     def __init__(self, descriptor: RecordingDescriptor) -> None:
         self._descriptor = descriptor
@@ -144,15 +140,15 @@ class FrameFinder:
         """Return the frames of a piece.
 
         Args:
-            piece: From where a frame begins, up to any multiple of 32 in the same segment.
-            position: Of its beginning, in the recording, in bytes.
+            piece: Begins with a frame and ends at any multiple of 32 in the same segment.
+            position: Position of its beginning in the recording, in bytes.
         """
         words: Ints = np.frombuffer(piece, np.int32).reshape(-1, WORDS)
         found = self._mask(words, position)
         return found if found is not None else self.walk(piece, position)
 
     def _mask(self, words: Ints, position: int) -> Frames | None:
-        """Return the frames if they can be proven to be all."""
+        """Return the frames found by comparison; None if they cannot be proven to be all."""
         count = len(words)
         descriptor = self._descriptor
         start = position & (descriptor.term_length - 1)
@@ -179,7 +175,7 @@ class FrameFinder:
     def _is_sound(
         self, heads: Ints, starts: Longs, ends: Longs, lengths: Longs, start: int
     ) -> bool:
-        """Return whether versions, types, streams and lengths are what they must be."""
+        """Return whether versions, types, streams and lengths are valid."""
         descriptor = self._descriptor
         kinds = int(np.bitwise_or.reduce(heads[:, KIND]))
         offsets = (starts + start) & (descriptor.term_length - 1)
@@ -191,20 +187,20 @@ class FrameFinder:
         )
 
     def _term_ids(self, position: int, starts: Longs) -> Any:
-        """Return the term id that a header at each place must say; they wrap at 32 bits."""
+        """Return the term id that a header at each place must hold; term ids wrap at 32 bits."""
         first = self._descriptor.initial_term_id
         terms = ((position + starts) >> self._bits) + first
         return terms.astype(np.int32)
 
     def _whole(self, heads: Ints, starts: Longs, ends: Longs, count: int) -> Frames:
-        """Leave the last one out if it goes on beyond the piece; of padding that is no matter."""
+        """Drop the last frame if it continues behind the piece, unless it is padding."""
         last = int(ends[-1])
         if last > count and heads[-1, KIND] & DATA:
             return Frames(heads[:-1], starts[:-1], ends[:-1], end=int(starts[-1]))
         return Frames(heads, starts, ends, end=last)
 
     def walk(self, piece: memoryview, position: int) -> Frames:
-        """Return the frames up to the first that is not what it must be, one by one."""
+        """Return the frames one by one, up to the first invalid one."""
         descriptor = self._descriptor
         words = piece.cast("B").cast("i")
         count = len(piece)
@@ -244,7 +240,7 @@ class FrameFinder:
 
 
 def places(count: int) -> Ints:
-    """Return the offsets of so many places where a header may lie; made once for all recordings."""
+    """Return the byte offsets of the first header places; the array is cached for reuse."""
     found = CACHE.get("places")
     if found is None or len(found) < count:
         found = np.arange(0, count * HEADER_LENGTH, HEADER_LENGTH, dtype=np.int32)
@@ -253,25 +249,25 @@ def places(count: int) -> Ints:
 
 
 def take_rows(words: Ints, rows: Longs) -> Ints:
-    """Return copies of some headers; as one value of 32 bytes each, which is fastest."""
+    """Return copies of some headers; each is taken as one value of 32 bytes, which is fastest."""
     whole = words.reshape(-1).view("V32")
     return whole[rows].view(np.int32).reshape(-1, WORDS)
 
 
 SAMPLE_LENGTH: Final = 128 << 10
-"""Longer than any data frame, in bytes."""
+"""Bytes read to find a data frame; longer than any data frame."""
 
 
 def first_bad(
     piece: memoryview, frames: Frames, checksum: Checksum, *, session_id: int | None = None
 ) -> int | None:
-    """Return the number of the first data frame whose checksum is wrong; None if all are right.
+    """Return the number of the first data frame with a wrong checksum; None if all are right.
 
     Args:
-        piece: Of a recording.
-        frames: Found in it.
-        checksum: That they have in place of their session.
-        session_id: What has this there has no checksum; None where all have one.
+        piece: Bytes of a recording.
+        frames: Frames in it.
+        checksum: Function whose result frames hold in place of their session.
+        session_id: Frames that hold this value have no checksum; None if all frames have one.
     """
     stored = frames.heads[:, SESSION].tolist()
     is_data = ((frames.heads[:, KIND] & DATA) != 0).tolist()
@@ -289,14 +285,14 @@ def has_checksums(
 ) -> bool:
     """Return whether the first data frame of a range has a checksum in place of its session.
 
-    The catalog does not say so. What is neither the session of the catalog nor a checksum is the
-    session of a publication that was recorded before the recording was extended.
+    The catalog does not tell. A value that is neither the session of the catalog entry nor a
+    checksum is the session of a publication that was recorded before the recording was extended.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        start: Where a frame begins.
-        end: Behind the last frame; in bytes, both.
+        directory: Directory of the archive.
+        descriptor: The recording.
+        start: Where a frame begins, in bytes.
+        end: End of the last frame, in bytes.
     """
     sample = first_data(directory, descriptor, start, end)
     if sample is None:
@@ -310,9 +306,9 @@ def has_checksums(
 def first_data(
     directory: Directory, descriptor: RecordingDescriptor, start: int, end: int
 ) -> tuple[int, memoryview] | None:
-    """Return what lies in place of the session of the first data frame, and its body, if any.
+    """Return the session field and the body of the first data frame; None if there is none.
 
-    A range may begin with padding, longer than what is read at once, and to the end of a file.
+    A range may begin with padding that is longer than one read, and that fills the rest of a file.
     """
     memory = memoryview(bytearray(min(SAMPLE_LENGTH, end - start)))
     position = start
@@ -345,7 +341,7 @@ def first_data(
 
 
 def matches(name: str, body: memoryview, value: int) -> bool:
-    """Return whether that is the checksum of a frame; it is not where nobody can compute it."""
+    """Return whether a value is the checksum of a frame; False if that cannot be computed here."""
     try:
         return CHECKSUMS[name](body) == value
     except ImportError:
@@ -362,11 +358,11 @@ class Messages:
     """Rows of a piece: messages, or single frames.
 
     Attributes:
-        frames: Those that are in a row, and no others.
+        frames: The frames that are in a row.
         first: Number of the first frame of each row.
-        last: Number of its last one.
-        end: Up to where the piece is done with; a message that goes on behind it begins there.
-        dropped: Fragments in no row: their message began earlier, or lacks a part.
+        last: Number of the last frame of each row.
+        end: Where the next piece must begin, at the latest with the message that continues there.
+        dropped: Fragments in no row: the message began earlier, or lacks a part.
         broken: Messages that lack a part.
     """
 
@@ -407,7 +403,7 @@ def assemble(frames: Frames, *, goes_on: bool) -> Messages:
     """Return a row for each message.
 
     Args:
-        frames: Of a piece, in order.
+        frames: Frames of a piece, in order.
         goes_on: Whether frames of the same term follow the piece.
     """
     kinds = frames.heads[:, KIND]
@@ -419,7 +415,7 @@ def assemble(frames: Frames, *, goes_on: bool) -> Messages:
     kinds = data.heads[:, KIND]
     begins = np.flatnonzero(kinds & BEGIN)
     ends = np.flatnonzero(kinds & END)
-    # Which run of frames without anything between them each is in.
+    # Number of the run of adjacent frames that each frame is in.
     runs = np.zeros(len(data), np.int64)
     np.cumsum(data.starts[1:] != data.ends[:-1], out=runs[1:])
     first, last = pairs(begins, ends, runs)
@@ -438,7 +434,7 @@ def assemble(frames: Frames, *, goes_on: bool) -> Messages:
 
 
 def pairs(begins: Longs, ends: Longs, runs: Longs) -> tuple[Longs, Longs]:
-    """Return the first and the last frame of each message that is whole."""
+    """Return the first and the last frame of each whole message."""
     if not len(ends):
         return ends, ends
     places = np.searchsorted(ends, begins)
@@ -449,7 +445,7 @@ def pairs(begins: Longs, ends: Longs, runs: Longs) -> tuple[Longs, Longs]:
 
 
 def in_rows(first: Longs, last: Longs, count: int) -> NDArray[np.bool_]:
-    """Return which of so many frames lie from a first to its last one."""
+    """Return which of `count` frames lie between a first frame and its last one."""
     steps = np.zeros(count + 1, np.int64)
     steps[first] += 1
     steps[last + 1] -= 1

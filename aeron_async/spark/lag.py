@@ -1,4 +1,4 @@
-"""How far streaming queries are behind what is recorded, in bytes of each recording."""
+"""Lag of streaming queries behind the recordings, in bytes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ log: Final = get_logger(__name__)
 @final
 @attrs.frozen(kw_only=True)
 class QueryLag:
-    """How far a query is behind after one of its batches.
+    """Lag of a query after one of its batches.
 
     Attributes:
-        query_id: Of the query, as its checkpoint has it.
-        name: Of the query; None if it has none.
-        batch_id: Of the batch.
-        positions: Up to where each recording has been read, by its id, in bytes: what lies before
-            is done with, as far as this query goes.
-        bytes_behind: What each had more when the batch was decided, in bytes.
+        query_id: Id of the query in its checkpoint.
+        name: Name of the query; None if it has none.
+        batch_id: Id of the batch.
+        positions: Position read so far by recording id, in bytes; this query needs nothing before
+            it.
+        bytes_behind: Unread bytes by recording id when the batch was decided.
     """
 
     query_id: str
@@ -49,26 +49,26 @@ class QueryLag:
 
     @property
     def total(self) -> int:
-        """Return what all recordings had more, in bytes."""
+        """Return the unread bytes of all recordings."""
         return sum(self.bytes_behind.values())
 
 
 @final
 class LagListener(StreamingQueryListener):
-    """Logs how far each streaming query over recordings is behind, and tells whoever wants to know.
+    """Logs the lag of each streaming query over recordings, and passes it to a callback.
 
     Args:
-        tell: Called after each batch, on a thread of Spark's; None for nobody.
+        tell: Called after each batch, on a thread of Spark's; None for no callback.
     """
 
     def __init__(self, tell: Callable[[QueryLag], None] | None = None) -> None:
         self._tell = tell
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Have nothing to say yet."""
+        """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Say how far a query is behind, if it reads recordings."""
+        """Log the lag of a query that reads recordings."""
         progress = event.progress
         for source in progress.sources:
             end, latest = offsets_of(source.endOffset), offsets_of(source.latestOffset)
@@ -86,18 +86,18 @@ class LagListener(StreamingQueryListener):
                 self._tell(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Have nothing to say: there was nothing more to read."""
+        """Do nothing: an idle query has no new lag."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Have nothing more to say."""
+        """Do nothing."""
 
 
 def bytes_behind(end: Offsets, latest: Offsets) -> dict[int, int]:
-    """Return what each recording has beyond an offset, in bytes.
+    """Return the unread bytes of each recording.
 
     Args:
-        end: Up to where they were read.
-        latest: Up to where they can be.
+        end: Offsets read so far.
+        latest: Offsets that can be read.
     """
     found = {}
     for recording_id, each in latest.recordings.items():
@@ -108,7 +108,7 @@ def bytes_behind(end: Offsets, latest: Offsets) -> dict[int, int]:
 
 
 def offsets_of(text: str | None) -> Offsets | None:
-    """Return what an offset says as Spark reports it; None if another source said it."""
+    """Parse an offset that Spark reports; return None if it belongs to another source."""
     try:
         given: Any = json.loads(text or "null")
         return Offsets.from_json(given) if isinstance(given, dict) else None

@@ -1,13 +1,14 @@
-"""How far a stream has been read: what Spark writes into its checkpoint.
+"""Stream offsets: what Spark writes into its checkpoint.
 
-Spark compares offsets as text, so the same offsets are always the same text: recordings in the
-order of their ids, keys in one order, whole numbers only, and nothing that changes by itself.
+Spark compares offsets as text, so equal offsets must always be the same text: recordings in the
+order of their ids, keys in one order, integers only, and nothing that changes over time.
 
     {"v": 1, "recs": {"3": {"pos": 4096, "from": 0, "began": 1700000000000, "term": 7}}, "cut": [9]}
 
-Beside the position stands where the recording was first read from, so that a batch of one that is
-new is known from its offsets alone; and what tells it from another that got its id later, in an
-archive that was made anew. Recordings that ended stay, with `"done": true`.
+Each recording has its position and the position from which it was first read, so that the range of
+a new recording follows from its offsets alone. Start timestamp and initial term id tell a recording
+from one that got the same id later, in an archive that was created again. Recordings that ended
+stay, with `"done": true`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ class RecordingOffset:
     """How far one recording has been read.
 
     Attributes:
-        position: Up to where, in bytes.
-        first: From where on, in bytes.
-        start_timestamp_ms: When it began, in milliseconds since 1970.
-        initial_term_id: First term of its stream.
-        is_done: It had ended, and was read to its end.
-        session_id: Of who made it when that was read; None where an older version wrote this.
+        position: Everything before it has been read, in bytes.
+        first: Where reading began, in bytes.
+        start_timestamp_ms: When the recording began, in milliseconds since 1970.
+        initial_term_id: First term of the recorded stream.
+        is_done: The recording had ended and was read to its end.
+        session_id: Session of the catalog entry when the position was read; None in offsets of
+            older versions.
     """
 
     position: int
@@ -52,7 +54,7 @@ class RecordingOffset:
 
     @classmethod
     def begun(cls, descriptor: RecordingDescriptor, position: int) -> Self:
-        """Return the offset of a recording of which nothing has been read before a position."""
+        """Return the offset of a recording that is read from a position on."""
         return cls(
             position,
             position,
@@ -62,7 +64,7 @@ class RecordingOffset:
         )
 
     def is_of(self, descriptor: RecordingDescriptor) -> bool:
-        """Return whether it is of this recording, and not of another with the same id."""
+        """Return whether this is the offset of that recording, not of another with the same id."""
         return (self.start_timestamp_ms, self.initial_term_id) == (
             descriptor.start_timestamp_ms,
             descriptor.initial_term_id,
@@ -75,8 +77,8 @@ class Cut:
     """How a batch is cut into partitions.
 
     Attributes:
-        max_bytes: Of a partition.
-        min_partitions: At least so many; None for as few as there may be.
+        max_bytes: Limit of a partition.
+        min_partitions: Lower limit on the number of partitions; None for none.
     """
 
     max_bytes: int
@@ -84,12 +86,12 @@ class Cut:
 
     @classmethod
     def from_json(cls, given: Any) -> Self:
-        """Return what a checkpoint says; raise any error where that is nothing."""
+        """Parse a checkpoint; raise any error if it is malformed."""
         max_bytes, *more = given
         return cls(whole(max_bytes, 1), whole(more[0], 1) if more else None)
 
     def to_json(self) -> list[int]:
-        """Return what Spark writes."""
+        """Return the list that Spark writes."""
         return [self.max_bytes, *([] if self.min_partitions is None else [self.min_partitions])]
 
 
@@ -107,10 +109,11 @@ class Offsets:
     """How far each recording has been read.
 
     Attributes:
-        recordings: By their ids.
-        cut: Of the batch that ends here; None where nobody has said it.
-        gone: Of those that are left out, for nothing of them is to be read ever again: the highest
-            id, and when that recording began, in milliseconds since 1970; None if there are none.
+        recordings: Offsets by recording id.
+        cut: How the batch that ends here was cut; None if the checkpoint does not say.
+        gone: Highest id among the removed recordings that are left out, because nothing of them
+            will be read again, and when that recording began, in milliseconds since 1970; None if
+            there are none.
     """
 
     recordings: Mapping[int, RecordingOffset] = attrs.field(factory=dict)
@@ -118,10 +121,10 @@ class Offsets:
     gone: tuple[int, int] | None = None
 
     def without_gone(self, present: Container[int]) -> Offsets:
-        """Return these without those that were read to their ends, and have been removed.
+        """Return these offsets without recordings that were read to their ends and then removed.
 
         Args:
-            present: Ids of the recordings that the catalog has.
+            present: Ids of the recordings in the catalog.
         """
         left_out = {
             key: each
@@ -137,10 +140,10 @@ class Offsets:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """Return what a checkpoint says.
+        """Parse a checkpoint.
 
         Raises:
-            ConfigurationError: Another version wrote it, or it is no offset of this source.
+            ConfigurationError: Another version wrote it, or it holds no offsets of this source.
         """
         version = given.get("v")
         if version != VERSION:
@@ -162,7 +165,7 @@ class Offsets:
         return cls(found, cut, gone)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what Spark writes, in the one order."""
+        """Return the object that Spark writes, with its keys in the fixed order."""
         found: dict[str, Any] = {}
         for recording_id in sorted(self.recordings):
             each = self.recordings[recording_id]
@@ -181,7 +184,7 @@ class Offsets:
 
 
 def parsed(given: Mapping[str, Any]) -> RecordingOffset:
-    """Return what is said of one recording; raise any error where that is nothing."""
+    """Parse the offset of one recording; raise any error if it is malformed."""
     numbers = {name: whole(given[key], -LARGEST) for key, name in FIELDS}
     session_id = whole(given["session"], -LARGEST) if "session" in given else None
     is_done = given.get("done", False) is True
@@ -189,13 +192,13 @@ def parsed(given: Mapping[str, Any]) -> RecordingOffset:
 
 
 def whole(given: Any, least: int) -> int:
-    """Return a whole number of 64 bits, at least so much; raise an error if it is none."""
+    """Return a 64-bit integer that is at least `least`; raise an error if it is not one."""
     if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= LARGEST:
         raise TypeError(given)
     return given
 
 
 def pair(given: Any) -> tuple[int, int]:
-    """Return two whole numbers; raise any error if they are none."""
+    """Return a recording id and a timestamp; raise any error if they are malformed."""
     recording_id, began_ms = given
     return whole(recording_id, 0), whole(began_ms, -LARGEST)

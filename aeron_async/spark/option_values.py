@@ -1,7 +1,7 @@
-"""Reads the values of options: sizes, durations, ids, positions, and where time comes from.
+"""Parsers of option values: sizes, durations, ids, positions, and the source of timestamps.
 
-Every reader takes the option's name and what was given, and raises `ConfigurationError` that says
-both and what would have been right.
+Every parser takes the name and the value of an option. It raises `ConfigurationError` that shows
+both and says which values are valid.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""As Kafka's connector numbers them."""
+"""Numbers of the two words in Kafka's connector."""
 WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 SIZE: Final = re.compile(r"(\d{1,19})\s*([kmgt]?)i?b?", re.IGNORECASE)
 SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -62,30 +62,30 @@ TIMESTAMP: Final = re.compile(
 @final
 @attrs.frozen
 class Positions:
-    """Where each recording begins, or ends, to be read.
+    """Where reading begins or ends in each recording.
 
     Attributes:
         others: For recordings that are not named; -2 for the earliest, -1 for the latest.
-        named: By recording id, in bytes; -2 and -1 likewise.
+        named: Position in bytes, -2 or -1, by recording id.
     """
 
     others: int
     named: Mapping[int, int] = attrs.field(factory=dict)
 
     def of(self, recording_id: int) -> int:
-        """Return the position that was given for a recording, or -2 or -1."""
+        """Return the position given for a recording, or -2 or -1."""
         return self.named.get(recording_id, self.others)
 
 
 @final
 @attrs.frozen
 class TimestampFrom:
-    """Where a message says when it was made.
+    """Where a message holds its timestamp.
 
     Attributes:
-        payload_offset: Of the number in the payload, in bytes; None for the reserved value.
-        dtype: Of the number, as numpy spells it.
-        unit_ns: What it counts, in nanoseconds.
+        payload_offset: Offset in the payload, in bytes; None for the reserved value.
+        dtype: Type of the number, as numpy spells it.
+        unit_ns: Unit of the number, in nanoseconds.
     """
 
     payload_offset: int | None
@@ -94,13 +94,13 @@ class TimestampFrom:
 
 
 def refuse(name: str, value: object, wanted: str) -> NoReturn:
-    """Raise what is wrong with a value."""
+    """Raise an error for an invalid value."""
     message = f"{name}={value!r} must be {wanted}: change {name}"
     raise ConfigurationError(message)
 
 
 def text(name: str, value: str) -> str:
-    """Return what is not empty."""
+    """Return text that is not empty."""
     return value if value.strip() else refuse(name, value, "not empty")
 
 
@@ -111,7 +111,7 @@ def boolean(name: str, value: str) -> bool:
 
 
 def integer(name: str, value: str) -> int:
-    """Return a signed number of 64 bits."""
+    """Return a signed 64-bit integer."""
     try:
         found = int(value)
     except ValueError:
@@ -148,7 +148,7 @@ def duration_ms(name: str, value: str) -> int:
 
 
 def one_of(*allowed: str) -> Callable[[str, str], str]:
-    """Return a reader of words."""
+    """Return a parser that accepts only these words."""
 
     def read(name: str, value: str) -> str:
         found = value.strip().lower()
@@ -173,7 +173,7 @@ def ids(name: str, value: str) -> tuple[int, ...]:
 
 
 def pattern(name: str, value: str) -> str:
-    """Return a regular expression, which will be held against whole channels."""
+    """Return a regular expression that is matched against whole channels."""
     try:
         re.compile(value)
     except re.error as error:
@@ -200,7 +200,7 @@ def timestamps_ms(name: str, value: str) -> dict[int, int]:
 def numbers_by_id(
     name: str, value: str, wanted: str, *, smallest: int, words: Mapping[str, int]
 ) -> dict[int, int]:
-    """Return a JSON object of numbers."""
+    """Return a JSON object of numbers by recording id."""
     try:
         given: Any = json.loads(value)
     except ValueError:

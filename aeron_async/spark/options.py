@@ -1,9 +1,7 @@
-"""The options of `spark.read.format("aeron_archive")`, and how a remote archive is reached.
+"""Options of `spark.read.format("aeron_archive")`, and how a remote archive is reached.
 
-Light to import, for it travels with each task.
-
-Spark hands them over as text, with names in any case. What is unknown is refused, with the name
-that was probably meant.
+Spark passes options as text, with names in any case. An unknown name is refused with a suggestion.
+Importing this module is cheap, because it travels with each task.
 """
 
 from __future__ import annotations
@@ -29,19 +27,19 @@ __all__ = [
 ]
 
 REPLAY: Final = "replay"
-"""The value of the option `access`."""
+"""The value of the option `access` that reads by replay."""
 
 
 @final
 @attrs.frozen
 class ArchiveAccess:
-    """Where an archive is asked.
+    """How to reach an archive over its control channel.
 
     Attributes:
-        control_channel: Of the archive.
-        response_channel: Where it answers, and replays; None for this host.
-        timeout_ms: How long an answer may take.
-        retries: How often to ask again when none came.
+        control_channel: Control channel of the archive.
+        response_channel: Channel of its responses and replays; None for this host.
+        timeout_ms: How long a response may take.
+        retries: How often to repeat a request without a response.
     """
 
     control_channel: str
@@ -51,7 +49,7 @@ class ArchiveAccess:
 
     @classmethod
     def of(cls, options: ArchiveOptions) -> ArchiveAccess:
-        """Return what the options of a query say."""
+        """Return the access that the options of a query describe."""
         channel = options.archive_control_channel
         assert channel is not None, "the options were checked"
         return cls(
@@ -88,7 +86,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "location": "CREATE TABLE loses the options in Spark 4.3: use CREATE TEMPORARY VIEW",
     "paths": "one archive at a time: load() takes one path, and union() puts tables together",
 }
-"""What Kafka's connector, or Spark itself, calls something of ours."""
+"""Options of Spark's Kafka connector, or of Spark itself, and their counterparts here."""
 
 
 @final
@@ -97,9 +95,9 @@ class OptionSpelling:
     """How one option is spelled and read.
 
     Attributes:
-        name: As a query spells it.
-        default: As the documentation shows it.
-        says: What it does.
+        name: Spelling in a query.
+        default: Default as the documentation shows it.
+        says: What the option does.
     """
 
     name: str
@@ -123,7 +121,7 @@ def option(
 @final
 @attrs.frozen(kw_only=True)
 class ArchiveOptions:
-    """What a query asked for; sizes in bytes, times in milliseconds."""
+    """Options of a query; sizes in bytes, times in milliseconds."""
 
     path: str = option("path", values.text, "directory of the archive", default="")
     access: str = option(
@@ -387,10 +385,11 @@ class ArchiveOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Return what those options say; names in any case, values as text.
+        """Parse options; names may have any case, values are text.
 
         Raises:
-            ConfigurationError: A name is unknown, a value is none, or two contradict one another.
+            ConfigurationError: A name is unknown, a value is invalid, or two options contradict
+                each other.
         """
         found = {}
         for key, value in given.items():
@@ -409,12 +408,12 @@ FIELDS: Final[Mapping[str, Any]] = {
 
 
 def spellings() -> list[OptionSpelling]:
-    """Return every option, as the documentation lists them."""
+    """Return every option, in the order of the documentation."""
     return [field.metadata["spelling"] for field in FIELDS.values()]
 
 
 def unknown(key: str) -> str:
-    """Return what to say of an option that is none."""
+    """Return the error text for an unknown option."""
     hint = ELSEWHERE.get(key.lower())
     if hint is None:
         near = difflib.get_close_matches(key.lower(), FIELDS, n=1)

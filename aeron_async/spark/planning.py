@@ -1,10 +1,9 @@
-"""The ranges that a batch query reads, and how they are divided into partitions.
+"""Ranges that a batch query reads, and their division into partitions.
 
-Filters that come here are still applied by Spark to every row, so leaving out too little costs time
-and nothing else. Positions are cut where terms begin, where messages do too.
+Spark still applies pushed filters to every row, so pruning too little costs time and nothing else.
 
-Parts are cut where terms begin, for frames and messages do too; short recordings share a partition,
-for each partition costs as much as some tens of megabytes.
+Recordings are cut at the beginning of terms, because a frame and a message begin there too. Short
+recordings share a partition, because a partition costs as much as reading some tens of megabytes.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class Predicate:
     """A filter that every row must pass.
 
     Attributes:
-        column: Whose value is looked at.
+        column: Column that is compared.
         operator: `=`, `<`, `<=`, `>`, `>=` or `in`.
-        value: What it is compared with; several for `in`.
+        value: Value to compare with; a sequence for `in`.
     """
 
     column: str
@@ -77,7 +76,7 @@ HOLDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 def pruned(
     parts: Iterable[RecordingRange], predicates: Iterable[Predicate]
 ) -> list[RecordingRange]:
-    """Return what is left of ranges when rows that fail a predicate need not be there."""
+    """Return the ranges without the parts in which no row can pass the predicates."""
     found = list(parts)
     for each in predicates:
         get = OF_RECORDING.get(each.column)
@@ -91,13 +90,13 @@ def pruned(
 
 
 def bounds(predicate: Predicate) -> tuple[int | None, int | None]:
-    """Return the smallest and the largest position that a predicate lets pass; None for any."""
+    """Return the lowest and highest position that a predicate accepts; None for no bound."""
     value = predicate.value
     match predicate.operator:
         case "=":
             return value, value
         case "in":
-            # What is null equals nothing.
+            # Null equals nothing.
             values = [each for each in value if each is not None]
             return (min(values), max(values)) if values else (0, -1)
         case "<" | "<=":
@@ -107,7 +106,7 @@ def bounds(predicate: Predicate) -> tuple[int | None, int | None]:
 
 
 def within(part: RecordingRange, first: int | None, last: int | None) -> RecordingRange:
-    """Return the terms of a range in which rows from a first to a last position can begin."""
+    """Return the terms of a range in which a row between two positions can begin."""
     term_length = part.descriptor.term_length
     start, end = part.start, part.end
     if first is not None and first > start:
@@ -121,12 +120,12 @@ log: Final = get_logger(__name__)
 
 
 def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
-    """Return what a batch query reads of each recording, in order.
+    """Return the range of each recording that a batch query reads, in order of recording id.
 
     Raises:
-        ConfigurationError: There is no such archive, or nothing that was selected.
-        DataLossError: What was asked for is no longer there, and that is not to be skipped.
-        InvalidPositionError: A position that was given is in the middle of a frame.
+        ConfigurationError: There is no such archive, or no recording is selected.
+        DataLossError: Requested data is gone, and `failOnDataLoss` is set.
+        InvalidPositionError: A given position is in the middle of a frame.
         ArchiveFileError: The catalog is damaged.
     """
     directory = open_directory(options)
@@ -137,7 +136,7 @@ def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
             "channelPattern and streamIds: change them"
         )
         raise ConfigurationError(message)
-    # What is replayed is there if the archive says so.
+    # The archive itself checks that it can replay a range.
     names = None if options.access == REPLAY else directory.names()
     ends = SafeEnds(directory, options)
     found = []
@@ -153,7 +152,7 @@ def plan_batch(options: ArchiveOptions) -> list[RecordingRange]:
 def bounded(
     directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> RecordingRange:
-    """Return what is to be read of a recording that ends there."""
+    """Return the range that a query reads of a recording which ends at `end`."""
     start = starting_position(directory, descriptor, options, end)
     stop = ending_position(directory, descriptor, options, end)
     return range_of(directory, descriptor, options, start=start, end=max(start, stop))
@@ -167,7 +166,7 @@ def range_of(
     start: int,
     end: int,
 ) -> RecordingRange:
-    """Return a range of a recording, with what a reader must know of its frames."""
+    """Return a range of a recording, and whether its frames have checksums."""
     if options.access == REPLAY:
         return RecordingRange(descriptor, start, end, is_replayed=True)
     has = options.verify_checksum is not None or (
@@ -179,11 +178,11 @@ def range_of(
 def starting_position(
     directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> int:
-    """Return where a query begins to read a recording that may be read up to an end.
+    """Return where a query begins to read a recording that is readable up to `end`.
 
     Raises:
-        ConfigurationError: No message is as young as the time that was given.
-        DataLossError: It begins later by now, and that is not to be skipped.
+        ConfigurationError: All messages are older than the given time.
+        DataLossError: The recording now begins later, and `failOnDataLoss` is set.
         InvalidPositionError: The position is in the middle of a frame.
     """
     recording_id = descriptor.recording_id
@@ -206,10 +205,10 @@ def starting_position(
 def ending_position(
     directory: Directory, descriptor: RecordingDescriptor, options: ArchiveOptions, end: int
 ) -> int:
-    """Return up to where a batch query reads a recording that may be read up to an end.
+    """Return where a batch query stops reading a recording that is readable up to `end`.
 
     Raises:
-        DataLossError: It ends earlier by now, and that is not to be skipped.
+        DataLossError: The recording now ends earlier, and `failOnDataLoss` is set.
         InvalidPositionError: The position is in the middle of a frame.
     """
     if options.ending_timestamp is None:
@@ -226,8 +225,8 @@ def position_of_time(
     timestamp_ms: int,
     end: int,
 ) -> int | None:
-    """Return where the first message begins that is not older; None if there is none."""
-    # Here, for it takes numpy and pyarrow, and hardly any query asks for times.
+    """Return where the first message begins that is not older than a time; None if none is."""
+    # Imported here: numpy and pyarrow are heavy, and few queries ask for times.
     from aeron_async.spark.scan import first_not_older  # noqa: PLC0415
 
     whole = RecordingRange(descriptor, descriptor.start_position, end)
@@ -241,7 +240,7 @@ def position_in(
     given: int,
     end: int,
 ) -> int:
-    """Return a position that was given: -2 for the start, -1 for the end, else in bytes."""
+    """Return the position for an option value: -2 for the start, -1 for the end, else in bytes."""
     if given == EARLIEST:
         return descriptor.start_position
     if given == LATEST:
@@ -260,7 +259,7 @@ def position_in(
 
 
 def check_segments(part: RecordingRange, names: list[str], options: ArchiveOptions) -> None:
-    """Refuse a range whose files are not all there."""
+    """Refuse a range whose segment files are not all present."""
     for position, name in missing_segments(part, set(names)):
         if options.fail_on_data_loss:
             message = f"its file {name} is not there; failOnDataLoss=false goes on without it"
@@ -270,7 +269,7 @@ def check_segments(part: RecordingRange, names: list[str], options: ArchiveOptio
 
 
 def missing_segments(part: RecordingRange, names: set[str]) -> Iterator[tuple[int, str]]:
-    """Yield from which position on, and in which file, a range is not there."""
+    """Yield the position and the name of each missing file of a range."""
     descriptor = part.descriptor
     base = segment_base(
         part.start,
@@ -291,12 +290,12 @@ def partitions_of(
     max_bytes: int,
     min_partitions: int | None,
 ) -> list[tuple[RecordingRange, ...]]:
-    """Return what each partition reads: a piece of a recording, or several that are short.
+    """Return the pieces that each partition reads: one of a recording, or several short ones.
 
     Args:
-        parts: What is read in all.
-        max_bytes: Of a partition; a term is never divided.
-        min_partitions: At least so many, where terms let it; None for as few as there may be.
+        parts: Everything to read.
+        max_bytes: Limit of a partition; a term is never divided.
+        min_partitions: Lower limit, as far as terms allow; None for none.
     """
     parts = list(parts)
     total = sum(part.length for part in parts)
@@ -315,7 +314,7 @@ def partitions_of(
 
 
 def cut(part: RecordingRange, target: int) -> Iterator[RecordingRange]:
-    """Yield pieces of about equal length, none longer than it should be, but for a single term."""
+    """Yield pieces of about equal length, none longer than `target` except a single term."""
     term_length = part.descriptor.term_length
     most = max(target & -term_length, term_length)
     count = -(-part.length // most)

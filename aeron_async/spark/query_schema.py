@@ -1,8 +1,8 @@
-"""The schema of a query, and the decoder that an option names.
+"""Schema of a query, and the decoder that an option names.
 
-A decoder is one of those of `decoding`, such as `struct:<price:q`; or `module:callable`, which
-takes a `pyarrow.RecordBatch` and returns one, and whose attribute `schema` says what it returns: a
-`pyarrow.Schema`, or columns as SQL declares them. A callable without that is called to get a
+A decoder is one of `decoding`, such as `struct:<price:q`, or `module:callable`. The callable takes
+a `pyarrow.RecordBatch` and returns one; its attribute `schema` declares the result, as a
+`pyarrow.Schema` or as columns in SQL. A callable without that attribute is called to get a
 `decoding.Decoder`.
 """
 
@@ -36,12 +36,12 @@ __all__ = [
 
 @final
 class Decoder:
-    """A decoder, and what is wanted of what it returns.
+    """A decoder, with a check of what it returns.
 
     Args:
-        name: As the option has it.
-        function: See the module.
-        schema: What it says that it returns.
+        name: Value of the option.
+        function: Takes a `pyarrow.RecordBatch` and returns one.
+        schema: Declared schema of the result.
     """
 
     def __init__(self, name: str, function: Callable[[Any], Any], schema: Any) -> None:
@@ -50,16 +50,16 @@ class Decoder:
         self._function = function
 
     def decoded(self, batches: Iterator[Any], wanted: Any) -> Iterator[Any]:
-        """Yield batches with exactly the columns that are wanted.
+        """Yield batches with exactly the wanted columns.
 
         Args:
-            batches: As they were read.
-            wanted: Arrow schema of the result; any of the decoder's columns, in any order.
+            batches: Batches as read.
+            wanted: Arrow schema of the result: any of the decoder's columns, in any order.
 
         Raises:
-            ConfigurationError: It returned something else than it said.
+            ConfigurationError: The decoder did not return what it declared.
         """
-        import pyarrow as pa  # noqa: PLC0415 - whoever only plans does without
+        import pyarrow as pa  # noqa: PLC0415 - planning does not need it
 
         for batch in batches:
             given = self._function(batch)
@@ -86,13 +86,13 @@ def decoder_named(name: str, columns: Projection) -> Decoder:
     """Return the decoder that an option names.
 
     Args:
-        name: See the module.
-        columns: What it is given.
+        name: Value of the option; see the module.
+        columns: Columns of the batches that the decoder takes.
 
     Raises:
-        ConfigurationError: There is none, or it does not say what it returns.
+        ConfigurationError: There is no such decoder, or it does not declare its result.
     """
-    # Here, for it takes pyarrow, and hardly any query decodes.
+    # Imported here: pyarrow is heavy, and few queries use a decoder.
     from aeron_async.spark import decoding  # noqa: PLC0415
 
     if name.partition(":")[0] in decoding.KINDS:
@@ -115,7 +115,7 @@ def decoder_named(name: str, columns: Projection) -> Decoder:
 
 
 def of_payloads(name: str, decoder: Any, columns: Projection) -> Decoder:
-    """Return what puts the columns of a decoder in place of the payload."""
+    """Return a decoder that replaces the payload by its columns."""
     from aeron_async.spark.decoding import decode_batch, decoded_schema  # noqa: PLC0415 - as above
 
     schema = decoded_schema(columns.arrow_schema(), decoder)
@@ -123,10 +123,10 @@ def of_payloads(name: str, decoder: Any, columns: Projection) -> Decoder:
 
 
 def imported(name: str) -> Any:
-    """Return what `module:callable` names.
+    """Return the object that `module:callable` names.
 
     Raises:
-        ConfigurationError: It is spelled otherwise, or cannot be imported.
+        ConfigurationError: The name is malformed, or cannot be imported.
     """
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
@@ -149,10 +149,10 @@ def imported(name: str) -> Any:
 
 
 def declared_schema(options: ArchiveOptions) -> StructType | str:
-    """Return the columns of a query that has not said which it wants.
+    """Return the default columns of a query that declares no schema.
 
     Raises:
-        ConfigurationError: An option names a column, or a decoder, that is none.
+        ConfigurationError: An option names an unknown column or decoder.
     """
     columns = default_columns(options)
     if options.decoder is None:
@@ -162,10 +162,10 @@ def declared_schema(options: ArchiveOptions) -> StructType | str:
 
 
 def settings_for(options: ArchiveOptions, schema: StructType) -> ScanSettings:
-    """Return what to make of frames for a query with that schema.
+    """Return the scan settings of a query with this schema.
 
     Raises:
-        ConfigurationError: It asks for what is no column, or of another type.
+        ConfigurationError: The schema has an unknown column, or one of another type.
     """
     if options.decoder is None:
         return ScanSettings.of(options, projection_of(schema.fields, options.fragment_mode))
@@ -177,7 +177,7 @@ def settings_for(options: ArchiveOptions, schema: StructType) -> ScanSettings:
 
 
 def struct_of(schema: Any, name: str) -> StructType:
-    """Return what a decoder declared as Spark knows it."""
+    """Return the Spark schema for what a decoder declares."""
     try:
         return from_arrow_schema(schema)
     except (TypeError, AttributeError, ValueError) as error:
@@ -189,7 +189,7 @@ def struct_of(schema: Any, name: str) -> StructType:
 
 
 def check_declared(schema: StructType, declared: StructType, name: str) -> None:
-    """Refuse columns that a decoder does not make."""
+    """Refuse columns that a decoder does not produce."""
     types = {field.name: field.dataType.simpleString() for field in declared.fields}
     for field in schema.fields:
         kind = types.get(field.name)

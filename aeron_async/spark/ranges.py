@@ -1,6 +1,6 @@
-"""What a reader is given: parts of recordings, and what to make of them.
+"""Input of a reader: parts of recordings, and how their frames become rows.
 
-All of it travels to the executors, which need no catalog then.
+All of it travels to the executors, which therefore need no catalog.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class RecordingRange:
     """A part of a recording.
 
     Attributes:
-        descriptor: Of the recording, as the catalog had it when this was planned.
+        descriptor: Catalog entry at the time of planning.
         start: Where a frame begins, in bytes.
-        end: Behind the last frame, in bytes.
+        end: End of the last frame, in bytes.
         has_checksums: Whether data frames have a checksum in place of their session.
-        is_replayed: Whether they have the session of a replay there.
+        is_replayed: Whether frames have the session of a replay instead of their own.
     """
 
     descriptor: RecordingDescriptor
@@ -41,28 +41,28 @@ class RecordingRange:
 
     @property
     def length(self) -> int:
-        """Return how much it is, in bytes."""
+        """Return the length in bytes."""
         return self.end - self.start
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ScanSettings:
-    """What to make of frames.
+    """How frames become rows.
 
     Attributes:
-        path: Directory of the archive; "" where it is elsewhere.
+        path: Directory of the archive; "" with `access=replay`.
         projection: Columns to build.
-        by_message: A row for each message; for each frame otherwise.
-        include_padding: Padding is a row as well.
-        rows_per_batch: Most rows of a batch.
-        bytes_per_batch: Most payload of one; a single message may be more.
+        by_message: One row for each message; for each frame otherwise.
+        include_padding: Whether padding is a row as well.
+        rows_per_batch: Upper limit on the rows of a batch.
+        bytes_per_batch: Upper limit on its payload; a single message may exceed it.
         fail_on_data_loss: Raise at damage; skip it otherwise.
-        checksum: Name of the one that every data frame is checked with; None to check none.
-        timestamp_from: Where messages say when they were made; None for nowhere.
-        decoder: What makes other columns of these, as `module:callable`; None for nothing.
-        decoded: Arrow schema of what it makes.
-        archive: Where it is asked to replay; None where its files are read.
+        checksum: Name of the checksum to verify on every data frame; None to verify none.
+        timestamp_from: Where messages hold their timestamp; None if they have none.
+        decoder: Decoder that replaces the columns; None for none.
+        decoded: Arrow schema of the decoder's result.
+        archive: Archive that replays the recordings; None if their files are read.
     """
 
     path: str
@@ -82,7 +82,7 @@ class ScanSettings:
     def of(
         cls, options: ArchiveOptions, projection: Projection, *, decoded: Any = None
     ) -> ScanSettings:
-        """Return what the options of a query say."""
+        """Return the settings that the options of a query describe."""
         return cls(
             path=options.path,
             projection=projection,

@@ -1,16 +1,17 @@
-"""The position up to which a recording may be read.
+"""Readable end of each recording: the position up to which a query may read it.
 
-They lie in the driver's `cnc.dat`, behind a header that says how long each section is. It is read,
-not mapped: what is looked for is a few numbers, and the file is there as long as its driver.
+A recording that has stopped ends where the catalog says. For an active one, a live archive knows
+its position best, then the counters of the archive's driver. If neither can be asked, the frames in
+the files determine the end.
 
-A recording that has stopped ends where the catalog says. Of one that has not, most is known by the
-archive that makes it, then by its driver's counters; where nobody can be asked, its files tell.
+Counters are in the driver's `cnc.dat`, behind a header with the length of each section. The file is
+read and not mapped: the query needs a few numbers only, and the file exists as long as its driver.
 
-A query that waits asks again every few milliseconds. So what was found is kept until the files tell
-that it is old: a header behind the last known frame. That is one small read. Where frames are there
-that may not be read yet, the end is found anew after a while nevertheless: who says that they may
-has not said so yet, or whoever writes may have gone. That while is short, and twice as long each
-time that nothing has changed.
+A waiting query asks again every few milliseconds. Therefore an end is cached until a frame header
+appears behind the last known frame, which is one small read. If frames are there that may not be
+read yet, the end is also determined again after a while, because the counter may lag behind the
+files, or the writer may have died. That interval starts short and doubles each time that nothing
+has changed.
 
 Source: Aeron `CncFileDescriptor`, `CountersReader`, `RecordingPos`.
 """
@@ -73,15 +74,15 @@ KEY: Final = Struct("<qii")
 KEY_LENGTH: Final = 112
 NUMBER: Final = Struct("<q")
 LONGEST_SECTION: Final = 1 << 28
-"""Of what counters may take, in bytes: half a million of them."""
+"""Upper limit on the counters' metadata, in bytes: half a million counters."""
 
 
 def recorded_positions(aeron_directory: str, *, archive_id: int | None) -> dict[int, int]:
-    """Return the recorded positions by recording id; nothing where no driver is.
+    """Return the recorded positions by recording id; empty if there is no driver.
 
     Args:
-        aeron_directory: Of the driver.
-        archive_id: Of the archive; None for any, where a driver has one only.
+        aeron_directory: Directory of the driver.
+        archive_id: Id of the archive; None for any, if the driver has only one.
     """
     try:
         file = OsDirectory(aeron_directory, create=False).open_to_read(CNC_NAME)
@@ -94,7 +95,7 @@ def recorded_positions(aeron_directory: str, *, archive_id: int | None) -> dict[
 
 
 def positions_in(file: File, archive_id: int | None) -> dict[int, int]:
-    """Return the recorded positions that a file of a driver shows."""
+    """Return the recorded positions in a `cnc.dat` file."""
     version, to_driver, to_clients, metadata_length, values_length = HEADER.unpack(
         read(file, 0, HEADER.size)
     )
@@ -109,7 +110,7 @@ def positions_in(file: File, archive_id: int | None) -> dict[int, int]:
         at = counter_id * METADATA_LENGTH
         state, kind = RECORD.unpack_from(metadata, at)
         if state == UNUSED:
-            # None was ever made behind it.
+            # The driver never allocated a counter behind this record.
             break
         if state != ALLOCATED or kind != RECORDING_POSITION_TYPE_ID:
             continue
@@ -121,7 +122,7 @@ def positions_in(file: File, archive_id: int | None) -> dict[int, int]:
 
 
 def key_of(metadata: bytes, at: int) -> tuple[int, int | None]:
-    """Return the recording id and the archive's; that is not there in counters of old archives."""
+    """Return the recording id and the archive id; old archives do not write the latter."""
     recording_id, _, source_length = KEY.unpack_from(metadata, at)
     archive_at = KEY.size + source_length
     if not 0 <= source_length <= KEY_LENGTH - KEY.size - NUMBER.size:
@@ -131,7 +132,7 @@ def key_of(metadata: bytes, at: int) -> tuple[int, int | None]:
 
 
 def read(file: File, offset: int, length: int) -> bytes:
-    """Return what lies there, with zeros where the file ends too early."""
+    """Return bytes of a file, with zeros behind its end."""
     buffer = bytearray(length)
     read_exactly(file, memoryview(buffer), offset)
     return bytes(buffer)
@@ -141,57 +142,57 @@ LENGTH_SIZE: Final = 4
 
 
 class Growth(Protocol):
-    """Sees frames before it is known that they may be read."""
+    """Finds frames before it is known whether they may be read."""
 
     def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether a frame begins at a position, behind another."""
+        """Return whether a frame begins at a position that is the end of another frame."""
         ...
 
     def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """Return the position behind the last frame that is there, from a frame on."""
+        """Return the end of the last frame that is present, starting at a frame."""
         ...
 
 
 @runtime_checkable
 class Growing(Protocol):
-    """A directory that is told up to where recordings go."""
+    """A directory that learns from a live archive how far recordings go."""
 
     def recorded(self, descriptor: RecordingDescriptor) -> int:
-        """Return up to where a recording goes by now, in bytes."""
+        """Return the current end of a recording, in bytes."""
         ...
 
 
 def growth_of(directory: Directory) -> Growth:
-    """Return what sees how the recordings of an archive grow."""
+    """Return the detector of growth that suits a directory."""
     return ToldGrowth(directory) if isinstance(directory, Growing) else DiskGrowth(directory)
 
 
 @final
 class ToldGrowth:
-    """What the archive says; see `Growth`."""
+    """Growth as a live archive reports it; see `Growth`."""
 
     def __init__(self, directory: Growing) -> None:
         self._directory = directory
 
     def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether it goes on there; see `Growth.has_frame`."""
+        """Return whether the recording goes beyond a position; see `Growth.has_frame`."""
         return self._directory.recorded(descriptor) > position
 
     def end_of_frames(self, descriptor: RecordingDescriptor, position: int) -> int:
-        """Return up to where it goes; see `Growth.end_of_frames`."""
+        """Return the reported end of the recording; see `Growth.end_of_frames`."""
         return max(self._directory.recorded(descriptor), position)
 
 
 @final
 class DiskGrowth:
-    """What is in the files; see `Growth`."""
+    """Growth as the files show it; see `Growth`."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._buffer = ScanBuffer()
 
     def has_frame(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether there is a length; see `Growth.has_frame`."""
+        """Return whether the length field at a position is set; see `Growth.has_frame`."""
         base = base_of(descriptor, position)
         length = memoryview(bytearray(LENGTH_SIZE))
         try:
@@ -222,7 +223,7 @@ class DiskGrowth:
 
 
 def base_of(descriptor: RecordingDescriptor, position: int) -> int:
-    """Return where the file begins that holds a position."""
+    """Return where the segment file begins that holds a position."""
     return segment_base(
         position,
         start_position=descriptor.start_position,
@@ -236,14 +237,14 @@ log: Final = get_logger(__name__)
 
 @final
 class SafeEnds:
-    """Knows up to where each recording may be read.
+    """Determines up to where each recording may be read.
 
-    What was found stays until `look` is called again; then files are walked from there on only, so
-    a query that asks often does not read the same frames often.
+    An end stays cached until `look` is called. The next search walks the files from the cached end
+    on, so a query that asks often does not read the same frames often.
 
     Args:
-        directory: Of the archive.
-        options: For `positionSource`, `safetyLagBytes` and what they need.
+        directory: Directory of the archive.
+        options: `positionSource`, `safetyLagBytes` and the options that these need.
         clock: Tells whether an archive is alive.
     """
 
@@ -259,7 +260,7 @@ class SafeEnds:
         self._is_alive = False
 
     def look(self) -> None:
-        """Forget what files and counters there were, for there may be more now."""
+        """Discard the cached file names and counters."""
         self._recorded = None
         self._names = None
 
@@ -267,24 +268,24 @@ class SafeEnds:
         """Return up to where a recording may be read, in bytes.
 
         Raises:
-            ConfigurationError: Nobody is there who could say it, of those who were to be asked.
-            DataLossError: The frames at its end are damaged, and that is not to be skipped.
+            ConfigurationError: The chosen `positionSource` does not know the recording.
+            DataLossError: The frames at its end are damaged, and `failOnDataLoss` is set.
         """
         if not descriptor.is_active:
             return descriptor.stop_position
         end = self._end_where_there_are_files(descriptor)
-        # Never back: what may have been read stays read.
+        # An end never moves back: a reader may already have read up to it.
         end = max(end, self._known_end(descriptor) or descriptor.start_position)
         self._known[descriptor.recording_id] = descriptor.session_id, end
         return end
 
     def _known_end(self, descriptor: RecordingDescriptor) -> int | None:
-        """Return what was found before; who extends a recording may have cut it first."""
+        """Return the cached end, unless another session has extended the recording since."""
         session_id, end = self._known.get(descriptor.recording_id, (None, None))
         return end if session_id == descriptor.session_id else None
 
     def _end_where_there_are_files(self, descriptor: RecordingDescriptor) -> int:
-        """Return where a recording ends; where it began to be looked at if its file has gone."""
+        """Return where a recording ends; the last known end if its file is missing."""
         try:
             return self._active_end(descriptor)
         except FileNotFoundError as error:
@@ -322,7 +323,7 @@ class SafeEnds:
         return self._held_back(descriptor, recorded)
 
     def _held_back(self, descriptor: RecordingDescriptor, recorded: int) -> int:
-        """Return a position that is far enough from the one that was recorded."""
+        """Return the last message end at least `safetyLagBytes` before the recorded position."""
         lag = self._options.safety_lag_bytes
         if not lag:
             return recorded
@@ -339,15 +340,16 @@ class SafeEnds:
         return known
 
     def _counted(self) -> dict[int, int]:
-        """Return what the driver's counters say; nothing where there is no driver."""
+        """Return the positions that the driver's counters show; empty if there is no driver."""
         if self._recorded is None:
             mark = self._mark()
-            # One that was killed leaves its counters; its files are what counts then.
+            # A killed archive leaves its counters behind; then the files decide.
             is_asked = self._options.position_source == "counter"
             is_asked = is_asked or is_alive(self._directory, self._clock.epoch_ms())
             where = mark.identity.aeron_directory if mark and is_asked else ""
             where = self._options.aeron_directory or where
-            # Dead or not: a driver may have counters of other archives, with the same ids.
+            # Also for a dead archive: its driver may have counters of other archives with the same
+            # ids.
             archive_id = mark.identity.archive_id if mark else None
             found = recorded_positions(where, archive_id=archive_id) if where else {}
             self._recorded = found
@@ -374,13 +376,13 @@ class SafeEnds:
 
 
 def asked_position(options: ArchiveOptions, recording_id: int) -> int:
-    """Return up to where a recording has been made, as its archive says.
+    """Ask the archive up to which position a recording exists.
 
     Raises:
-        ConfigurationError: It does not answer.
-        UnknownRecordingError: It has no such recording.
+        ConfigurationError: The archive does not answer.
+        UnknownRecordingError: The archive has no such recording.
     """
-    # Here, for it takes a driver, and hardly any query asks.
+    # Imported here because it starts a driver, and few queries need it.
     from aeron_async.spark.replayed_archive import ArchiveLink  # noqa: PLC0415
 
     return ArchiveLink(ArchiveAccess.of(options)).position(recording_id)
@@ -389,14 +391,14 @@ def asked_position(options: ArchiveOptions, recording_id: int) -> int:
 SHORTEST_WAIT_NS: Final = 10 * NS_PER_MS
 LONGEST_WAIT_NS: Final = 2 * NS_PER_SECOND
 GRACE_NS: Final = 10 * NS_PER_SECOND
-"""How long nobody needs to say where a recording ends of which that was known."""
+"""How long a recording may be unknown to every position source that knew it before."""
 
 
 class Ends(Protocol):
-    """Finds up to where a recording may be read; that may take its time."""
+    """Finds up to where a recording may be read; that may be slow."""
 
     def look(self) -> None:
-        """Forget what files and counters there were."""
+        """Discard the cached file names and counters."""
         ...
 
     def of(self, descriptor: RecordingDescriptor) -> int:
@@ -407,14 +409,14 @@ class Ends(Protocol):
 @final
 @attrs.define
 class Tail:
-    """What is known of the end of a recording.
+    """Cached end of a recording.
 
     Attributes:
-        session_id: Of who made it: another has extended it since, and may have cut it before.
-        safe: Up to where it may be read, in bytes; a message ends there.
-        seen: Behind the last frame that is there.
-        found_ns: When that was found.
-        wait_ns: How long it is believed while not all that is there may be read.
+        session_id: Session that made it; another session may have cut and extended the recording.
+        safe: Readable end in bytes; a message ends there.
+        seen: End of the last frame that is present.
+        found_ns: When these were determined.
+        wait_ns: How long they are trusted while `safe` is behind `seen`.
     """
 
     session_id: int
@@ -426,12 +428,12 @@ class Tail:
 
 @final
 class Tails:
-    """Knows up to where each recording may be read, and finds out when there is more.
+    """Caches the readable end of each recording and detects growth.
 
     Args:
-        directory: Of the archive.
-        ends: Finds it.
-        by_message: Whether messages are read whole; frames one by one otherwise.
+        directory: Directory of the archive.
+        ends: Determines an end.
+        by_message: Whether an end must be the end of a message; else that of any frame.
     """
 
     def __init__(self, directory: Directory, ends: Ends, *, by_message: bool = True) -> None:
@@ -446,23 +448,23 @@ class Tails:
         self._met: dict[tuple[int, int], int] = {}
         self._began_ns: int | None = None
         self.found: int = 0
-        """How often an end had to be found, and was not just the last one."""
+        """How often an end was determined and not taken from the cache."""
 
     def look(self) -> None:
-        """Find out about growth once for all that is asked from now on."""
+        """Let the next searches look at files and counters again, once for all recordings."""
         self._has_looked = False
 
     def of(self, descriptor: RecordingDescriptor, now_ns: int) -> int:
         """Return up to where a recording may be read, in bytes.
 
         Args:
-            descriptor: Of the recording.
+            descriptor: The recording.
             now_ns: Monotonic time.
 
         Raises:
-            ConfigurationError: Nobody is there who could say it, of those who were to be asked; or
-                nobody is any more, or yet of a recording that is new, since ten seconds.
-            DataLossError: The frames at its end are damaged, and that is not to be skipped.
+            ConfigurationError: The chosen `positionSource` did not know the recording when the
+                query began, or has not known it for ten seconds.
+            DataLossError: The frames at its end are damaged, and `failOnDataLoss` is set.
         """
         recording_id = descriptor.recording_id
         if not descriptor.is_active:
@@ -480,10 +482,10 @@ class Tails:
         return self._find(descriptor, tail, now_ns).safe
 
     def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
-        """Return whether the files of a recording go up to a position.
+        """Return whether the files of a recording reach a position.
 
-        They may, and yet what may be read end before it: who writes was not there before, or the
-        last message is not whole.
+        The readable end may still be before it: because the archive has just been restarted, or
+        because the last message is not whole.
         """
         if not descriptor.is_active:
             return position <= descriptor.stop_position
@@ -496,9 +498,10 @@ class Tails:
         return True
 
     def _end_of_stopped(self, descriptor: RecordingDescriptor) -> int:
-        """Return where a recording ends that has stopped: before a message that is not whole.
+        """Return the end of a stopped recording, without a message that is not whole at its end.
 
-        Whoever extends it may cut that off, and nothing that was read is to be missing then.
+        A publisher that extends the recording may cut that message off and write other data there,
+        which the query must not miss.
         """
         stop = descriptor.stop_position
         if not self._by_message:
@@ -519,9 +522,10 @@ class Tails:
         try:
             safe = max(self._ends.of(descriptor), known)
         except ConfigurationError:
-            # Its counter goes when it stops, and an archive may be started again: the catalog, or
-            # the archive, says more in a moment. And a recording is in the catalog before it is
-            # counted; but of one that was there when this began nobody may ever say anything.
+            # The counter goes when the recording stops, and an archive may be restarting: the
+            # catalog or the archive knows more in a moment. A new recording is in the catalog
+            # before it has a counter. But a recording that existed when the query began may never
+            # get one, so that is an error at once.
             known_tail = tail or self._met_tail(descriptor, now_ns)
             was_there = tail is None and known_tail.found_ns == self._began_ns
             if was_there or now_ns - known_tail.found_ns >= GRACE_NS:
@@ -541,7 +545,7 @@ class Tails:
         return tail
 
     def _met_tail(self, descriptor: RecordingDescriptor, now_ns: int) -> Tail:
-        """Return what is known of a recording that nobody says anything of, since it was met."""
+        """Return the tail of a recording with unknown position, from when it was first met."""
         start = descriptor.start_position
         key = descriptor.recording_id, descriptor.session_id
         return Tail(descriptor.session_id, start, start, self._met.setdefault(key, now_ns), 0)

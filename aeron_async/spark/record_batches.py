@@ -1,8 +1,8 @@
-"""Builds Arrow batches from frames: only the columns that were asked for, and no Python per row.
+"""Arrow batches made from frames: only the requested columns, and no Python per row.
 
-Payloads are taken from the piece in one go: an array over all of it, in which payloads and what
-lies between them alternate, and of which every other element is copied. What belongs to a message
-lies together then, so putting its fragments together is leaving out the offsets between them.
+Payloads are copied from the piece in one step: an Arrow array over the whole piece, in which
+payloads and the bytes between them alternate, and from which every other element is taken. The
+fragments of a message are then adjacent, so joining them means dropping the offsets between them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,8 @@ LARGEST: Final = (1 << 63) - 1
 class BatchBuilder:
     """Builds batches of one schema.
 
-    Args:
-        settings: What to build.
-
     Attributes:
-        schema: Of every batch.
+        schema: Arrow schema of every batch.
     """
 
     def __init__(self, settings: ScanSettings) -> None:
@@ -59,17 +56,17 @@ class BatchBuilder:
         """Yield batches of the rows of a piece.
 
         Args:
-            piece: Holds the frames; may be used again when all batches have been taken.
-            position: Of its beginning, in bytes.
+            piece: Holds the frames; may be reused when all batches have been taken.
+            position: Position of its beginning, in bytes.
             rows: Messages or frames in it.
-            part: Of which recording.
+            part: The recording they belong to.
         """
         if not len(rows):
             return
         heads = rows.frames.heads
         lengths = heads[:, FRAME_LENGTH].astype(np.int64) - HEADER_LENGTH
         if self._settings.include_padding:
-            # It says how far it goes, and nothing was written there.
+            # Padding has a frame length, but no payload was written.
             lengths[heads[:, KIND] & DATA == 0] = 0
         totals = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=totals[1:])
@@ -79,7 +76,7 @@ class BatchBuilder:
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _cuts(self, totals: Longs) -> Iterator[tuple[int, int]]:
-        """Yield from where to where the rows of each batch go, given the payload up to each."""
+        """Yield the first and last row of each batch, given the payload bytes up to each row."""
         settings = self._settings
         count = len(totals)
         begin = before = 0
@@ -93,14 +90,14 @@ class BatchBuilder:
 
 @final
 class Batch:
-    """The rows of one batch, and what columns are made of.
+    """The rows of one batch, and the source of its columns.
 
     Attributes:
         first: Number of the first frame of each row.
-        last: Number of its last one.
+        last: Number of the last frame of each row.
         span: All frames from the first to the last row.
         heads: Header of the first frame of each row.
-        count: Of rows.
+        count: Number of rows.
     """
 
     def __init__(
@@ -125,7 +122,7 @@ class Batch:
         self.count: int = end - begin
         self.span: slice
         self.span = span = slice(int(self.first[0]), int(self.last[-1]) + 1)
-        # Mostly every frame is a row.
+        # Usually every frame is a row, and a slice is cheaper than an index array.
         is_dense = span.stop - span.start == self.count
         self.heads: Ints = rows.frames.heads[span if is_dense else self.first]
 
@@ -134,7 +131,7 @@ class Batch:
         return self.heads[:, number].copy()
 
     def lengths(self) -> Longs:
-        """Return the payload of each row, in bytes."""
+        """Return the payload length of each row, in bytes."""
         found: Longs = self.totals[self.last + 1] - self.totals[self.first]
         return found
 
@@ -143,7 +140,7 @@ class Batch:
         return pa.repeat(pa.scalar(value, kind), self.count)
 
     def nanoseconds(self) -> tuple[Longs, NDArray[np.bool_]]:
-        """Return when each row was made, and which of them do not say so."""
+        """Return the time of each row, and which rows have none."""
         source = self.settings.timestamp_from
         assert source is not None
         if source.payload_offset is None:
@@ -156,11 +153,11 @@ class Batch:
         return in_nanoseconds(found, source.unit_ns, is_short)
 
     def places(self, offset: int, count: int) -> Longs:
-        """Return where in the piece some bytes of each message are, in whichever frame of it.
+        """Return where some bytes of each message lie in the piece, whichever fragment holds them.
 
         Args:
-            offset: In the payload, in bytes.
-            count: Of bytes.
+            offset: Offset in the payload, in bytes.
+            count: Number of bytes.
         """
         frame: Longs = self.first[:, None]
         within: Longs = offset + np.broadcast_to(np.arange(count), (self.count, count))
@@ -179,7 +176,7 @@ class Batch:
 def in_nanoseconds(
     values: Any, unit_ns: int, is_absent: NDArray[np.bool_] | None
 ) -> tuple[Longs, NDArray[np.bool_]]:
-    """Return times, and where there is none: also where 64 bits cannot hold it in nanoseconds."""
+    """Return times, and which are absent; a time beyond 64 bits in nanoseconds counts as absent."""
     limit = LARGEST // unit_ns
     is_beyond = values > limit
     if values.dtype.kind == "i":
@@ -200,9 +197,9 @@ def end_position_of(batch: Batch) -> Any:
 
 
 def session_of(batch: Batch) -> Any:
-    """Return the session: as it was sent, or as the catalog has it where that is not there.
+    """Return the session: as it was sent if the frames hold it, else that of the catalog.
 
-    An extended recording has the sessions of several publications, the catalog only the last.
+    An extended recording holds the sessions of several publications; the catalog has only the last.
     """
     if batch.part.has_checksums or batch.part.is_replayed:
         return batch.constant(batch.part.descriptor.session_id, pa.int32())
@@ -210,20 +207,20 @@ def session_of(batch: Batch) -> Any:
 
 
 def flags_of(batch: Batch) -> Any:
-    """Return the flags of the first frame and of the last."""
+    """Return the flags of the first and of the last frame, combined."""
     kinds = batch.heads[:, KIND] | batch.frames.heads[batch.last, KIND]
     return pa.array(kinds >> 8 & 0xFF)
 
 
 def checksum_of(batch: Batch) -> Any:
-    """Return what lies in place of the session in data frames of recordings with checksums."""
+    """Return the value in place of the session in data frames of recordings with checksums."""
     if not batch.part.has_checksums:
         return pa.nulls(batch.count, pa.int32())
     return pa.array(batch.word(SESSION), mask=batch.heads[:, KIND] & DATA == 0)
 
 
 def timestamp_ns_of(batch: Batch) -> Any:
-    """Return when each row was made, in nanoseconds."""
+    """Return the time of each row, in nanoseconds."""
     if batch.settings.timestamp_from is None:
         return pa.nulls(batch.count, pa.int64())
     found, mask = batch.nanoseconds()
@@ -231,7 +228,7 @@ def timestamp_ns_of(batch: Batch) -> Any:
 
 
 def timestamp_of(batch: Batch) -> Any:
-    """Return when each row was made, as Spark counts: in microseconds."""
+    """Return the time of each row in microseconds, as Spark stores it."""
     kind = pa.timestamp("us", tz="UTC")
     if batch.settings.timestamp_from is None:
         return pa.nulls(batch.count, kind)
@@ -240,7 +237,7 @@ def timestamp_of(batch: Batch) -> Any:
 
 
 def payload_of(batch: Batch) -> Any:
-    """Return the payloads, each put together of those of its frames."""
+    """Return the payload of each row, joined from its fragments."""
     span = batch.span
     starts = batch.frames.starts[span] + HEADER_LENGTH
     lengths = np.diff(batch.totals[span.start : span.stop + 1])

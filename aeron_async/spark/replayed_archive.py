@@ -1,15 +1,15 @@
-"""The files of a remote archive, read by replays.
+"""Directory of a remote archive whose segments are read by replay.
 
-The session with it lives beside the driver of this process, and outlasts a task. One that does not
-answer any more is left, and another is opened.
+A `ReplayedDirectory` offers the segments that the listed recordings would have as files. A segment
+holds what a replay brings, and ends at the current end of its recording. Frames carry the session
+of their replay in place of checksums and of their own sessions.
 
-What was asked for last is kept, for a reader comes back to a frame, or to a message, that was not
-whole. Everything before is forgotten, and nothing is fetched ahead of what is asked for but what
-the receiver window lets through: memory is as much as a reader reads at once.
+The session with the archive belongs to the connection of this process and outlasts a task. If the
+archive stops answering, the session is closed and the next request opens a new one.
 
-There are the recordings that the archive lists, and the segments that they would have; a segment
-holds what a replay brings, and ends where its recording does by now. In place of checksums and of
-sessions frames have the session of their replay.
+The bytes of the last read are kept, because a reader returns to the frame or message that was not
+whole. Everything before is dropped, and nothing is prefetched beyond the receiver window, so memory
+stays within what a reader reads at once.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ __all__ = [
 
 T = TypeVar("T")
 LINGER_MS: Final = 10_000
-"""How long a session stays open after a question."""
+"""How long the connection of this process stays open after a request."""
 
 
 @final
 class ArchiveLink:
-    """Asks an archive; every call blocks.
+    """Sends requests to an archive; every call blocks.
 
     Args:
-        access: Where it is.
+        access: How to reach the archive.
     """
 
     def __init__(self, access: ArchiveAccess) -> None:
         self.access = access
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
-        """Return all recordings by their ids, in order.
+        """Return all recordings by id, in order.
 
         Raises:
             ConfigurationError: The archive does not answer.
@@ -76,22 +76,22 @@ class ArchiveLink:
         return self._asked(listed, "which recordings it has")
 
     def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording.
+        """Return the descriptor of a recording.
 
         Raises:
             ConfigurationError: The archive does not answer.
-            UnknownRecordingError: There is none with that id.
+            UnknownRecordingError: No recording has that id.
         """
         return self._asked(
             lambda archive: archive.describe(recording_id), f"what recording {recording_id} is"
         )
 
     def position(self, recording_id: int) -> int:
-        """Return up to where a recording has been made, in bytes.
+        """Return up to where a recording exists, in bytes.
 
         Raises:
             ConfigurationError: The archive does not answer.
-            UnknownRecordingError: There is none with that id.
+            UnknownRecordingError: No recording has that id.
         """
         return self._asked(
             lambda archive: archive.max_recorded_position(recording_id),
@@ -122,7 +122,7 @@ async def answer(
     access: ArchiveAccess,
     ask: Callable[[RemoteArchive], Awaitable[T]],
 ) -> T:
-    """Ask in the session that there is; leave that if it fails, so that the next one is new."""
+    """Send a request in the current session; close the session on failure, so the next is new."""
     archive = await session_with(connection, access)
     try:
         return await ask(archive)
@@ -136,7 +136,7 @@ async def answer(
 
 
 async def session_with(connection: WorkerConnection, access: ArchiveAccess) -> RemoteArchive:
-    """Return the session of this process with an archive, opened when there is none."""
+    """Return the session of this process with an archive; open one if there is none."""
     name = name_of(access)
     archive: RemoteArchive | None = connection.kept.get(name)
     if archive is None:
@@ -152,7 +152,7 @@ async def session_with(connection: WorkerConnection, access: ArchiveAccess) -> R
 
 
 def name_of(access: ArchiveAccess) -> str:
-    """Return what a session is kept under."""
+    """Return the key of a session."""
     return f"archive {access.control_channel} {access.response_channel} {access.timeout_ms}"
 
 
@@ -162,24 +162,24 @@ async def listed(archive: RemoteArchive) -> dict[int, RecordingDescriptor]:
 
 
 STEP: Final = 2 << 20
-"""Fetched before it is looked whether that is to be kept, in bytes."""
+"""Bytes to fetch before those that a reader no longer needs are dropped."""
 PADDING_PIECE: Final = 1 << 20
-"""Padding may be as long as a term; so much of it is made at once, in bytes."""
+"""Padding may be as long as a term; this many bytes of it are made at once."""
 
 
 @final
 class Stretch:
-    """Reads a recording from a position to another; every call blocks.
+    """Reads a recording from one position to another; every call blocks.
 
     Args:
-        access: To the archive.
-        recording_id: Of the recording.
+        access: How to reach the archive.
+        recording_id: The recording.
         begin: Where a frame begins, in bytes.
-        limit: Behind a frame, in bytes; there is more only of another one.
+        limit: End of the replay, in bytes; more needs another `Stretch`.
 
     Raises:
-        InvalidPositionError: No frame begins there.
-        AeronError: The archive does not replay it.
+        InvalidPositionError: No frame begins at `begin`.
+        AeronError: The archive does not replay the range.
     """
 
     def __init__(self, access: ArchiveAccess, recording_id: int, begin: int, limit: int) -> None:
@@ -199,15 +199,15 @@ class Stretch:
 
     @property
     def end(self) -> int:
-        """Return up to where it has come, in bytes."""
+        """Return the position fetched so far, in bytes."""
         return self.begin + len(self._bytes)
 
     def read(self, position: int, target: memoryview) -> int:
-        """Copy what is there from a position on, and forget what lies before; return how much.
+        """Copy bytes from a position on, drop those before it, and return the count copied.
 
         Args:
-            position: Not before that of the call before.
-            target: Filled, but for what lies behind the end.
+            position: Not before that of the previous call.
+            target: Filled up to the end of the replay.
 
         Raises:
             ArchiveError: The replay broke off.
@@ -234,11 +234,11 @@ class Stretch:
             follow=False,
             is_on_its_stream=True,
         )
-        # That it cannot be replayed shows with the first block.
+        # Fetch the first block now, because it shows whether the range can be replayed.
         await self._more(1)
 
     async def _more(self, wanted: int) -> bool:
-        """Let there be so much more; return False if the replay is at its end before."""
+        """Fetch that many more bytes; return False if the replay ended without any."""
         assert self._replay is not None, "it has begun"
         before = len(self._bytes)
         while len(self._bytes) - before < wanted:
@@ -256,7 +256,7 @@ class Stretch:
         return len(self._bytes) > before
 
     def close(self) -> None:
-        """Read no more; closing twice is closing once."""
+        """End the replay; a second call does nothing."""
         replay, self._replay = self._replay, None
         with self._using, suppress(AeronError):
             if replay is not None and not self._connection.aeron.is_closed:
@@ -264,18 +264,18 @@ class Stretch:
 
 
 LIST_AGAIN_NS: Final = NS_PER_SECOND
-"""A query that waits asks many times a second; the archive is asked for all it has once."""
+"""A waiting query asks many times a second; the archive lists its recordings once in this time."""
 FARTHEST_SKIP: Final = 1 << 20
-"""Read and not wanted, rather than that a replay is begun anew; in bytes."""
+"""Bytes to read and drop rather than start a new replay."""
 
 
 @final
 class ReplayedDirectory:
-    """What stands for the directory of an archive; see `Directory`.
+    """Directory of an archive that replays its recordings; see `Directory`.
 
     Args:
-        access: To the archive.
-        clock: Tells when to ask again.
+        access: How to reach the archive.
+        clock: Tells when to ask the archive again.
     """
 
     def __init__(self, access: ArchiveAccess, *, clock: Clock | None = None) -> None:
@@ -287,11 +287,11 @@ class ReplayedDirectory:
 
     @property
     def path(self) -> str:
-        """Return what messages call it."""
+        """Return the name for messages."""
         return f"the archive at {self._link.access.control_channel}"
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
-        """Return the recordings by their ids, in order; as they were up to a second ago.
+        """Return the recordings by id, in order; up to a second old.
 
         Raises:
             ConfigurationError: The archive does not answer.
@@ -303,18 +303,18 @@ class ReplayedDirectory:
         return self._recordings
 
     def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording, at the latest since it was first asked for."""
+        """Return the descriptor of a recording; the archive is asked if it is not cached."""
         found = self._recordings.get(recording_id)
         if found is None:
             found = self._recordings[recording_id] = self._link.describe(recording_id)
         return found
 
     def recorded(self, descriptor: RecordingDescriptor, *, beyond: int | None = None) -> int:
-        """Return up to where a recording goes by now, in bytes.
+        """Return the current end of a recording, in bytes.
 
         Args:
-            descriptor: Of the recording.
-            beyond: What was known of it will do, if that is more than this.
+            descriptor: The recording.
+            beyond: A cached end will do if it is greater than this; None to ask the archive.
         """
         if not descriptor.is_active:
             return descriptor.stop_position
@@ -338,7 +338,7 @@ class ReplayedDirectory:
         ]
 
     def other_kinds(self) -> dict[str, str]:
-        """Return nothing: whatever is not replayed is not seen."""
+        """Return nothing: other files of the archive are not visible."""
         return {}
 
     def open_to_read(self, name: str) -> ReplayedFile:
@@ -353,26 +353,26 @@ class ReplayedDirectory:
         raise FileNotFoundError(2, "no file of a recording", name)
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was written to: nobody says so of these, and so it is always 0."""
+        """Return 0: an archive does not report when a segment was written."""
         self.open_to_read(name)
         return 0
 
     def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> NoReturn:
-        """Refuse: nothing is written here."""
+        """Refuse: the directory is read-only."""
         del create, exclusive
         self._refuse(name)
 
     def remove(self, name: str) -> None:
-        """Refuse: nothing is written here."""
+        """Refuse: the directory is read-only."""
         self._refuse(name)
 
     def rename(self, old: str, new: str) -> None:
-        """Refuse: nothing is written here."""
+        """Refuse: the directory is read-only."""
         del new
         self._refuse(old)
 
     def sync(self) -> None:
-        """Do nothing: there is nothing that was written."""
+        """Do nothing: the directory is read-only."""
 
     def _refuse(self, name: str) -> NoReturn:
         message = f"{name}: what is replayed can only be read"
@@ -381,7 +381,7 @@ class ReplayedDirectory:
 
 @final
 class ReplayedFile:
-    """What stands for a segment of a recording; see `File`."""
+    """A segment of a recording, read by replay; see `File`."""
 
     def __init__(
         self,
@@ -398,14 +398,14 @@ class ReplayedFile:
         self._stretch: Stretch | None = None
 
     def number(self) -> None:
-        """Return None: it is no file of the system."""
+        """Return None: this is no file of the operating system."""
 
     def length(self) -> int:
-        """Return how long it would be."""
+        """Return the segment length."""
         return self._descriptor.segment_length
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
-        """Read up to a buffer's length; return how much, 0 at the end of the recording."""
+        """Read up to a buffer's length; return the count, 0 at the end of the recording."""
         position = self._base + offset
         limit = self._base + self._descriptor.segment_length
         wanted = min(position + len(buffer), limit)
@@ -414,7 +414,7 @@ class ReplayedFile:
         if position >= end:
             return 0
         if position < self._descriptor.start_position:
-            # As in a file, whose first term begins before the recording does.
+            # As in a file, whose first term may begin before the recording does.
             count = min(end, self._descriptor.start_position) - position
             buffer[:count] = bytes(count)
             return count
@@ -422,7 +422,7 @@ class ReplayedFile:
         return stretch.read(position, buffer[: end - position])
 
     def _at(self, position: int, end: int) -> Stretch:
-        """Return what can be read from a position on, begun anew if need be."""
+        """Return a stretch that reads from a position on; begin a new one if necessary."""
         stretch = self._stretch
         if stretch is not None:
             farthest = min(stretch.end + FARTHEST_SKIP, stretch.limit - 1)
@@ -439,28 +439,28 @@ class ReplayedFile:
             try:
                 return Stretch(self._access, descriptor.recording_id, position, end)
             except ArchiveError:
-                # No frame begins there, most likely; one does where the term begins.
+                # Probably no frame begins there; one does at the beginning of the term.
                 pass
         return Stretch(self._access, descriptor.recording_id, first, end)
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> NoReturn:
-        """Refuse: nothing is written here."""
+        """Refuse: the file is read-only."""
         del buffers, offset
         self._refuse()
 
     def set_length(self, length: int) -> None:
-        """Refuse: nothing is written here."""
+        """Refuse: the file is read-only."""
         del length
         self._refuse()
 
     def sync(self, *, metadata: bool) -> None:
-        """Do nothing: there is nothing that was written."""
+        """Do nothing: the file is read-only."""
 
     def try_lock(self) -> None:
         """Return None: there is nothing to lock."""
 
     def close(self) -> None:
-        """Read no more; closing twice is closing once."""
+        """End the replay; a second call does nothing."""
         stretch, self._stretch = self._stretch, None
         if stretch is not None:
             stretch.close()

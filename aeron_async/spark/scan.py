@@ -1,15 +1,15 @@
-"""Recordings read piece by piece as Arrow batches, and searched for a time.
+"""Scanner of recordings: reads them in pieces into Arrow batches, and searches them for a time.
 
-A piece is read into memory that is used again and again, never mapped: the limit of a Python worker
-counts what is mapped. A piece ends with its segment, and otherwise anywhere: the next one begins
-with the frame, or the message, that was not whole.
+A piece is read into a buffer that is reused, and never mapped, because mapped memory counts towards
+the memory limit of a Python worker. A piece ends at the end of its segment or anywhere before; the
+next one begins with the frame or message that was not whole.
 
-What is not there, or not what it must be, is an error with its position; or what lies from there
-to the end of its term, or of its file, is counted and left out, and the next term is read. Terms
-begin with a frame, whatever was before.
+Damaged or missing data raises an error with its position. With `failOnDataLoss=false`, the scanner
+counts and skips the rest of the term, or of the file, and continues with the next term, which
+always begins with a frame.
 
-Times are taken to rise with positions. One message of each term that a binary search comes by is
-looked at, and then the messages of one term.
+The search for a time assumes that times rise with positions. A binary search looks at one message
+of each term that it visits, and then at the messages of a single term.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ __all__ = [
 
 PIECE_LENGTH: Final = 2 << 20
 LONGEST_PIECE: Final = 64 << 20
-"""The longest message has 16 MiB, and with headers never four times that."""
+"""Holds any message: at most 16 MiB, and with frame headers less than four times as much."""
 log: Final = get_logger(__name__)
 
 
 @final
 @attrs.define
 class ScanCounts:
-    """What came by.
+    """Counts of one scan.
 
     Attributes:
         frames: Frames, padding included.
         rows: Rows that were yielded.
-        dropped_fragments: Data frames in no message: it began earlier, or lacks a part.
+        dropped_fragments: Data frames in no row: the message began earlier, or lacks a part.
         broken_messages: Messages that lack a part.
-        damaged_places: Where something was not what it must be.
-        lost_bytes: Left out there.
-        walked_pieces: Where frames had to be walked one by one.
-        pieces: All of them.
+        damaged_places: Places where data was damaged or missing.
+        lost_bytes: Bytes skipped there.
+        walked_pieces: Pieces whose frames were found one by one.
+        pieces: All pieces.
     """
 
     frames: int = 0
@@ -82,13 +82,13 @@ class Scanner:
     """Reads ranges of one archive, one after the other.
 
     Args:
-        settings: What to read, and from where.
-        directory: Of the archive; that of the settings when not given.
-        piece_length: Read at once, in bytes; a multiple of 32.
+        settings: What to read, and how frames become rows.
+        directory: Directory of the archive; by default that of the settings.
+        piece_length: Length of a read, in bytes; a multiple of 32.
 
     Attributes:
-        counts: What came by so far.
-        schema: Of every batch.
+        counts: Counts so far.
+        schema: Arrow schema of every batch.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Scanner:
         """Yield the rows of all ranges, in order.
 
         Raises:
-            DataLossError: Something is damaged or not there, and that is not to be skipped.
+            DataLossError: Data is damaged or missing, and `failOnDataLoss` is set.
             OSError: The disk failed.
         """
         try:
@@ -150,7 +150,7 @@ class Scanner:
     def _rows(
         self, part: RecordingRange, position: int, frames: Frames, *, goes_on: bool
     ) -> Messages:
-        """Return the rows of a piece; behind the end of a term nothing goes on."""
+        """Return the rows of a piece; no message continues behind the end of a term."""
         settings = self._settings
         if not settings.by_message:
             return each_frame(frames, with_padding=settings.include_padding)
@@ -169,7 +169,7 @@ class Scanner:
     def _read(
         self, part: RecordingRange, base: int, position: int, length: int
     ) -> tuple[memoryview, str | None]:
-        """Return what a file holds there, and why that is less than was asked for."""
+        """Return the bytes at a position, and the reason if there are fewer than requested."""
         name = segment_name(part.descriptor.recording_id, base)
         if self._file is None or self._file.name != name:
             self._close()
@@ -187,7 +187,7 @@ class Scanner:
         return piece, None
 
     def _verified(self, piece: memoryview, frames: Frames) -> str | None:
-        """Let frames end before the first whose checksum is wrong; return what is wrong there."""
+        """Cut frames before the first with a wrong checksum; return what is wrong at their end."""
         bad = None if self._checksum is None else first_bad(piece, frames, self._checksum)
         if bad is not None:
             stored = int(frames.heads[bad, SESSION])
@@ -199,7 +199,7 @@ class Scanner:
         return frames.problem
 
     def _skip(self, part: RecordingRange, base: int, position: int, problem: str) -> int:
-        """Return where to go on behind damage, which is counted; raise it if it is not to be."""
+        """Count damage and return where to continue behind it; raise if `failOnDataLoss` is set."""
         descriptor = part.descriptor
         name = segment_name(descriptor.recording_id, base)
         if self._settings.fail_on_data_loss:
@@ -230,17 +230,17 @@ class Scanner:
 
 
 def directory_of(settings: ScanSettings) -> Directory:
-    """Return where the recordings are."""
+    """Return the directory that holds the recordings."""
     if settings.archive is None:
         return OsDirectory(settings.path, create=False)
-    # Here, for it takes a driver, and hardly any query needs one.
+    # Imported here because it starts a driver, and few queries need it.
     from aeron_async.spark.replayed_archive import ReplayedDirectory  # noqa: PLC0415
 
     return ReplayedDirectory(settings.archive)
 
 
 def base_of(part: RecordingRange, position: int) -> int:
-    """Return where the file begins that holds a position."""
+    """Return where the segment file begins that holds a position."""
     return segment_base(
         position,
         start_position=part.descriptor.start_position,
@@ -250,13 +250,13 @@ def base_of(part: RecordingRange, position: int) -> int:
 
 
 def beyond(piece: memoryview, limit: int) -> str:
-    """Return what is wrong with a frame, or a message, that does not end where it must."""
+    """Return the problem text for a frame or a message that does not end where it must."""
     length = int.from_bytes(piece[:4], "little", signed=True)
     return f"a frame of {length} bytes, or its message, goes on beyond {limit}, the end of all"
 
 
 PROBE_LENGTH: Final = 64 << 10
-"""Read of a term to see the time of its first message, in bytes."""
+"""Bytes read of a term to find the time of its first message."""
 NS_PER_MS: Final = 1_000_000
 
 
@@ -266,8 +266,8 @@ def first_not_older(
     """Return where the first message begins that is not older than a time; None if all are older.
 
     Args:
-        directory: Of the archive.
-        part: Where to look.
+        directory: Directory of the archive.
+        part: Range to search.
         options: `timestampFrom`, and what to do about damage.
         timestamp_ms: In milliseconds since 1970.
     """
@@ -275,7 +275,8 @@ def first_not_older(
     term_length = part.descriptor.term_length
     first = term_base(part.start, term_length)
     low, high = 0, -(-(part.end - first) // term_length)
-    # The last term whose first message is older: what is looked for is in it, or begins the next.
+    # Find the last term whose first message is older: the wanted message is in it, or begins the
+    # next.
     while high - low > 1:
         middle = (low + high) // 2
         term = attrs.evolve(part, start=first + middle * term_length)
@@ -297,7 +298,7 @@ def first_not_older(
 def stamps(
     directory: Directory, part: RecordingRange, options: ArchiveOptions, piece_length: int = 2 << 20
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield positions and times, in nanoseconds, of the messages of a range that say when."""
+    """Yield positions and times in nanoseconds of those messages in a range that have a time."""
     projection = project(("position", "timestamp_ns"), "message")
     settings = attrs.evolve(ScanSettings.of(options, projection), by_message=True, checksum=None)
     settings = attrs.evolve(settings, include_padding=False)

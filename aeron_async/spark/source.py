@@ -1,6 +1,7 @@
-"""The data source `aeron_archive`, and the registration of our data sources with a session.
+"""Spark data source `aeron_archive`, and registration of this package's sources with a session.
 
-Light to import, for Spark does so in a process of its own before it knows what it will read.
+Importing this module is cheap: Spark imports it in a process of its own before it knows what the
+query reads.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ class AeronArchiveSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what queries call it."""
+        """Return the name that queries use for this source."""
         return "aeron_archive"
 
     def schema(self) -> StructType | str:
-        """Return the columns of a query that has not said which it wants."""
+        """Return the default columns of a query that declares no schema."""
         from aeron_async.spark.query_schema import declared_schema  # noqa: PLC0415 - see the module
 
         return declared_schema(self._parsed())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a batch with those columns; Spark names the argument."""
+        """Return a batch reader for these columns; Spark names the argument."""
         from aeron_async.spark import batch_reader  # noqa: PLC0415 - see the module
 
         options = self._parsed()
         settings = self._settings(options, schema)
-        # Spark refuses to read with one that takes filters where its own setting forbids them.
+        # Spark refuses a reader with filter pushdown unless its own setting enables pushdown.
         if options.filter_pushdown:
             return batch_reader.PruningBatchReader(options, settings)
         return batch_reader.BatchReader(options, settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what follows recordings with those columns."""
+        """Return a stream reader for these columns."""
         from aeron_async.spark.stream_reader import StreamReader  # noqa: PLC0415 - see the module
 
         options = self._parsed()
@@ -71,29 +72,29 @@ class AeronArchiveSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session know the source `aeron_archive` and the sink `aeron`.
+    """Register the source `aeron_archive` and the sink `aeron` with a session.
 
-    Where the package is installed in the Python of the workers, Spark finds them by itself, through
-    `pyspark_aeron` and `pyspark_aeron_sink`; an editable install, and one that travels by
-    `--py-files`, need this call. What a session knows already is left as it is.
+    If the package is installed in the Python of the workers, Spark finds both by itself, through
+    `pyspark_aeron` and `pyspark_aeron_sink`. An editable install, and one that is shipped with
+    `--py-files`, need this call. Sources that the session already has are left as they are.
 
     Raises:
-        ConfigurationError: The workers are of this machine, and their Python lacks the package.
+        ConfigurationError: The workers run on this machine and their Python lacks the package.
     """
     python = worker_python(spark)
     if python is not None and python != sys.executable:
         check_interpreter(python, modules=("aeron_async", "pyarrow"))
     for source in (AeronArchiveSource, AeronSink):
-        # Spark warns of a name that is taken, also by what it has found by itself.
+        # Spark warns if a name is taken, even by a source that it discovered itself.
         if not is_known(spark, source.name()):
             spark.dataSource.register(source)
 
 
 def is_known(spark: SparkSession, name: str) -> bool:
-    """Return whether a session has a source of a name; False where it cannot be asked."""
+    """Return whether a session has a source of this name; False if the session cannot be asked."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - pyspark brings it, without its types
 
-    # A session of Spark Connect has no Java.
+    # A Spark Connect session has no Java session.
     session = getattr(spark, "_jsparkSession", None)
     if session is None:
         return False
@@ -104,8 +105,8 @@ def is_known(spark: SparkSession, name: str) -> bool:
 
 
 def worker_python(spark: SparkSession) -> str | None:
-    """Return the Python of workers that run on this machine; None for elsewhere."""
-    # A session of Spark Connect has no context.
+    """Return the Python of the workers if they run on this machine; None if they run elsewhere."""
+    # A Spark Connect session has no context.
     context = getattr(spark, "_sc", None)
     if context is None or not str(context.master).startswith("local["):
         return None

@@ -1,8 +1,8 @@
-"""What Spark calls to follow recordings: where a batch ends, and what is in it.
+"""Spark stream reader of recordings: the offsets of a micro-batch, and the rows in it.
 
-One object of this lives as long as its query, in a process of its own on the driver's host; a
-second one is made in another process only to be sent to those that read. So making one does no I/O,
-and what one knows does not travel.
+One `StreamReader` lives as long as its query, in a process of its own on the driver's host. Spark
+makes a second one in another process, only to send it to the workers. Therefore the constructor
+does no I/O, and the state of the follower is not pickled.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ log: Final = get_logger(__name__)
 
 @final
 class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows recordings.
+    """Follows recordings as a stream.
 
     Args:
-        options: Of the query.
-        settings: What to make of frames.
+        options: Options of the query.
+        settings: How frames become rows.
 
     Raises:
-        ConfigurationError: An option says where a query ends, which this one does not.
+        ConfigurationError: An option sets an end, which a stream does not have.
     """
 
     def __init__(self, options: ArchiveOptions, settings: ScanSettings) -> None:
@@ -64,22 +64,23 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         return {**self.__dict__, "_follower": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a new query begins."""
+        """Return the offsets at which a new query begins."""
         return self._following().initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of the options; Spark hands it back, or another for some triggers."""
+        """Return the limit that the options set; some triggers replace it by their own."""
         if self.options.max_rows_per_trigger is not None:
             return ReadMaxRows(self.options.max_rows_per_trigger)
         if self.options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(self.options.max_bytes_per_trigger)
         if self.options.min_bytes_per_trigger is not None:
-            # Not the one that means everything at once, for a minimum may have to be waited for.
+            # Not `ReadAllAvailable`: that ignores the minimum, which the query may have to wait
+            # for.
             return ReadMaxBytes(EVERYTHING)
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where the next batch ends; just the start if there is nothing to read."""
+        """Return the offsets at which the next batch ends; `start` if there is nothing to read."""
         before = Offsets.from_json(start)
         after = self._following().latest(before, limit_of(limit))
         if after is before:
@@ -88,18 +89,19 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         return attrs.evolve(after, cut=cut).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Let what is there now be all that this query reads."""
+        """Make the data that is available now the end of this query."""
         self._following().freeze()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return what there is to be read, for who watches the query; looks at nothing."""
+        """Return the latest available offsets for query progress, without reading anything."""
         found = self._following().reported()
         return None if found is None else found.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return what each worker reads: a function of both offsets, whatever else is new."""
+        """Return the partitions of a batch; they depend on its two offsets only."""
         before, after = Offsets.from_json(start), Offsets.from_json(end)
-        # A batch that is done again has the partitions it had, with other options by now.
+        # A batch that Spark repeats after a restart keeps its partitions even if the options have
+        # changed.
         cut = after.cut or Cut(self.options.max_bytes_per_partition, self.options.min_partitions)
         groups = partitions_of(
             self._following().ranges(before, after),
@@ -113,16 +115,17 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
         return read_partition(self.settings, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Log up to where nothing will be asked for again: a hint for who purges, and no promise.
+        """Log the positions that Spark will not request again, as a hint for purging.
 
-        Spark says so when the next batch begins, and of the last one never.
+        Spark calls this when the next batch begins, so the last batch is never reported.
         """
         positions = {key: each["pos"] for key, each in end["recs"].items()}
         log.info("stream_committed", positions=positions)
 
     def _following(self) -> Follower:
         if self._follower is None:
-            # Here, for it takes numpy, and who only sends this to others needs none.
+            # Imported here because it needs numpy, which the process that only pickles this object
+            # may lack.
             from aeron_async.spark.follower import Follower  # noqa: PLC0415
 
             self._follower = Follower(self.options)
@@ -130,10 +133,10 @@ class StreamReader(SentToWorkers, DataSourceStreamReader, SupportsTriggerAvailab
 
 
 def check_endless(options: ArchiveOptions) -> None:
-    """Refuse options that say where a query ends.
+    """Refuse options that set an end.
 
     Raises:
-        ConfigurationError: One does.
+        ConfigurationError: An option sets an end.
     """
     given = [
         name
@@ -152,10 +155,10 @@ def check_endless(options: ArchiveOptions) -> None:
 
 
 def limit_of(limit: ReadLimit) -> Limit | None:
-    """Return what Spark's limit says; None for everything.
+    """Return the limit that Spark asks for; None for no limit.
 
     Raises:
-        ConfigurationError: It counts what recordings do not have.
+        ConfigurationError: The limit counts something that recordings do not have, such as files.
     """
     from aeron_async.spark.admission import Limit  # noqa: PLC0415 - as above
 

@@ -1,8 +1,9 @@
-"""The driver and client of a Spark worker process, with its event loop thread.
+"""Connection of a Spark worker process: a driver, a client, and the thread that runs both.
 
 Spark's workers are synchronous and the package is not: one thread owns the event loop, and a batch
-goes over in one call. Workers are reused, so what is here survives a task, and ends when no task
-has come for a while. They may be killed without notice: nothing goes wrong if this is not closed.
+enters it in one call. Spark reuses workers, so the connection survives a task and closes when no
+task has used it for a while. Spark may kill a worker at any time; nothing breaks if the connection
+is not closed.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class WorkerConnection:
 
     Attributes:
         aeron: The client.
-        kept: What tasks leave for those that come after them, by name; lives in the loop.
-        closing: What closes some of that before the client closes, by the same name.
+        kept: Objects that tasks leave for later tasks, by name; used in the event loop only.
+        closing: Functions that close some of these before the client closes, by the same name.
     """
 
     aeron: Aeron
@@ -63,11 +64,11 @@ class WorkerConnection:
         self._started.result(START_TIMEOUT_S)
 
     def call(self, function: Callable[..., Awaitable[T]], *args: object) -> T:
-        """Run a coroutine function in the loop and return what it does."""
+        """Run a coroutine function in the event loop and return its result."""
         return self._portal.call(function, *args)
 
     def enter(self) -> bool:
-        """Begin to use it; return False if it is over."""
+        """Register a user; return False if the connection is closed or closing."""
         with self._lock:
             if self._is_over or self.aeron.is_closed:
                 return False
@@ -75,21 +76,21 @@ class WorkerConnection:
             return True
 
     def leave(self, linger_ms: int) -> None:
-        """Use it no more, and let it end when nobody has come for so long."""
+        """Unregister a user; the connection closes after that long without users."""
         with self._lock:
             self._users -= 1
             self._idle_at_ns = self._clock.now_ns() + linger_ms * (NS_PER_SECOND // 1_000)
         self._wake()
 
     def close(self) -> None:
-        """End it, used or not, and wait for that."""
+        """Close the connection even if it is in use, and wait for the thread."""
         with self._lock:
             self._is_over = True
         self._wake()
         self._thread.join()
 
     def _wake(self) -> None:
-        # The loop may have ended by itself: there is nobody to wake then.
+        # The loop may have ended by itself; then there is nothing to wake.
         if self._thread.is_alive():
             with suppress(RuntimeError):
                 self._portal.start_task_soon(self._changed_now)
@@ -114,7 +115,7 @@ class WorkerConnection:
                 with anyio.move_on_after(self._idle_s()):
                     await self._changed.wait()
                 self._changed = anyio.Event()
-            # Whoever is still in a call has asked for the end himself.
+            # A call can only be running here if `close` was called.
             await self._portal.stop(cancel_remaining=True)
             for close in list(self.closing.values()):
                 await close()
@@ -126,7 +127,7 @@ class WorkerConnection:
             return self._is_over
 
     def _idle_s(self) -> float:
-        """Return how long nothing can happen by itself, in seconds."""
+        """Return the seconds until the connection may become idle for too long."""
         with self._lock:
             if self._users or not self._idle_at_ns:
                 return float("inf")
@@ -145,10 +146,10 @@ class Kept:
 
 @contextmanager
 def worker_connection(linger_ms: int) -> Iterator[WorkerConnection]:
-    """Lend the connection of this process, made when there is none.
+    """Lend the connection of this process; open one if there is none.
 
     Args:
-        linger_ms: How long it stays after this use of it.
+        linger_ms: How long the connection stays open after this use.
     """
     with Kept.lock:
         connection = Kept.connection
@@ -162,7 +163,7 @@ def worker_connection(linger_ms: int) -> Iterator[WorkerConnection]:
 
 
 def close_connection() -> None:
-    """Close the connection of this process now."""
+    """Close the connection of this process."""
     with Kept.lock:
         connection, Kept.connection = Kept.connection, None
     if connection is not None:
@@ -170,7 +171,7 @@ def close_connection() -> None:
 
 
 def forget_connection() -> None:
-    """Know nothing of what a parent process had: its thread is not here."""
+    """Drop the connection of the parent process after a fork: its thread does not exist here."""
     Kept.connection = None
     Kept.lock = threading.Lock()
 
@@ -180,11 +181,11 @@ if hasattr(os, "register_at_fork"):
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[object]]], *, at_once: int) -> None:
-    """Await all of some calls, and raise what the first of those that fail has raised.
+    """Await all calls, and raise the error of the first that failed.
 
     Args:
-        calls: To be made.
-        at_once: How many of them at the same time.
+        calls: Functions to call.
+        at_once: Upper limit on calls that run at the same time.
     """
     limiter = anyio.CapacityLimiter(at_once)
     failures: list[Exception] = []

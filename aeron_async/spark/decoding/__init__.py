@@ -1,8 +1,8 @@
-"""Decoders: messages, which are bytes, into columns of typed values.
+"""Decoders that turn message payloads into typed columns.
 
-Named by a text: `struct:<price:q,symbol:8s`, `sbe:schema.xml#Quote`, `json:price double,symbol
-string`, `msgpack:price double`, or `package.module:callable` of one's own, called without
-arguments to return a `Decoder`.
+A text names a decoder: `struct:<price:q,symbol:8s`, `sbe:schema.xml#Quote`, `json:price
+double,symbol string`, `msgpack:price double`, or `package.module:callable` for a callable that
+takes no arguments and returns a `Decoder`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def decoder_of(spec: str) -> Decoder:
     """Return the decoder that a text names; see the module.
 
     Raises:
-        ConfigurationError: It names none, or what it says of the messages cannot be meant.
+        ConfigurationError: The text names no decoder, or its field list or schema is invalid.
     """
     kind, _, rest = spec.partition(":")
     if kind not in KINDS:

@@ -1,10 +1,10 @@
-"""Payloads, primitive types, and what a decoder makes of them.
+"""Decoder interface: payloads of a batch, primitive types, and the decoded columns.
 
-Spark has no unsigned numbers: each becomes the next larger signed one, and 64 bits stay 64; a
-value that does not fit then is an error of its row.
+Spark has no unsigned numbers. Each becomes the next larger signed type, except that 64 bits stay 64
+bits; a value that does not fit is an error of its row.
 
-A row is never dropped because it cannot be decoded: its columns are null, and `decode_error` says
-why. Dropped are only messages that a schema knows as others than the one asked for.
+A row that cannot be decoded is kept: its columns are null, and `decode_error` holds the reason.
+Only messages that a schema identifies as another kind are dropped.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Flags = NDArray[np.bool_]
 
 
 class Payloads:
-    """Where each message begins and ends in the bytes of all.
+    """Payloads of a batch as one buffer, with the place of each message.
 
     Attributes:
-        data: The bytes.
-        starts: Where each message begins in them.
-        ends: Where each ends.
+        data: Bytes of all messages.
+        starts: Where each message begins in `data`.
+        ends: Where each message ends.
     """
 
     __slots__ = ("buffer", "data", "ends", "starts")
@@ -68,7 +68,7 @@ class Payloads:
         return len(self.starts)
 
     def take(self, places: Places, width: int, absent: Flags) -> Bytes:
-        """Return `width` bytes from each place, a row each; zeros where they are absent."""
+        """Return `width` bytes from each place, one row each; zeros where they are absent."""
         rows: Bytes
         if not absent.any():
             rows = self.data[places[:, None] + np.arange(width)]
@@ -84,9 +84,10 @@ class Payloads:
 
 
 def blobs(payloads: Payloads, starts: Places, ends: Places, absent: Flags) -> pa.BinaryArray:
-    """Return the bytes from each start to its end; starts and ends must only rise.
+    """Return the bytes between each start and end; both must be in ascending order.
 
-    Copied in one call: gaps between values are values too, and every second one is taken.
+    All values are copied in one call: the gaps are values of the array too, and every other value
+    is taken.
     """
     edges = np.empty(2 * len(starts) + 1, np.int32)
     edges[0:-1:2], edges[1::2] = starts, ends
@@ -99,7 +100,7 @@ def blobs(payloads: Payloads, starts: Places, ends: Places, absent: Flags) -> pa
 
 
 def texts(values: pa.BinaryArray) -> tuple[pa.StringArray, Flags]:
-    """Return bytes as text, and where they are none: there the text is null."""
+    """Return bytes as text, and which are not UTF-8; their text is null."""
     try:
         return values.cast(pa.string()), np.zeros(len(values), np.bool_)
     except pa.ArrowInvalid:
@@ -127,17 +128,17 @@ ARROW_TYPES: Final = {
     "f4": pa.float32(),
     "f8": pa.float64(),
 }
-"""Column types of numbers, by numpy's names of them without the byte order."""
+"""Column types of numbers, by numpy type code without the byte order."""
 
 
 @final
 @attrs.frozen
 class Found:
-    """One column, and where it could not be made.
+    """One decoded column.
 
     Attributes:
-        values: Of all rows.
-        wrong: Rows whose bytes are there and mean nothing; their value is null.
+        values: Values of all rows.
+        wrong: Rows whose bytes are present but invalid; their value is null.
     """
 
     values: pa.Array
@@ -150,9 +151,9 @@ class Primitive:
     """A number.
 
     Attributes:
-        code: Numpy's name of it without the byte order, such as `i4`.
+        code: Numpy type code without the byte order, such as `i4`.
         order: `<` or `>`.
-        null: The value that stands for none; None where every value is one. NaN is no number.
+        null: Value that means null, which may be NaN; None if every value is a number.
     """
 
     code: str
@@ -161,21 +162,21 @@ class Primitive:
 
     @property
     def width(self) -> int:
-        """In bytes."""
+        """Width in bytes."""
         return int(self.code[1:])
 
     @property
     def kind(self) -> np.dtype[Any]:
-        """Numpy's type of it."""
+        """Numpy type."""
         return np.dtype(self.order + self.code)
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of its column."""
+        """Column type."""
         return ARROW_TYPES[self.code]
 
     def column(self, payloads: Payloads, places: Places, absent: Flags) -> Found:
-        """Return the numbers at these places, null where one is absent or the null value."""
+        """Return the numbers at these places; null if absent or equal to the null value."""
         values = payloads.numbers(places, self.kind, absent)
         wrong = np.zeros(len(places), np.bool_)
         none = absent
@@ -190,7 +191,7 @@ class Primitive:
 
 
 def char_arrays(payloads: Payloads, places: Places, width: int, absent: Flags) -> Found:
-    """Return texts of fixed length, each up to its first zero."""
+    """Return texts of fixed length, each up to its first zero byte."""
     rows = payloads.take(places, width, absent)
     rows[np.logical_or.accumulate(rows == 0, axis=1)] = 0
     raw = rows.view(f"S{width}").reshape(len(places))
@@ -198,19 +199,19 @@ def char_arrays(payloads: Payloads, places: Places, width: int, absent: Flags) -
 
 
 ERROR_COLUMN: Final = "decode_error"
-"""Why a message could not be decoded; null where it could."""
+"""Reason why a message could not be decoded; null if it could."""
 PAYLOAD: Final = "payload"
 
 
 @final
 @attrs.frozen
 class Decoded:
-    """What became of some messages.
+    """Decoded messages.
 
     Attributes:
-        columns: One of each field, as long as there were messages.
-        errors: Why a row is null, as a text; null where it is not.
-        others: Messages of another kind, to be left out; None where there are none.
+        columns: One column for each field, with a row for each message.
+        errors: Reason why a row is null, as text; null for decoded rows.
+        others: Messages of another kind, to be dropped; None if there are none.
     """
 
     columns: list[pa.Array]
@@ -227,12 +228,12 @@ class Decoder(Protocol):
         ...
 
     def decode(self, column: pa.BinaryArray) -> Decoded:
-        """Return the columns of these messages; never raises for what a message holds."""
+        """Return the columns of these messages; never raise because of their content."""
         ...
 
 
 class RowErrors:
-    """The first thing that was wrong with each row."""
+    """The first error of each row."""
 
     __slots__ = ("_reasons", "failed")
 
@@ -241,13 +242,13 @@ class RowErrors:
         self._reasons: dict[int, str] = {}
 
     def add(self, rows: np.ndarray, reason: str) -> None:
-        """Note a reason for some rows, by index; rows that have one keep it."""
+        """Add an error for some rows, by index; a row that has one keeps it."""
         fresh = rows[~self.failed[rows]]
         self.failed[fresh] = True
         self._reasons.update(dict.fromkeys(fresh.tolist(), reason))
 
     def column(self) -> pa.Array:
-        """Return the reasons, null where there is none."""
+        """Return the errors; null for rows without one."""
         count = len(self.failed)
         if not self._reasons:
             return pa.nulls(count, pa.string())
@@ -255,10 +256,10 @@ class RowErrors:
 
 
 def decoded_schema(schema: pa.Schema, decoder: Decoder) -> pa.Schema:
-    """Return the schema of decoded batches: the payload gives way to its columns.
+    """Return the schema of decoded batches: the decoder's columns replace the payload.
 
     Raises:
-        ConfigurationError: There is no payload, or a field is named as a column that is there.
+        ConfigurationError: There is no payload, or a field has the name of another column.
     """
     if PAYLOAD not in schema.names:
         message = f"columns {', '.join(schema.names)} have no payload to decode: select it"

@@ -1,4 +1,4 @@
-"""Decoders by a list of fields: packed structs, JSON and MessagePack."""
+"""Decoders described by a list of fields: packed structs, JSON and MessagePack."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CODES: Final = {
     "b": "i1", "B": "u1", "h": "i2", "H": "u2", "i": "i4", "I": "u4", "q": "i8", "Q": "u8",
     "f": "f4", "d": "f8", "?": "u1",
 }  # fmt: skip
-"""The formats of `struct`, but for those whose length depends on the machine."""
+"""Formats of `struct` as numpy type codes, without those whose length depends on the machine."""
 FIELD: Final = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_]*)\s*:\s*)?(\d*)([bBhHiIqQfd?sx])")
 LONGEST_TEXT: Final = 65_536
 
@@ -44,14 +44,14 @@ LONGEST_TEXT: Final = 65_536
 @final
 @attrs.frozen
 class StructField:
-    """One field.
+    """One field of a packed struct.
 
     Attributes:
-        name: Of its column.
-        offset: In the message, in bytes.
-        width: In bytes.
-        code: The format of `struct`.
-        number: How to read it; None of a text.
+        name: Name of its column.
+        offset: Offset in the message, in bytes.
+        width: Width in bytes.
+        code: Format character of `struct`.
+        number: Number to read; None for a text.
     """
 
     name: str
@@ -62,13 +62,13 @@ class StructField:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of its column."""
+        """Column type."""
         if self.number is None:
             return pa.string()
         return pa.bool_() if self.code == "?" else self.number.arrow_type
 
     def column(self, payloads: Payloads, places: Places, absent: Flags) -> Found:
-        """Return the column, of messages that begin at these places."""
+        """Return the column for messages that begin at these places."""
         if self.number is None:
             return char_arrays(payloads, places + self.offset, self.width, absent)
         found = self.number.column(payloads, places + self.offset, absent)
@@ -79,16 +79,16 @@ class StructField:
 
 @final
 class StructDecoder:
-    """Reads fields of fixed length.
+    """Decodes fields of fixed length.
 
     Args:
         spec: `name:format` separated by commas, `<` (the default) or `>` before the first. Formats
-            are those of `struct` with a fixed length: `b B h H i I q Q f d ?`, `20s` a text of 20
-            bytes up to its first zero, and `4x`, without a name, four bytes to leave out. There is
-            no padding but this. Messages may be longer than the fields.
+            are those of `struct` with a fixed length: `b B h H i I q Q f d ?`; `20s` is a text of
+            20 bytes up to its first zero, and `4x`, without a name, skips four bytes. There is no
+            other padding. Messages may be longer than the fields.
 
     Raises:
-        ConfigurationError: The spec cannot be meant.
+        ConfigurationError: The spec is invalid.
     """
 
     def __init__(self, spec: str) -> None:
@@ -182,7 +182,7 @@ def _is_text(value: object) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
-        # Half a pair of surrogates, which JSON can spell, is no text.
+        # JSON can spell half a surrogate pair, which UTF-8 cannot encode.
         return False
     return True
 
@@ -195,7 +195,7 @@ TYPES: Final[dict[str, tuple[pa.DataType, Callable[[object], bool]]]] = {
     "string": (pa.string(), _is_text),
     "binary": (pa.binary(), lambda value: type(value) is bytes),
 }
-"""Types by Spark's names, and what fits one; nothing is taken for another silently."""
+"""Arrow type and check for each of Spark's type names; values are never converted silently."""
 
 
 @final
@@ -204,7 +204,7 @@ class ValueField:
     """One value of the map.
 
     Attributes:
-        name: Its name in the map, and of the column.
+        name: Key in the map, and name of the column.
         kind: One of `TYPES`.
     """
 
@@ -214,15 +214,15 @@ class ValueField:
 
 @final
 class ValueDecoder:
-    """Reads named values out of maps; a name that is not there is null, one too many is left out.
+    """Decodes named values of maps; a missing key is null, and other keys are ignored.
 
     Args:
         spec: `name type` separated by commas; types are `boolean int bigint double string binary`.
-        load: Makes a map of bytes, or raises.
-        what: What the messages are called in errors.
+        load: Parses bytes into a map, or raises.
+        what: Name of the format in errors.
 
     Raises:
-        ConfigurationError: The spec cannot be meant.
+        ConfigurationError: The spec is invalid.
     """
 
     def __init__(self, spec: str, load: Callable[[bytes], Any], what: str) -> None:
@@ -280,7 +280,8 @@ class ValueDecoder:
                 errors.add(np.array([row]), f"{name} is no {field.kind}: {value!r:.60}")
                 value = None
             if value is not None and field.kind == "double":
-                # Arrow refuses a whole number that no double is; JSON means the nearest one.
+                # JSON means the nearest double; Arrow refuses an integer that is not exactly a
+                # double.
                 value = float(value)
             values.append(value)
         return pa.array(values, arrow_type)
@@ -295,7 +296,7 @@ def msgpack_decoder(spec: str) -> ValueDecoder:
     """Return a decoder of MessagePack maps; see `ValueDecoder`.
 
     Raises:
-        ConfigurationError: The spec cannot be meant, or the package `msgpack` is not installed.
+        ConfigurationError: The spec is invalid, or the package `msgpack` is not installed.
     """
     try:
         import msgpack  # noqa: PLC0415 - needed by those only who have such messages

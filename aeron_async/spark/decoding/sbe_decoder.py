@@ -1,7 +1,7 @@
-"""Layouts of Simple Binary Encoding, and the decoder that reads messages by them.
+"""Decoder of messages in Simple Binary Encoding, and the layouts that it reads them by.
 
-A length in a message is believed only as far as the message reaches: entries of a group take at
-least a byte each, so that none can ask for more memory than a few times its own length.
+A length in a message counts only as far as the message reaches: each entry of a group takes at
+least a byte, so no message can make the decoder allocate more than a few times its own length.
 
 Source: FIX Simple Binary Encoding 1.0.
 """
@@ -48,31 +48,31 @@ TEXT: Final = pa.string()
 
 
 class Encoding(Protocol):
-    """How the value of one field lies in bytes."""
+    """Encoding of one field's value."""
 
     @property
     def width(self) -> int:
-        """In bytes."""
+        """Width in bytes."""
         ...
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of its column."""
+        """Column type."""
         ...
 
     def column(self, payloads: Payloads, places: Places, absent: Flags) -> Found:
-        """Return the values at these places, null where one is absent."""
+        """Return the values at these places; null where one is absent."""
         ...
 
 
 @final
 @attrs.frozen
 class Char:
-    """A text of fixed length, up to its first zero.
+    """A text of fixed length, up to its first zero byte.
 
     Attributes:
-        width: In bytes.
-        is_optional: Whether an empty text stands for none.
+        width: Width in bytes.
+        is_optional: Whether an empty text means null.
     """
 
     width: int
@@ -90,11 +90,11 @@ class Char:
 @final
 @attrs.frozen
 class Numbers:
-    """Several numbers of one kind; of bytes, one value.
+    """Several numbers of one type; several bytes are one binary value.
 
     Attributes:
-        number: Each of them.
-        count: How many.
+        number: Type of each number.
+        count: Number of values.
     """
 
     number: Primitive
@@ -102,12 +102,12 @@ class Numbers:
 
     @property
     def width(self) -> int:
-        """In bytes."""
+        """Width in bytes."""
         return self.number.width * self.count
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the column."""
+        """Column type."""
         if self.number.code == "u1":
             return pa.binary()
         return pa.list_(self.number.arrow_type)
@@ -130,13 +130,13 @@ class Numbers:
 @final
 @attrs.frozen
 class Choice:
-    """An enumeration: a number, or one character, that has a name.
+    """An enumeration: a number, or one character, with a name for each value.
 
-    A value that the schema has no name for is the number as text, so that it is not lost.
+    A value without a name in the schema becomes its number as text, so that it is not lost.
 
     Attributes:
-        number: How it lies in bytes.
-        names: Of each value.
+        number: Encoding of the value.
+        names: Names by value.
     """
 
     number: Primitive
@@ -145,7 +145,7 @@ class Choice:
 
     @property
     def width(self) -> int:
-        """In bytes."""
+        """Width in bytes."""
         return self.number.width
 
     def column(self, payloads: Payloads, places: Places, absent: Flags) -> Found:
@@ -161,11 +161,11 @@ class Choice:
 @final
 @attrs.frozen
 class Constant:
-    """A value that the schema says, and no message.
+    """A value that the schema holds and messages do not.
 
     Attributes:
-        value: A text, or a number.
-        arrow_type: The type of its column.
+        value: Text or number.
+        arrow_type: Column type.
     """
 
     value: str | int | float
@@ -187,8 +187,8 @@ class Composite:
     """Several values that belong together.
 
     Attributes:
-        fields: Of it, with offsets in it.
-        width: In bytes.
+        fields: Its members, with offsets in the composite.
+        width: Width in bytes.
     """
 
     fields: tuple[Field, ...]
@@ -196,7 +196,7 @@ class Composite:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the column."""
+        """Column type."""
         return pa.struct([pa.field(field.name, field.encoding.arrow_type) for field in self.fields])
 
     def column(self, payloads: Payloads, places: Places, absent: Flags) -> Found:
@@ -218,10 +218,10 @@ class Field:
     """A field of a block, or of a composite.
 
     Attributes:
-        name: Of its column.
-        offset: In the block, in bytes.
-        encoding: How its value lies in bytes.
-        since: The version of the schema that brought it.
+        name: Name of its column.
+        offset: Offset in the block, in bytes.
+        encoding: Encoding of its value.
+        since: Version of the schema that added it.
     """
 
     name: str
@@ -231,28 +231,28 @@ class Field:
 
     @property
     def end(self) -> int:
-        """Where it ends in the block, in bytes."""
+        """Offset of its end in the block, in bytes."""
         return self.offset + self.encoding.width
 
 
 @final
 @attrs.frozen
 class Header:
-    """Numbers that say how what follows lies in bytes: of a message, a group, or data.
+    """Header of a message, a group, or variable-length data.
 
     Attributes:
-        numbers: By name, each with its offset.
-        width: In bytes.
+        numbers: Offset and encoding of each number, by name.
+        width: Width in bytes.
     """
 
     numbers: dict[str, tuple[int, Primitive]]
     width: int
 
     def read(self, name: str, payloads: Payloads, places: Places, absent: Flags) -> Places:
-        """Return one number of each header; zero where it is absent."""
+        """Return one number of each header; zero where the header is absent."""
         offset, number = self.numbers[name]
         values = payloads.numbers(places + offset, number.kind, absent)
-        # What is beyond any length stays beyond it, and what is negative becomes so.
+        # Negative numbers and lengths beyond 32 bits become a length that exceeds any message.
         limit = np.uint64(np.iinfo(np.int32).max)
         bounded: Places = np.minimum(values.astype(np.uint64), limit).astype(np.int64)
         return bounded
@@ -261,13 +261,13 @@ class Header:
 @final
 @attrs.frozen
 class Data:
-    """Bytes of any length.
+    """Variable-length data.
 
     Attributes:
-        name: Of its column.
-        header: With `length`.
-        is_text: Whether they are text in UTF-8 or ASCII.
-        since: The version of the schema that brought it.
+        name: Name of its column.
+        header: Header with `length`.
+        is_text: Whether the data is text in UTF-8 or ASCII.
+        since: Version of the schema that added it.
     """
 
     name: str
@@ -277,19 +277,19 @@ class Data:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the column."""
+        """Column type."""
         return pa.string() if self.is_text else pa.binary()
 
 
 @final
 @attrs.frozen
 class Block:
-    """What a message is, and each entry of a group: fields, then groups, then data.
+    """Content of a message, or of an entry of a group: fields, then groups, then data.
 
     Attributes:
-        fields: Of the block.
-        groups: After the block, in order.
-        datas: After the groups, in order.
+        fields: Fields of fixed length.
+        groups: Groups after the fields, in order.
+        datas: Data after the groups, in order.
     """
 
     fields: tuple[Field, ...]
@@ -298,7 +298,7 @@ class Block:
 
     @property
     def is_flat(self) -> bool:
-        """Whether nothing follows the block."""
+        """Whether nothing follows the fields."""
         return not self.groups and not self.datas
 
     @property
@@ -314,13 +314,13 @@ class Block:
 @final
 @attrs.frozen
 class Group:
-    """Entries that repeat.
+    """A repeating group.
 
     Attributes:
-        name: Of its column.
-        header: With `blockLength` and `numInGroup`.
-        block: What each entry is.
-        since: The version of the schema that brought it.
+        name: Name of its column.
+        header: Header with `blockLength` and `numInGroup`.
+        block: Content of each entry.
+        since: Version of the schema that added it.
     """
 
     name: str
@@ -330,21 +330,21 @@ class Group:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the column."""
+        """Column type."""
         return pa.list_(pa.struct(self.block.columns))
 
 
 @final
 @attrs.frozen
 class Message:
-    """One kind of message of a schema.
+    """One message of a schema.
 
     Attributes:
-        name: Of it.
-        template_id: Its number.
-        schema_id: The number of its schema.
-        header: What is before every message of the schema.
-        block: What it is.
+        name: Name of the message.
+        template_id: Template id of the message.
+        schema_id: Id of its schema.
+        header: Message header of the schema.
+        block: Content of the message.
     """
 
     name: str
@@ -358,11 +358,11 @@ class Message:
 class SbeDecoder:
     """Decodes messages of one template.
 
-    Fields that are newer than a message are null in it, and what an older schema does not know is
-    passed over, both as the encoding means it.
+    As the encoding specifies, fields that are newer than a message are null, and bytes that an
+    older schema does not know are skipped.
 
     Args:
-        message: What to decode; others of the same schema are left out.
+        message: Message to decode; other messages of the same schema are dropped.
     """
 
     def __init__(self, message: Message) -> None:
@@ -396,7 +396,7 @@ class SbeDecoder:
             message.block, rows, payloads.starts[rows] + message.header.width,
             read("blockLength")[rows],
         )  # fmt: skip
-        # Every row has its place, decoded or not.
+        # The result has one row for each payload, decoded or not.
         index = np.zeros(len(payloads), np.int64)
         index[rows] = np.arange(len(rows))
         is_blank = errors.failed | others
@@ -405,7 +405,7 @@ class SbeDecoder:
 
 
 class _Walk:
-    """One pass over a batch. Entries are given by the message each is of, and where it begins."""
+    """One pass over a batch; an entry is given by the row of its message and by where it begins."""
 
     def __init__(self, payloads: Payloads, errors: RowErrors, versions: Places) -> None:
         self._payloads = payloads
@@ -415,7 +415,7 @@ class _Walk:
     def block(
         self, block: Block, rows: Places, starts: Places, lengths: Places
     ) -> tuple[list[pa.Array], Places]:
-        """Return the columns of these entries, and where each ends."""
+        """Return the columns of these entries, and where each entry ends."""
         self._check(rows, starts + lengths)
         arrays = []
         nowhere = np.zeros(len(rows), np.bool_)
@@ -457,7 +457,7 @@ class _Walk:
     def _dimensions(
         self, group: Group, rows: Places, places: Places
     ) -> tuple[Places, Places, Flags, Places]:
-        """Return the block length and count of a group in each entry, and where its first is."""
+        """Return the group's block length and count for each entry, and where its entries begin."""
         absent = self._header(group.header, rows, places, group.since)
         lengths = group.header.read("blockLength", self._payloads, places, absent)
         counts = group.header.read("numInGroup", self._payloads, places, absent)
@@ -471,7 +471,7 @@ class _Walk:
     def _entries(
         self, block: Block, rows: Places, places: Places, lengths: Places, counts: Places
     ) -> tuple[Places, Places]:
-        """Return where each entry of a group begins, whose ends only itself knows, and its end."""
+        """Return where each entry of a group begins, entry by entry because their lengths vary."""
         firsts = np.cumsum(counts) - counts
         starts = np.zeros(int(counts.sum()), np.int64)
         places = places.copy()
@@ -482,7 +482,7 @@ class _Walk:
         return starts, places
 
     def _end(self, block: Block, rows: Places, starts: Places, lengths: Places) -> Places:
-        """Return where entries end, without their columns."""
+        """Return where entries end, without making columns."""
         places = starts + lengths
         self._check(rows, places)
         for group in block.groups:
@@ -497,7 +497,7 @@ class _Walk:
 
     def _data(self, data: Data, rows: Places, places: Places) -> tuple[pa.Array, Places]:
         absent, begins, places = self._extent(data, rows, places)
-        # Whose place is not known any more has none, and what comes after is after all before.
+        # Absent data has no known place; it gets the place before, because places must ascend.
         begins = np.maximum.accumulate(np.where(absent, 0, begins)) if len(rows) else begins
         ends = np.where(absent, begins, places)
         values = blobs(self._payloads, begins, ends, absent)
@@ -519,7 +519,7 @@ class _Walk:
         return absent, begins, np.where(absent, begins, ends)
 
     def _header(self, header: Header, rows: Places, places: Places, since: int) -> Flags:
-        """Return where a header is absent: newer than the message, or beyond its end."""
+        """Return which headers are absent: newer than the message, or behind its end."""
         is_new = self._versions[rows] < since
         beyond = ~is_new & (places + header.width > self._payloads.ends[rows])
         self._errors.add(rows[beyond], "the message ends within a header of a group or of data")

@@ -1,8 +1,6 @@
 """Schemas of Simple Binary Encoding, read from XML into layouts.
 
-Source: FIX Simple Binary Encoding 1.0, "Field Encoding".
-
-Source: FIX Simple Binary Encoding 1.0, "Message Schema".
+Source: FIX Simple Binary Encoding 1.0, "Field Encoding" and "Message Schema".
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ NULLS: Final[dict[str, int | float]] = {
     "uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1,
     "float": NAN, "double": NAN, "char": 0,
 }  # fmt: skip
-"""What stands for no value where a type says nothing else."""
+"""Null value of each type, unless the schema sets another."""
 TEXT_ENCODINGS: Final = {"UTF-8", "UTF8", "ASCII", "US-ASCII"}
 LONGEST_ARRAY: Final = 65_535
 DEEPEST_TYPE: Final = 16
@@ -67,10 +65,10 @@ def local_name(element: Element) -> str:
 
 
 def attribute(element: Element, name: str, where: str) -> str:
-    """Return an attribute that must be there.
+    """Return a required attribute.
 
     Raises:
-        ConfigurationError: It is not.
+        ConfigurationError: The attribute is missing.
     """
     value = element.get(name)
     if value is None:
@@ -80,10 +78,10 @@ def attribute(element: Element, name: str, where: str) -> str:
 
 
 def number_of(element: Element, name: str, where: str, default: int | None = None) -> int:
-    """Return an attribute that is a number.
+    """Return a numeric attribute.
 
     Raises:
-        ConfigurationError: It is none, or negative, or not there and has no default.
+        ConfigurationError: It is no number, is negative, or is missing and has no default.
     """
     text = attribute(element, name, where) if default is None else element.get(name)
     if text is None:
@@ -97,10 +95,10 @@ def number_of(element: Element, name: str, where: str, default: int | None = Non
 
 @final
 class SbeTypes:
-    """Types by name.
+    """Declared types of a schema, by name.
 
     Args:
-        schema: What errors call the schema.
+        schema: Name of the schema in errors.
         order: `<` or `>`.
     """
 
@@ -110,19 +108,19 @@ class SbeTypes:
         self._declared: dict[str, Element] = {}
 
     def declare(self, element: Element) -> None:
-        """Know a type from now on.
+        """Add a type.
 
         Raises:
-            ConfigurationError: It has no name.
+            ConfigurationError: The type has no name.
         """
         if local_name(element) in {"type", "composite", "enum", "set"}:
             self._declared[attribute(element, "name", self._schema)] = element
 
     def encoding_of(self, field: Element, where: str) -> Encoding:
-        """Return how the value of a field lies in bytes.
+        """Return the encoding of a field's value.
 
         Raises:
-            ConfigurationError: Its type is not known, or cannot be meant.
+            ConfigurationError: The type is unknown or invalid.
         """
         type_name = attribute(field, "type", where)
         presence = field.get("presence")
@@ -131,10 +129,10 @@ class SbeTypes:
         return self._named(type_name, presence, where, 0)
 
     def header(self, type_name: str, names: tuple[str, ...]) -> Header:
-        """Return a composite whose numbers are looked at here.
+        """Return the layout of a header composite with the given numbers.
 
         Raises:
-            ConfigurationError: It is none, or has not these numbers.
+            ConfigurationError: The type is no composite, or lacks one of the numbers.
         """
         element = self._declared.get(type_name)
         if element is None or local_name(element) != "composite":
@@ -151,7 +149,7 @@ class SbeTypes:
         return Header({name: numbers[name] for name in names}, composite.width)
 
     def is_text(self, type_name: str) -> bool:
-        """Return whether data of a type is text."""
+        """Return whether data of this type is text."""
         for each in self._declared[type_name]:
             if each.get("name") == "varData":
                 return each.get("characterEncoding", "").upper() in TEXT_ENCODINGS
@@ -218,7 +216,7 @@ class SbeTypes:
             self._refuse(where, f"{text!r} is no {name}")
 
     def _number(self, name: str, where: str) -> Primitive:
-        """Return the number that an enumeration or a set is made of."""
+        """Return the number that encodes an enumeration or a set."""
         element = self._declared.get(name)
         if element is not None and local_name(element) == "type":
             name = attribute(element, "primitiveType", where)
@@ -251,7 +249,7 @@ class SbeTypes:
         return self._primitive_name(name) == "char"
 
     def _referred(self, reference: str, where: str) -> str:
-        """Return the name of a value of an enumeration, of `Enum.value`."""
+        """Return the value name in a reference `Enum.value`."""
         enum_name, _, value = reference.partition(".")
         element = self._declared.get(enum_name)
         if element is not None and value in {each.get("name") for each in element}:
@@ -294,10 +292,10 @@ DEEPEST_GROUP: Final = 8
 
 
 def load_sbe_schema(path: str) -> SbeSchema:
-    """Read a schema.
+    """Read a schema from a file.
 
     Raises:
-        ConfigurationError: The file is not there, is no XML, or what it says cannot be meant.
+        ConfigurationError: The file cannot be read, is no XML, or is no valid schema.
     """
     file = Path(path)
     try:
@@ -316,11 +314,11 @@ class SbeSchema:
     """The messages of one schema.
 
     Args:
-        text: XML.
-        name: What errors call it, such as its file.
+        text: XML of the schema.
+        name: Name in errors, such as the file.
 
     Raises:
-        ConfigurationError: It is no XML, or what it says cannot be meant.
+        ConfigurationError: The text is no XML, or no valid schema.
     """
 
     def __init__(self, text: str, name: str = "schema") -> None:
@@ -354,17 +352,17 @@ class SbeSchema:
 
     @property
     def message_names(self) -> list[str]:
-        """The names of its messages, in the order of the file."""
+        """Names of the messages, in the order of the file."""
         return list(self._messages)
 
     def message(self, name: str | None = None) -> Message:
         """Return one message.
 
         Args:
-            name: Of it; not needed where there is one only.
+            name: Name of the message; None if the schema has only one.
 
         Raises:
-            ConfigurationError: There is none of that name, or it cannot be meant.
+            ConfigurationError: There is no such message, or it is invalid.
         """
         if name is None and len(self._messages) == 1:
             (name,) = self._messages
@@ -398,7 +396,7 @@ class SbeSchema:
         return Block(tuple(fields), tuple(groups), tuple(datas))
 
     def _members(self, parent: Element, where: str) -> Iterator[Element]:
-        """Yield fields, groups and data, which must come in this order."""
+        """Yield fields, groups and data, and check that they come in this order."""
         order = {"field": 0, "group": 1, "data": 2}
         last = 0
         names: set[str] = set()

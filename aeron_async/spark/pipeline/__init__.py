@@ -1,6 +1,6 @@
-"""The pipeline job: recordings into a lake of bronze, silver and gold, and a report of it.
+"""Pipeline job: recordings become a lake of bronze, silver and gold tables, with a report.
 
-Names are imported when they are asked for: who only draws the report needs no PySpark.
+Names are imported on first access, so that the report can be drawn without PySpark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gold: what a batch adds to rates, gaps, latencies and sessions; results of batches add up."""
+"""Gold tables: rates, gaps, latencies and runs of each batch; results of batches add up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INTEGERS: Final = {"recording_id": pa.int64(), "session_id": pa.int32(), "stream
 
 
 def schema_of(kind: type) -> pa.Schema:
-    """Return the columns of an attrs class of numbers and texts."""
+    """Return the columns of an attrs class whose fields are integers and texts."""
     return pa.schema(
         [
             (
@@ -93,7 +93,7 @@ def table_of(rows: Iterable[Any], schema: pa.Schema) -> pa.Table:
 
 
 def recording_rows(recordings: Iterable[RecordingDescriptor]) -> pa.Table:
-    """Return what the catalog says of recordings."""
+    """Return the catalog entries of recordings as a table."""
     return pa.Table.from_pylist(
         [
             {
@@ -109,25 +109,26 @@ def recording_rows(recordings: Iterable[RecordingDescriptor]) -> pa.Table:
 def summary(
     frame: DataFrame, term_lengths: Mapping[int, int], name: str = "", number: str = ""
 ) -> pa.Table:
-    """Return the stretches of a batch that was written, and the gaps inside; see `summaries`.
+    """Return the runs of a batch, and the gaps inside them, as a table; see `Summariser`.
 
     Args:
         frame: Rows of bronze, or of a kind of silver.
-        term_lengths: By recording id.
-        name: Of the number that counts messages; "" for stretches of positions.
-        number: The column that has it.
+        term_lengths: Term lengths by recording id.
+        name: Name of the number that counts messages; "" for runs of positions.
+        number: Column that holds the number.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - workers do without it
 
     lengths = dict(term_lengths)
-    # Rows of one piece of one file are in the order in which they were recorded.
+    # Rows from one split of one file are in the order in which they were recorded.
     piece = [F.col("_metadata.file_path"), F.col("_metadata.file_block_start")]
     columns = [F.col(each) for each in (*KEYS, "position", "end_position", RECORDED_NS)]
     is_apart = False
     if name:
         block = F.expr(f"shiftright(position, {BLOCK_BITS})")
-        # Where days alternate, each file has some of the messages of a stretch, and none has all.
+        # If several days are interleaved, each file holds some messages of a block, and none holds
+        # all of them.
         is_apart = frame.select("date").distinct().limit(2).count() > 1
         piece = [F.col("recording_id"), block] if is_apart else [*piece, block]
         columns += [F.lit(0).alias("length"), F.col(number).cast("bigint").alias("number")]
@@ -149,12 +150,12 @@ def summary(
 def stitched(
     found: pa.Table, earlier: Iterable[Run], term_lengths: Mapping[int, int]
 ) -> tuple[list[Run], list[Gap]]:
-    """Return the runs of a batch put together, and all gaps, also that to the batch before.
+    """Return the joined runs of a batch, and all gaps including that to the batch before.
 
     Args:
         found: Rows of `summary`.
         earlier: Runs of earlier batches.
-        term_lengths: By recording id.
+        term_lengths: Term lengths by recording id.
     """
     runs, gaps = stitch(runs_of(found), term_lengths)
     last: dict[tuple[int, str], Run] = {}
@@ -167,8 +168,8 @@ def stitched(
 
 
 def rates(frame: DataFrame) -> pa.Table:
-    """Return how many messages and bytes there were in each second."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    """Return messages and bytes in each second."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
     second = F.expr(f"{RECORDED_NS} div {NS_PER_SECOND}").alias("second")
     counts = [F.count("*").alias("messages"), F.sum("length").cast("bigint").alias("bytes")]
@@ -177,7 +178,7 @@ def rates(frame: DataFrame) -> pa.Table:
 
 
 def per_minute(seconds: pa.Table) -> pa.Table:
-    """Return rates by the minute."""
+    """Return messages and bytes in each minute."""
     minute = pa.compute.divide(seconds.column("second"), SECONDS_PER_MINUTE)
     table = seconds.append_column("minute", minute)
     sums = table.group_by([*KEYS, "minute"]).aggregate([("messages", "sum"), ("bytes", "sum")])
@@ -187,16 +188,16 @@ def per_minute(seconds: pa.Table) -> pa.Table:
 
 
 def latency_counts(frame: DataFrame, latencies: Sequence[Latency]) -> pa.Table:
-    """Return how often each bin of latencies was met, by minute.
+    """Return the count of each latency bin, by minute.
 
     Args:
         frame: Rows of a kind of silver.
-        latencies: What is measured of this kind; at least one.
+        latencies: Latencies to measure of this kind; at least one.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
     minute = F.expr(f"event_ns div {SECONDS_PER_MINUTE * NS_PER_SECOND}").alias("minute")
-    # All of them in one look at the rows.
+    # Measure all latencies in one pass over the rows.
     measured = F.array(
         *(
             F.struct(F.lit(each.name).alias("name"), F.expr(value_of(each)).alias("value"))
@@ -211,7 +212,7 @@ def latency_counts(frame: DataFrame, latencies: Sequence[Latency]) -> pa.Table:
 
 
 def value_of(latency: Latency) -> str:
-    """Return a latency in nanoseconds, in SQL; null where 64 bits cannot hold it."""
+    """Return a latency in nanoseconds, as SQL; null if it exceeds 64 bits."""
 
     def nanoseconds(name: str) -> str:
         unit_ns = 1 if name == RECORDED_NS else latency.unit_ns

@@ -1,8 +1,8 @@
-"""Counts of values in log-linear bins, as HDR histograms have them: exact to the width of a bin.
+"""Histogram of values in log-linear bins, like an HDR histogram: exact to the width of a bin.
 
-Values below 256 have a bin each; above, every power of two is divided into 128, so that no bin is
-wider than 1/128 of what is in it. All of it is integer arithmetic, here and in SQL, and adding up
-counts bin by bin merges histograms without loss.
+Values below 256 have a bin each. Above, every power of two is divided into 128 bins, so no bin is
+wider than 1/128 of its values. All arithmetic is on integers, here and in SQL, and adding counts
+bin by bin merges histograms without loss.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["NEGATIVE", "Histogram", "bin_of", "bin_sql", "lower_bound", "upper_bound"]
 
 BITS: Final = 7
-"""Each power of two has 2^BITS bins."""
+"""A power of two has 2^BITS bins."""
 NEGATIVE: Final = -1
-"""The bin of all values below zero: clocks that disagree, and not latencies."""
+"""Bin of all negative values, which come from clocks that disagree and are no latencies."""
 
 
 def bin_of(value: int) -> int:
@@ -42,10 +42,10 @@ def upper_bound(index: int) -> int:
 
 
 def bin_sql(value: str) -> str:
-    """Return what computes the bin of a bigint in Spark's SQL.
+    """Return a Spark SQL expression for the bin of a bigint.
 
     Args:
-        value: An expression, in parentheses where it needs some.
+        value: SQL expression, in parentheses if necessary.
     """
     shift = f"greatest(length(bin({value})) - {BITS + 1}, 0)"
     index = f"shiftleft({shift}, {BITS}) + shiftright({value}, {shift})"
@@ -54,10 +54,10 @@ def bin_sql(value: str) -> str:
 
 @final
 class Histogram:
-    """How often each bin was met.
+    """Count of values in each bin.
 
     Args:
-        counts: By bin.
+        counts: Counts by bin.
     """
 
     def __init__(self, counts: Mapping[int, int] | None = None) -> None:
@@ -71,22 +71,22 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """Return how many values are in it, without those below zero."""
+        """Return the number of values, without negative ones."""
         return self._counts.total()
 
     @property
     def smallest(self) -> int:
-        """Return the lower bound of the first bin; 0 when there is none."""
+        """Return the lower bound of the first bin; 0 if there is none."""
         return lower_bound(min(self._counts)) if self._counts else 0
 
     @property
     def largest(self) -> int:
-        """Return the upper bound of the last bin; 0 when there is none."""
+        """Return the upper bound of the last bin; 0 if there is none."""
         return upper_bound(max(self._counts)) if self._counts else 0
 
     @property
     def mean(self) -> float:
-        """Return the mean, each value taken as the middle of its bin; 0 when there is none."""
+        """Return the mean, with each value taken as the middle of its bin; 0 if empty."""
         total = sum(
             count * (lower_bound(index) + upper_bound(index))
             for index, count in self._counts.items()
@@ -94,26 +94,26 @@ class Histogram:
         return total / (2 * self.count) if self.count else 0.0
 
     def add(self, index: int, count: int) -> None:
-        """Count a bin so many times more."""
+        """Add to the count of a bin."""
         if index == NEGATIVE:
             self.negative_count += count
         else:
             self._counts[index] += count
 
     def merge(self, other: Histogram) -> None:
-        """Add what another one has counted."""
+        """Add the counts of another histogram."""
         self._counts.update(other._counts)
         self.negative_count += other.negative_count
 
     def bins(self) -> Iterator[tuple[int, int]]:
-        """Yield bins and their counts, smallest values first."""
+        """Yield bins and their counts, in ascending order."""
         return iter(sorted(self._counts.items()))
 
     def percentile(self, percent: float | str) -> int:
         """Return a value that so many percent do not exceed: the upper bound of its bin.
 
         Args:
-            percent: From 0 to 100; as a text it is exact, such as "99.99".
+            percent: From 0 to 100; exact if given as text, such as "99.99".
         """
         rank = self.count * Fraction(str(percent)) / 100
         seen = 0

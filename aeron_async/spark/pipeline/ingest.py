@@ -1,8 +1,8 @@
-"""Live streams into a lake: an archive that records them here, and a job beside it that follows.
+"""Live ingest: an archive that records streams, and a pipeline job that follows its recordings.
 
-The job is a process of its own, so that a long batch never makes the recorder late. It asks the
-archive over its control channel how far recordings have come, and says after each batch how far it
-is; the difference is the lag.
+The job is a process of its own, so that a long batch never delays the recorder. The job asks the
+archive over its control channel how far recordings go, and reports after each batch how far it has
+read; the difference is the lag.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["IngestedBatch", "LiveStream", "ingest", "job_command"]
 
 LONGEST_LINE: Final = 1 << 20
 ENDING_SECONDS: Final = 120
-"""A batch may take so long to end."""
+"""How long a batch may take to end after SIGTERM."""
 
 
 @final
 @attrs.frozen
 class LiveStream:
-    """A stream to be recorded."""
+    """A stream to record."""
 
     channel: str
     stream_id: int
@@ -43,10 +43,10 @@ class LiveStream:
 @final
 @attrs.frozen
 class IngestedBatch:
-    """What the job said of a batch, and how far recordings had come by then.
+    """Report of the job about a batch, and how far recordings were ahead by then.
 
     Attributes:
-        report: As `pipeline run --json` writes it.
+        report: Output of `pipeline run --json`.
         behind: Bytes that are recorded and not in the lake, by recording id.
     """
 
@@ -60,14 +60,14 @@ async def ingest(
     job: Sequence[str],
     tell: Callable[[IngestedBatch], None],
 ) -> None:
-    """Record streams and follow the recordings, until this is cancelled; then end both in order.
+    """Record streams and follow the recordings until this is cancelled.
 
-    The job ends after its batch, and recordings then.
+    On cancellation, the job ends after its batch, and the recordings stop after the job.
 
     Args:
-        streams: What to record.
-        context: Of the archive; its control channel is where the job asks.
-        job: The program to run beside, which ends on SIGTERM.
+        streams: Streams to record.
+        context: Context of the archive; the job uses its control channel.
+        job: Command line of the job, which must end on SIGTERM.
         tell: Called with every batch.
 
     Raises:
@@ -86,7 +86,7 @@ async def ingest(
             *job,
             stdout=asyncio.subprocess.PIPE,
             limit=LONGEST_LINE,
-            # Ctrl-C is for this process, which tells that one when to end.
+            # Ctrl-C must reach only this process, which then sends SIGTERM to the job.
             start_new_session=True,
         )
         try:
@@ -103,7 +103,7 @@ async def listen(
     archive: LocalArchive,
     tell: Callable[[IngestedBatch], None],
 ) -> None:
-    """Tell of every batch, until the job says no more."""
+    """Report every batch until the job closes its output."""
     assert process.stdout is not None
     async for line in process.stdout:
         report = parsed(line)
@@ -112,7 +112,7 @@ async def listen(
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """Return the report of a batch; None for any other line."""
+    """Parse the report of a batch; return None for any other line."""
     try:
         found = json.loads(line)
     except ValueError:
@@ -136,7 +136,7 @@ async def end(
     archive: LocalArchive,
     tell: Callable[[IngestedBatch], None],
 ) -> None:
-    """Let the job end after its batch, and tell of that; a job that does not end is ended."""
+    """Send SIGTERM to the job and report its last batch; kill it if it does not end."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
@@ -152,7 +152,7 @@ async def end(
 
 
 def job_command(archive: str, lake: str, control: str, arguments: Sequence[str]) -> list[str]:
-    """Return the program that follows the recordings."""
+    """Return the command line of the job that follows the recordings."""
     return [
         *(sys.executable, "-m", "aeron_async", "pipeline", "run", archive, lake, "--json"),
         *("--source", "positionSource=control", "--source", f"archive.control.channel={control}"),

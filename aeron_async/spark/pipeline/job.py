@@ -1,10 +1,10 @@
-"""The pipeline job: batch after batch from an archive into bronze, silver and gold.
+"""Pipeline job: batch after batch from an archive into bronze, silver and gold.
 
-It is kept beside the tables, so that a batch costs the same however many there were. What is not
-kept is read from the runs themselves: those of batches since, or all.
+What a batch writes replaces the output of an earlier attempt at the same batch, and depends on
+nothing but that batch and those before it.
 
-Whatever a batch writes replaces what an earlier attempt at the same batch has written, and depends
-on nothing but that batch and those before it.
+The last runs are stored beside the tables, so that a batch costs the same however many came before.
+If they are missing, the job reads the runs themselves: those of later batches, or all.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ NAME: Final = re.compile(r"(\d{1,19})\.json")
 
 
 def last_runs(runs: Iterable[Run]) -> list[Run]:
-    """Return the run that ends last of each recording, and of each number that counts messages."""
+    """Return the run that ends last, of each recording and each name."""
     found: dict[tuple[int, str], Run] = {}
     for run in runs:
         key = run.recording_id, run.name
@@ -73,18 +73,14 @@ def last_runs(runs: Iterable[Run]) -> list[Run]:
 
 @final
 class Edges:
-    """Keeps the last runs of a lake, after each batch.
-
-    Args:
-        lake: Whose runs they are.
-    """
+    """Stores the last runs of a lake after each batch."""
 
     def __init__(self, lake: Lake) -> None:
         self._runs = lake.gold("runs")
         self._folder = lake.root / "_state" / "edges"
 
     def before(self, batch_id: int) -> list[Run]:
-        """Return the last runs of all batches before one."""
+        """Return the last runs of all batches before this one."""
         kept = [each for each in self._kept() if each < batch_id]
         last, known = -1, []
         for each in reversed(kept):
@@ -96,21 +92,21 @@ class Edges:
         return last_runs([*known, *(Run(**row) for row in rows.to_pylist())])
 
     def keep(self, batch_id: int, runs: Iterable[Run], recordings: Container[int]) -> None:
-        """Keep what the next batch must know.
+        """Store the last runs for the next batch.
 
         Args:
-            batch_id: Of the batch that is in the lake by now.
-            runs: Of it, and the last ones before it.
-            recordings: Those that are there; nothing can follow on others.
+            batch_id: Batch that is now in the lake.
+            runs: Its runs, and the last ones before it.
+            recordings: Ids of existing recordings; the runs of others are not needed any more.
         """
         found = [attrs.asdict(run) for run in last_runs(runs) if run.recording_id in recordings]
         write_atomically(self._path(batch_id), json.dumps(found).encode())
-        # The one before stays, for this batch may be done again.
+        # Keep the one before as well, because Spark may repeat this batch.
         for each in [each for each in self._kept() if each < batch_id][:-1]:
             self._path(each).unlink()
 
     def _kept(self) -> list[int]:
-        """Return after which batches something was kept, in order."""
+        """Return the batches after which runs were stored, in order."""
         if not self._folder.is_dir():
             return []
         matches = [NAME.fullmatch(each.name) for each in self._folder.iterdir()]
@@ -121,7 +117,7 @@ class Edges:
 
 
 def read_runs(path: Path) -> list[Run] | None:
-    """Return what was kept; None if another version has kept it, or nobody has finished it."""
+    """Return stored runs; None if another version wrote them, or the file is incomplete."""
     try:
         return [Run(**each) for each in json.loads(path.read_bytes())]
     except (TypeError, ValueError):
@@ -137,11 +133,11 @@ class Batch:
     """A batch that is in bronze.
 
     Attributes:
-        batch_id: Of the batch.
-        messages: Its rows, as bronze has them.
-        runs: Its stretches of positions.
+        batch_id: Id of the batch.
+        messages: Its rows in bronze.
+        runs: Its runs of positions.
         earlier: Runs of the batches before it.
-        recordings: What the catalog says.
+        recordings: Catalog entries by recording id.
     """
 
     batch_id: int
@@ -152,12 +148,12 @@ class Batch:
 
     @property
     def term_lengths(self) -> dict[int, int]:
-        """Return the length of terms, by recording id."""
+        """Return term lengths by recording id."""
         return {key: each.term_length for key, each in self.recordings.items()}
 
     @property
     def ends(self) -> dict[int, int]:
-        """Return up to where recordings were ingested before."""
+        """Return the end of what was ingested before, by recording id."""
         found: dict[int, int] = {}
         for run in self.earlier:
             if not run.name:
@@ -167,7 +163,7 @@ class Batch:
 
     @property
     def session_ends(self) -> dict[tuple[int, int], int]:
-        """Return the same by recording id and session, for recordings that are in this batch."""
+        """Return the same by recording id and session, for the recordings in this batch."""
         read = {run.recording_id for run in self.runs}
         found: dict[tuple[int, int], int] = {}
         for run in self.earlier:
@@ -177,23 +173,23 @@ class Batch:
         return found
 
     def bytes_of(self, stream_id: int) -> int:
-        """Return the payload of a stream, in bytes."""
+        """Return the payload bytes of a stream."""
         return sum(run.bytes for run in self.runs if run.stream_id == stream_id)
 
     def has(self, stream_id: int) -> bool:
-        """Return whether there is any message of a stream."""
+        """Return whether the batch has a message of a stream."""
         return any(run.stream_id == stream_id for run in self.runs)
 
 
 @final
 class DecodingStep:
-    """Decodes batches.
+    """Decodes batches into silver and quarantine.
 
     Args:
-        lake: Where to.
-        settings: Of the pipeline.
-        kinds: Of messages.
-        tables: That write silver.
+        lake: Lake to write to.
+        settings: Settings of the pipeline.
+        kinds: Kinds of messages.
+        tables: Writes the tables.
     """
 
     def __init__(
@@ -205,7 +201,7 @@ class DecodingStep:
         self._tables = tables
 
     def run(self, batch: Batch) -> tuple[dict[str, int], int]:
-        """Write silver and quarantine; return how many messages of each kind, and how many none."""
+        """Write silver and quarantine; return the count of each kind, and that of quarantine."""
         counts = {}
         has_errors = set()
         for kind in self._kinds:
@@ -234,7 +230,7 @@ class DecodingStep:
         return self._tables.count(table, batch.batch_id), int(failures.value)
 
     def _put_aside(self, batch: Batch, stream_ids: set[int]) -> int:
-        """Write what cannot be decoded, and return how much that is."""
+        """Write messages that cannot be decoded to quarantine; return how many there are."""
         frames = [
             undecodable(batch.messages, [k for k in self._kinds if k.decoding.stream_id == each])
             for each in sorted(stream_ids)
@@ -262,7 +258,7 @@ class DecodingStep:
             yield gold.stitched(found, earlier, batch.term_lengths)
 
     def latencies(self, batch: Batch, counts: Mapping[str, int]) -> None:
-        """Write how often each bin of every latency was met."""
+        """Write the count of each bin of every latency."""
         found = []
         for kind in (kind for kind, count in counts.items() if count):
             measured = [each for each in self._settings.latency if each.kind == kind]
@@ -279,17 +275,17 @@ NS_PER_SECOND: Final = 1_000_000_000
 @final
 @attrs.frozen
 class BatchReport:
-    """What a batch has done.
+    """Result of a batch.
 
     Attributes:
-        batch_id: Of the batch.
-        messages: In bronze.
-        bytes: Of their payloads.
-        gaps: That were found.
-        decoded: Messages, by kind.
+        batch_id: Id of the batch.
+        messages: Messages in bronze.
+        bytes: Bytes of their payloads.
+        gaps: Gaps found.
+        decoded: Decoded messages, by kind.
         quarantined: Messages that could not be decoded.
-        positions: Up to where each recording is in the lake now, in bytes.
-        seconds: That it took.
+        positions: Position in the lake by recording id, in bytes.
+        seconds: Duration of the batch.
     """
 
     batch_id: int
@@ -304,16 +300,16 @@ class BatchReport:
 
 @final
 class PipelineJob:
-    """Brings an archive into a lake; checks all it was told before Spark is started.
+    """Ingests an archive into a lake; its constructor checks all settings before Spark starts.
 
     Args:
         archive: Directory of the archive.
-        lake: Where to.
-        settings: What it was told.
+        lake: Lake to write to.
+        settings: Settings of the pipeline.
         tell: Called with the report of every batch.
 
     Raises:
-        ConfigurationError: There is no archive, or a decoder or field is none.
+        ConfigurationError: There is no archive, or a decoder or a field is unknown.
     """
 
     def __init__(
@@ -334,13 +330,13 @@ class PipelineJob:
         self.recordings()
 
     def recordings(self) -> dict[int, RecordingDescriptor]:
-        """Return what the catalog knows of the recordings that are read."""
+        """Return the catalog entries of the recordings to read."""
         return read_recordings(open_directory(self._options), self._options)
 
     def all_recordings(self) -> dict[int, RecordingDescriptor]:
-        """Return what the catalog knows of every recording.
+        """Return the catalog entries of all recordings.
 
-        A batch that is done again has rows of those that settings have meant the first time.
+        A repeated batch may hold rows of recordings that the settings selected only the first time.
         """
         everything = ArchiveOptions.parse({"path": str(self._archive)})
         return read_recordings(open_directory(everything), everything)
@@ -352,20 +348,20 @@ class PipelineJob:
         is_stopped: Callable[[], bool] = lambda: False,
         tell_lag: Callable[[Lag], None] = lambda _: None,
     ) -> None:
-        """Ingest what there is, and with a trigger what there will be, until somebody stops it.
+        """Ingest what is there; with a trigger, continue until a stop is requested.
 
         Args:
             spark: The session.
-            is_stopped: Asked now and then; the batch that is under way is finished.
+            is_stopped: Polled for a stop request; the current batch is completed first.
             tell_lag: Called after every batch with how far the lake is behind.
 
         Raises:
-            ConfigurationError: The lake is another archive's, has lost its checkpoint, has other
-                columns, or another process writes it.
+            ConfigurationError: The lake belongs to another archive, has lost its checkpoint, has
+                other columns, or another process writes to it.
             ArchiveError: The query failed.
         """
         begun = {"archive": str(self._archive.absolute()), "format": self._settings.format}
-        # Readers of Parquet take a table's columns from any of its files.
+        # Readers of Parquet take the columns of a table from any of its files.
         begun |= {f"the columns of {kind.decoding.kind}": kind.columns for kind in self._kinds}
         with hold(self._lake.lock):
             self._lake.check_resumable(begun)
@@ -381,10 +377,10 @@ class PipelineJob:
                 self._compact(spark, before=last + 1)
 
     def watermarks(self) -> list[Watermark]:
-        """Return what may be purged of the archive: what the lake and all others have read.
+        """Return what may be purged from the archive: data that the lake and all others have read.
 
         Raises:
-            ConfigurationError: A consumer is none.
+            ConfigurationError: A consumer is no checkpoint of a query on recordings.
         """
         others = [committed_offsets(Path(each)) for each in self._settings.consumers]
         consumers = [committed_offsets(self._lake.checkpoint), *others]
@@ -401,14 +397,14 @@ class PipelineJob:
             )
 
     def process(self, frame: DataFrame, batch_id: int) -> None:
-        """Bring one batch into every table.
+        """Write one batch to every table.
 
         Args:
             frame: Rows of the source.
-            batch_id: Of the batch; the same rows for the same id.
+            batch_id: Id of the batch; the same id always has the same rows.
         """
         began_ns = self._clock.now_ns()
-        # Batches before this one are done for good; how else would Spark have come so far?
+        # Spark begins a batch only after it has committed all before it, so those can be compacted.
         if batch_id and batch_id % self._settings.compact_batches == 0:
             self._compact(frame.sparkSession, before=batch_id)
         tables = Tables(frame.sparkSession, self._settings)

@@ -1,15 +1,15 @@
-"""The folders of a lake, and the lock that admits one job at a time.
+"""Folders of a lake, and the lock that admits one job at a time.
 
     LAKE/
     ├── bronze/batch=7/                              one row per message
-    ├── silver/KIND/batch=7/date=…/stream_id=…/      decoded
-    ├── quarantine/batch=7/                          what could not be decoded
+    ├── silver/KIND/batch=7/date=…/stream_id=…/      decoded messages
+    ├── quarantine/batch=7/                          messages that could not be decoded
     ├── gold/TABLE/batch=7/                          partial results, which add up
-    ├── _checkpoint/                                 Spark's: how far recordings were read
-    └── _state/                                      ours: which query this is, and its last runs
+    ├── _checkpoint/                                 of Spark: how far recordings were read
+    └── _state/                                      of this package: settings, last runs
 
-A batch that is done again replaces its folder, so that doing it twice is doing it once, for any
-reader: no log of Spark's needs to be consulted.
+A batch that is repeated replaces its folder, so a reader never sees it twice and needs no log of
+Spark's.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ BATCH: Final = re.compile(r"batch=(\d{1,19})")
 
 @final
 class Lake:
-    """The paths of a lake.
+    """Paths of a lake.
 
     Args:
-        root: Its folder, which every executor must see under the same path.
+        root: Folder of the lake, which every executor must see under the same path.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -64,17 +64,17 @@ class Lake:
 
     @property
     def bronze(self) -> Path:
-        """Return the folder of messages."""
+        """Return the folder of recorded messages."""
         return self.root / "bronze"
 
     @property
     def quarantine(self) -> Path:
-        """Return the folder of what could not be decoded."""
+        """Return the folder of messages that could not be decoded."""
         return self.root / "quarantine"
 
     @property
     def lock(self) -> Path:
-        """Return the file that whoever writes holds."""
+        """Return the lock file that the writing process holds."""
         return self.root / "_state" / "lock"
 
     def silver(self, kind: str) -> Path:
@@ -82,11 +82,11 @@ class Lake:
         return self.root / "silver" / kind
 
     def gold(self, table: str) -> Path:
-        """Return the folder of results."""
+        """Return the folder of a gold table."""
         return self.root / "gold" / table
 
     def tables(self) -> list[Path]:
-        """Return the folder of every table that is there."""
+        """Return the folders of all existing tables."""
         found = [self.bronze, self.quarantine]
         for parent in ("silver", "gold"):
             folder = self.root / parent
@@ -97,7 +97,7 @@ class Lake:
         """Refuse a folder that is no lake.
 
         Raises:
-            ConfigurationError: There is none, or nothing was ingested into it.
+            ConfigurationError: The folder does not exist, or nothing was ingested into it.
         """
         if not self.root.is_dir():
             message = f"lake {str(self.root)!r} is no directory: name the LAKE of `pipeline run`"
@@ -110,18 +110,18 @@ class Lake:
             raise ConfigurationError(message)
 
     def is_empty(self) -> bool:
-        """Return whether no batch has come to its gold tables."""
+        """Return whether no batch has reached the gold tables."""
         return not batch_folders(self.gold("runs"))
 
     def check_resumable(self, resolved: dict[str, Any]) -> None:
-        """Refuse to go on where that would count messages twice, or mix what differs.
+        """Refuse to resume if that would ingest messages twice, or mix different data.
 
         Args:
-            resolved: What a lake was begun with, and has to be gone on with.
+            resolved: Settings that must stay what they were when the lake was begun.
 
         Raises:
-            ConfigurationError: The checkpoint is gone and the tables are not, or what the lake was
-                begun with is another.
+            ConfigurationError: The checkpoint is gone and the tables are not, or a setting has
+                changed.
         """
         path = self.root / "_state" / "begun.json"
         has_batches = bool(batch_folders(self.bronze))
@@ -140,12 +140,12 @@ class Lake:
                     f"{value!r}: change {name}, or begin another LAKE"
                 )
                 raise ConfigurationError(message)
-        # What is new is held to from now on.
+        # A setting that was not recorded yet is fixed from now on.
         write_atomically(path, json.dumps(resolved | begun, indent=2).encode())
 
 
 def batch_folders(table: Path) -> dict[int, Path]:
-    """Return the folders of a table's batches, in order."""
+    """Return the folders of a table's batches by batch id, in order."""
     if not table.is_dir():
         return {}
     found = [(BATCH.fullmatch(each.name), each) for each in table.iterdir()]
@@ -153,22 +153,22 @@ def batch_folders(table: Path) -> dict[int, Path]:
 
 
 def batch_folder(table: Path, batch_id: int) -> Path:
-    """Return where a batch of a table is kept."""
+    """Return the folder of a batch of a table."""
     return table / f"batch={batch_id}"
 
 
 def forget_batch(table: Path, batch_id: int) -> None:
-    """Remove what an earlier attempt at a batch has left."""
+    """Remove what an earlier attempt at a batch has written."""
     folder = batch_folder(table, batch_id)
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file that is whole or not there, and there for good when this returns.
+    """Write a file atomically, and sync it to the disk.
 
     Raises:
-        ConfigurationError: It cannot be written.
+        ConfigurationError: The file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,10 +183,10 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk; a folder only where that can be asked.
+    """Sync a file or a folder to the disk; do nothing for a folder on Windows.
 
     Raises:
-        OSError: It cannot be done.
+        OSError: The sync failed.
     """
     if os.name == "nt" and path.is_dir():
         return
@@ -198,23 +198,23 @@ def sync(path: Path) -> None:
 
 
 def sync_all(folder: Path) -> None:
-    """Bring a folder to the disk, with all that is in it."""
+    """Sync a folder and everything in it to the disk."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
 
 
 @contextmanager
 def hold(path: Path) -> Iterator[None]:
-    """Hold a file of a lake; the system lets it go when this process ends, however it does.
+    """Hold the lock file of a lake; the system releases it when this process ends.
 
-    A file system that knows no locks leaves it to Spark, which notices the second query when both
+    On a file system without locks, only Spark prevents a second writer: it notices one after both
     have read a batch.
 
     Args:
-        path: Of the file, made if there is none; it says which process holds it.
+        path: Lock file, created if missing; it holds the id of the process that holds it.
 
     Raises:
-        ConfigurationError: Another process holds it, or it cannot be written.
+        ConfigurationError: Another process holds the lock, or the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The streaming query of a pipeline, and bronze, its rows as recorded."""
+"""Streaming query of a pipeline, and the rows of bronze."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BRONZE_COLUMNS: Final = (
 
 
 def source_options(archive: Path, settings: PipelineSettings) -> dict[str, str]:
-    """Return the options of `aeron_archive` that a pipeline reads with."""
+    """Return the options of `aeron_archive` for a pipeline."""
     options = {"path": str(archive), "columns": ",".join(BRONZE_COLUMNS), **settings.source}
     if settings.timestamp_from is not None:
         options["timestampFrom"] = settings.timestamp_from
@@ -56,22 +56,22 @@ def source_options(archive: Path, settings: PipelineSettings) -> dict[str, str]:
 
 
 def bronze(frame: DataFrame, batch_id: int) -> DataFrame:
-    """Return the rows of a batch as bronze keeps them, be they of a query or of a stream."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    """Return the rows of a batch as bronze stores them."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
     return frame.withColumn("ingest_batch", F.lit(batch_id).cast("bigint"))
 
 
 HOLD_SECONDS: Final = 30
-"""A batch waits no longer for a query to be stopped, which is looked for every second."""
+"""How long a batch waits for its query to be stopped; `follow` checks for that every second."""
 LOOK_SECONDS: Final = 1
-"""Between two looks at whether somebody wants an end."""
+"""Seconds between two checks for a requested stop."""
 
 CUT_OFF: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling a batch that was stopped: "
     "java.lang.InterruptedException"
 )
-"""What Spark takes for an interruption of its own, and not for a failure."""
+"""Error text that Spark takes for its own interruption, and not for a failure."""
 
 
 @final
@@ -80,8 +80,8 @@ class Lag:
     """How far a lake is behind its archive.
 
     Attributes:
-        batch_id: After which batch.
-        behind: Bytes by recording id.
+        batch_id: Last batch in the lake.
+        behind: Bytes not yet in the lake, by recording id.
     """
 
     batch_id: int
@@ -90,15 +90,16 @@ class Lag:
 
 @final
 class Ending:
-    """Lets a query end after its batch, without a word of the next one.
+    """Stops a query after its current batch, without beginning the next one.
 
-    Where there is much to do, Spark begins the next batch at once. Here that waits, before it does
-    anything, until the query is stopped, and then breaks off: interrupted at work it would be a
-    hundred lines of log. What it breaks off with is short, for Spark finds out whether it was an
-    interruption by a regular expression over the traceback, and a long one overflows its stack.
+    Spark begins the next batch at once if there is more data. After a stop was requested, that
+    batch waits before it does any work until the query is stopped, and then raises an error;
+    interrupting it at work would write a hundred log lines. The error text is short, because Spark
+    matches a regular expression against the traceback to recognise an interruption, and a long
+    traceback overflows its stack.
 
     Args:
-        is_wanted: Whether somebody wants an end.
+        is_wanted: Whether a stop was requested.
 
     Attributes:
         is_holding: Whether a batch waits for the query to be stopped.
@@ -111,7 +112,7 @@ class Ending:
         self._query: StreamingQuery | None = None
 
     def stop(self, query: StreamingQuery) -> None:
-        """Stop the query; returns when no batch is at work."""
+        """Stop the query; return when no batch is running."""
         self._query = query
         self._stopping.set()
         query.stop()
@@ -119,7 +120,7 @@ class Ending:
     def guarded(
         self, process: Callable[[DataFrame, int], None]
     ) -> Callable[[DataFrame, int], None]:
-        """Return the same, for batches that begin before an end is wanted."""
+        """Return a function that processes only batches that begin before a stop is requested."""
 
         def guarded(frame: DataFrame, batch_id: int) -> None:
             if not self.is_wanted():
@@ -128,7 +129,8 @@ class Ending:
                 except Exception:
                     if not self._stopping.is_set():
                         raise
-                    # A batch that is cut off is done again, so whatever it was comes again.
+                    # Spark repeats an interrupted batch, so an error that is not the interruption
+                    # comes again.
                     raise RuntimeError(CUT_OFF) from None
                 return
             self.is_holding = True
@@ -136,7 +138,7 @@ class Ending:
             for _ in range(HOLD_SECONDS * 100):
                 if self._query is None or not self._query.isActive:
                     break
-                # Raised before Spark has noted that it is stopped, this would be a failure.
+                # An error raised before Spark has noted the stop would count as a failure.
                 Event().wait(0.01)
             raise RuntimeError(CUT_OFF)
 
@@ -150,13 +152,13 @@ def start_query(
     settings: PipelineSettings,
     process: Callable[[DataFrame, int], None],
 ) -> StreamingQuery:
-    """Start a query that hands over batch after batch.
+    """Start a query that passes every batch to a function.
 
     Args:
         spark: The session.
         archive: Directory of the archive.
-        checkpoint: Where it is kept how far recordings were read.
-        settings: Of the pipeline.
+        checkpoint: Directory of the query's checkpoint.
+        settings: Settings of the pipeline.
         process: Takes a batch and its id.
 
     Raises:
@@ -178,15 +180,15 @@ def follow(
     tell: Callable[[Lag], None],
     ending: Ending,
 ) -> None:
-    """Watch a query until it ends, or somebody wants it to: then it ends after its batch.
+    """Watch a query until it ends; if a stop is requested, stop it after its batch.
 
     Args:
-        query: To watch.
-        tell: Called with how far the lake is behind.
-        ending: Asked now and then, and stops the query.
+        query: Query to watch.
+        tell: Called after each batch with how far the lake is behind.
+        ending: Tells whether a stop was requested, and stops the query.
 
     Raises:
-        ArchiveError: It failed.
+        ArchiveError: The query failed.
     """
     told = -1
     under_way: int | None = None
@@ -210,12 +212,12 @@ def follow(
 
 
 def batch_of(progress: Any) -> int:
-    """Return the last batch that Spark reports; -1 where there is none."""
+    """Return the last batch in a progress report of Spark; -1 if there is none."""
     return -1 if progress is None else int(progress["batchId"])
 
 
 def lag_of(progress: Any) -> Lag | None:
-    """Return how far a query is behind, by what Spark reports of it; None where it says nothing."""
+    """Return how far a query is behind, from a progress report; None if it does not tell."""
     if progress is None or not progress["sources"]:
         return None
     source = progress["sources"][0]
@@ -232,6 +234,6 @@ def lag_of(progress: Any) -> Lag | None:
 
 
 def offsets_of(given: Any) -> Offsets | None:
-    """Return what a report of Spark calls an offset, as it comes: a text, or what that says."""
+    """Parse an offset in a progress report, which is text or already parsed JSON."""
     found = json.loads(given) if isinstance(given, str) else given
     return Offsets.from_json(found) if isinstance(found, dict) and "recs" in found else None

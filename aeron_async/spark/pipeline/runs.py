@@ -1,12 +1,11 @@
-"""Runs of a recording without a gap, and the gaps between them.
+"""Runs of a recording without gaps, and the gaps between them.
 
-Whoever reads one part of a recording in order sums it up in a few rows: stretches without a hole,
-and what was found missing inside. Sorted by position these are stitched together, whichever part
-came from where, and in whichever order. A stretch is of positions, or of a number that counts
-messages.
+A `Summariser` reads part of a recording in order and sums it up in a few rows: the runs, and the
+gaps inside them. Sorted by position, the runs of all parts are then stitched together, whatever the
+order in which the parts were read. A run is one of positions, or of a number that counts messages.
 
-This runs where the rows are, in Spark's workers; see `runs` for what becomes of it. Rows of one
-origin lie beside each other in their recording; between two origins nothing is known.
+A `Summariser` runs in Spark's workers, where the rows are. Rows with the same origin are adjacent
+in their recording; nothing is known about rows of different origins.
 """
 
 from __future__ import annotations
@@ -35,43 +34,43 @@ __all__ = [
 ]
 
 POSITIONS: Final = ""
-"""The name of runs of positions."""
+"""Name of runs of positions."""
 MOST_MISSING: Final = (1 << 63) - 1
-"""Numbers that a gap says are missing; more are told as so many."""
+"""Largest count of missing numbers in a gap; a larger one is shown as this."""
 
 
 class GapKind:
-    """What a gap is called in the table of gaps."""
+    """Kinds in the table of gaps."""
 
     SEQUENCE: Final = "sequence"
-    """Numbers that nobody has recorded: `missing` of them."""
+    """Numbers that were not recorded: `missing` of them."""
     BACKWARDS: Final = "backwards"
-    """A number that is not larger than the one before it: a duplicate, a disorder, a restart."""
+    """A number that is not larger than the one before: a duplicate, a reordering, or a restart."""
     PADDING: Final = "padding"
-    """Padding in mid term: data that was lost, or a claim that was aborted; `missing` bytes."""
+    """Padding in mid term: data that was lost, or an aborted claim; `missing` bytes."""
     MISSING: Final = "missing"
-    """At least a term that was skipped; `missing` bytes."""
+    """A jump of a term or more; `missing` bytes."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Run:
-    """A stretch of messages of one recording.
+    """A run of messages of one recording.
 
     Attributes:
-        recording_id: Of the recording.
-        session_id: Of the publication.
-        stream_id: Of the stream.
-        name: Of the number that counts them, as `KIND.FIELD`; "" for positions.
-        first_position: Where its first message begins.
-        end_position: Behind its last one.
-        messages: How many there are.
-        bytes: Of their payloads.
-        first_ns: The time of the first that has one; None when none has.
-        last_ns: The time of the last.
-        first_number: What counts them, of the first message; None for positions.
-        last_number: Of the last.
-        gaps: How many gaps were found inside, also those that were too many to be listed.
+        recording_id: The recording.
+        session_id: Session of the publication.
+        stream_id: The stream.
+        name: Name of the number that counts messages, as `KIND.FIELD`; "" for positions.
+        first_position: Where the first message begins.
+        end_position: End of the last message.
+        messages: Number of messages.
+        bytes: Bytes of their payloads.
+        first_ns: Time of the first message that has one; None if none has.
+        last_ns: Time of the last message that has one; None if none has.
+        first_number: Number of the first message; None for positions.
+        last_number: Number of the last message; None for positions.
+        gaps: Number of gaps inside, including those that were too many to be listed.
     """
 
     recording_id: int
@@ -92,18 +91,18 @@ class Run:
 @final
 @attrs.frozen(kw_only=True)
 class Gap:
-    """Something that is missing.
+    """A gap in a recording.
 
     Attributes:
         kind: See `GapKind`.
-        recording_id: Of the recording.
-        stream_id: Of the stream.
-        name: As of its `Run`.
-        position: Behind the last message before it.
-        end_position: Where the next one begins.
-        missing: Numbers, or bytes.
-        before_ns: The time of the message before it, if there is one.
-        after_ns: The time of the message behind it.
+        recording_id: The recording.
+        stream_id: The stream.
+        name: Name of the run, as in `Run`.
+        position: End of the message before the gap.
+        end_position: Where the message after the gap begins.
+        missing: Numbers or bytes, depending on the kind.
+        before_ns: Time of the message before, if it has one.
+        after_ns: Time of the message after, if it has one.
     """
 
     kind: str
@@ -118,12 +117,12 @@ class Gap:
 
 
 def is_term_padding(position: int, end_position: int, term_length: int) -> bool:
-    """Return whether a hole is what fills every term to its end."""
+    """Return whether a gap in positions is the padding at the end of a term."""
     return end_position & (term_length - 1) == 0 and end_position - position < term_length
 
 
 def position_gap(position: int, end_position: int, term_length: int) -> str | None:
-    """Return which kind of gap lies between two messages; None where there is none."""
+    """Return the kind of the gap between two messages; None if there is none."""
     if end_position <= position or is_term_padding(position, end_position, term_length):
         return None
     return GapKind.PADDING if end_position - position < term_length else GapKind.MISSING
@@ -132,11 +131,11 @@ def position_gap(position: int, end_position: int, term_length: int) -> str | No
 def stitch(
     runs: Iterable[Run], term_lengths: Mapping[int, int]
 ) -> tuple[dict[tuple[int, str], Run], list[Gap]]:
-    """Put runs together, and return one for each recording and name, and the gaps between them.
+    """Join runs to one for each recording and name; return these and the gaps between them.
 
     Args:
-        runs: In any order.
-        term_lengths: By recording id, in bytes.
+        runs: Runs in any order.
+        term_lengths: Term lengths in bytes, by recording id.
     """
     whole: dict[tuple[int, str], Run] = {}
     gaps = []
@@ -154,14 +153,14 @@ def stitch(
 
 
 def gap_between(before: Run, after: Run, term_length: int) -> Gap | None:
-    """Return what is missing between two runs."""
+    """Return the gap between two runs; None if there is none."""
     kind: str | None
     if after.first_number is None or before.last_number is None:
         kind = position_gap(before.end_position, after.first_position, term_length)
         missing = after.first_position - before.end_position
     else:
         missing = after.first_number - before.last_number - 1
-        # Columns have 64 bits, and a message may hold any number.
+        # Columns have 64 bits, and the difference of two numbers may have more.
         missing = max(min(missing, MOST_MISSING), -MOST_MISSING)
         kind = GapKind.SEQUENCE if missing > 0 else GapKind.BACKWARDS if missing < 0 else None
     if kind is None:
@@ -180,7 +179,7 @@ def gap_between(before: Run, after: Run, term_length: int) -> Gap | None:
 
 
 def joined(before: Run, after: Run, *, gaps: int) -> Run:
-    """Return one run of two; `after` is of the session that a recording was extended by."""
+    """Return two runs as one; `after` has the session that extended the recording."""
     last = after if after.end_position >= before.end_position else before
     return attrs.evolve(
         after,
@@ -198,7 +197,7 @@ def joined(before: Run, after: Run, *, gaps: int) -> Run:
 
 RUN: Final = "run"
 LISTED_GAPS: Final = 1_000
-"""Of one partition; more are only counted."""
+"""Upper limit on the gaps that one partition lists; more are only counted."""
 SUMMARY: Final = pa.schema(
     [
         ("kind", pa.string()),
@@ -218,14 +217,17 @@ SUMMARY: Final = pa.schema(
         ("missing", pa.int64()),
     ]
 )
-"""A run has all but `missing`; of a gap, the positions are where it lies, the times around it."""
+"""Columns of runs and gaps.
+
+A run has all but `missing`. The positions and times of a gap are those of its two ends.
+"""
 RUN_FIELDS: Final = tuple(field.name for field in attrs.fields(Run))
 
 
 @final
 @attrs.define
 class Edge:
-    """The last row that was seen."""
+    """The last row of the batch before."""
 
     key: tuple[int, int, int]
     end_position: int
@@ -238,8 +240,8 @@ class Summariser:
     """Sums up one partition.
 
     Args:
-        term_lengths: By recording id, in bytes.
-        name: Of the number that counts messages; "" for runs of positions.
+        term_lengths: Term lengths in bytes, by recording id.
+        name: Name of the number that counts messages; "" for runs of positions.
     """
 
     def __init__(self, term_lengths: Mapping[int, int], name: str = "") -> None:
@@ -254,8 +256,8 @@ class Summariser:
         """Yield rows of `SUMMARY`.
 
         Args:
-            batches: With recording_id, session_id, stream_id, origin, position, end_position,
-                length, timestamp_ns, and number where there is one; in order.
+            batches: Batches in order, with recording_id, session_id, stream_id, origin, position,
+                end_position, length, timestamp_ns, and number unless for positions.
         """
         for batch in batches:
             if batch.num_rows:
@@ -289,7 +291,7 @@ class Summariser:
             self._extend(batch, columns, is_gap, start, end)
 
     def _compared(self, columns: dict[str, Any]) -> tuple[Any, Any]:
-        """Return which rows begin a run, and how far each is behind the row before."""
+        """Return which rows begin a run, and the distance of each from the row before."""
         edge = self._edge
         key = np.stack([columns[name] for name in ("recording_id", "session_id", "origin")])
         is_first = np.ones(key.shape[1], np.bool_)
@@ -305,7 +307,7 @@ class Summariser:
         return is_first, holes
 
     def _gap_flags(self, columns: dict[str, Any], is_first: Any, holes: Any) -> Any:
-        """Return before which rows something is missing."""
+        """Return which rows have a gap before them."""
         if self._name:
             numbers = columns["number"]
             before = np.empty_like(numbers)
@@ -330,7 +332,7 @@ class Summariser:
     def _extend(
         self, batch: pa.RecordBatch, columns: dict[str, Any], is_gap: Any, start: int, end: int
     ) -> None:
-        """Take the rows of one run, and list what is missing between them."""
+        """Add rows to the current run, and list the gaps among them."""
         part = batch.slice(start, end - start)
         times = part.column("timestamp_ns").drop_null()[:1].to_pylist()
         run = self._open
@@ -373,7 +375,7 @@ class Summariser:
         )
 
     def _list(self, batch: pa.RecordBatch, columns: dict[str, Any], row: int) -> None:
-        """Note what is missing before a row."""
+        """List the gap before a row."""
         self._listed += 1
         missing = int(columns["missing"][row])
         if self._name:

@@ -1,8 +1,8 @@
-"""A small market-data feed made up from one seed, published and recorded.
+"""Sample market-data feed, made from one seed, published and recorded.
 
-Quotes come as 48 bytes, `SPEC` of them: a number that counts them, when the market said so, when
-it was sent, price, size and symbol. Some numbers are left out, some messages are cut short, and now
-and then one is late: so that there is something to find.
+A quote has 48 bytes, described by `SPEC`: sequence number, market time, send time, price, size and
+symbol. Some numbers are skipped, some messages are cut short, and some are late, so that the
+pipeline has something to find.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ SETTINGS: Final[dict[str, str | list[str]]] = {
     "sequence": ["quotes=sequence"],
     "latency": ["quotes=market_ns..sent_ns", "quotes=sent_ns..timestamp_ns"],
 }
-"""What a pipeline is told of it, where the recorded channel has `media-rcv-ts-offset=reserved`."""
+"""Pipeline settings for the feed, if the recorded channel has `media-rcv-ts-offset=reserved`."""
 
 
 @attrs.define
 class Planted:
-    """What was put into the feed, to be found again.
+    """Faults put into the feed, for comparison with those that a pipeline finds.
 
     Attributes:
-        sequence_gaps: Numbers left out, counted by the places.
-        cut_messages: Messages too short to be decoded.
+        sequence_gaps: Places where sequence numbers are missing.
+        cut_messages: Messages that are too short to be decoded.
     """
 
     sequence_gaps: int = 0
@@ -68,20 +68,21 @@ class Planted:
 def quotes(
     count: int, epoch_ns: Callable[[], int], planted: Planted, seed: int = 7
 ) -> Iterator[bytes]:
-    """Yield so many messages, each stamped when it is asked for.
+    """Yield messages; each gets its times when it is taken.
 
     Args:
-        count: Of messages.
+        count: Number of messages.
         epoch_ns: Reads the time, in nanoseconds since 1970.
-        planted: Counts what is wrong with them.
-        seed: Of all that is made up.
+        planted: Counts the faults.
+        seed: Seed of everything random.
     """
     source = random.Random(seed)  # noqa: S311 - prices, and not keys
     prices = dict.fromkeys(SYMBOLS, 100.0)
     sequence = 0
     for place in range(count):
         sequence += 1
-        # The first and the last stay whole, so that each fault has good neighbours.
+        # The first and the last message have no fault, so that each fault lies between good
+        # messages.
         is_inside = 0 < place < count - 1
         if is_inside and source.random() < GAP_CHANCE:
             sequence += source.randrange(1, 5)
@@ -109,19 +110,19 @@ def quotes(
 TERM_LENGTH: Final = 1 << 20
 SEGMENT_LENGTH: Final = 1 << 22
 BURST: Final = 64
-"""Messages between two looks at the clock."""
+"""Messages between two checks of the clock."""
 
 
 async def record_sample(
     directory: Path, *, count: int, rate: int, endpoint: str | None = None
 ) -> Planted:
-    """Publish so many quotes at a rate, recorded into a directory; return what is wrong with them.
+    """Publish quotes at a rate and record them into a directory; return the faults among them.
 
     Args:
-        directory: Of the archive, made if there is none.
-        count: Of messages.
-        rate: Messages in a second.
-        endpoint: Where the stream goes; at a free port of this host if not given.
+        directory: Directory of the archive; created if missing.
+        count: Number of messages.
+        rate: Messages per second.
+        endpoint: Endpoint of the stream; by default a free port of this host.
     """
     endpoint = endpoint or free_endpoint()
     context = ArchiveContext(directory=str(directory), segment_length=SEGMENT_LENGTH)
@@ -148,7 +149,7 @@ async def record_sample(
 
 
 def free_endpoint() -> str:
-    """Return an address of this host at which nothing receives."""
+    """Return an endpoint of this host with a free port."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
         found.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{found.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline, and its failures in one line."""
+"""Spark session of a pipeline, with errors of Spark shortened to one line."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LONGEST: Final = 400
 
 
 def problem_of(text: str) -> str:
-    """Return the line that matters: the last error of this package, else the first line."""
+    """Return the relevant line of an error: the last error of this package, or the first line."""
     ours = OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()[:LONGEST]
-    # Py4J's own first line names a method, and no reason.
+    # The first line of a Py4J error names a method, and no reason.
     lines = [line.strip().removeprefix(": ") for line in text.splitlines() if line.strip(": ")]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")]
     return (lines[0] if lines else "Spark failed, and did not say why")[:LONGEST]
@@ -42,13 +42,13 @@ def problem_of(text: str) -> str:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Let errors of Spark be errors of this package.
+    """Convert errors of Spark into errors of this package with one line.
 
     Raises:
-        ArchiveError: In place of any of them.
+        ArchiveError: Replaces any of them.
     """
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - whoever only reads does without
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - readers of a lake do not need it
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     try:
         yield
@@ -76,10 +76,10 @@ PACKAGES: Final = {
 
 
 def check_installed(names: tuple[str, ...] = NEEDED) -> None:
-    """Refuse to begin where a package is not installed.
+    """Refuse to run without a required package.
 
     Raises:
-        ConfigurationError: One is not.
+        ConfigurationError: A package is not installed.
     """
     for name in names:
         if find_spec(name) is None:
@@ -88,10 +88,10 @@ def check_installed(names: tuple[str, ...] = NEEDED) -> None:
 
 
 def check_format(settings: PipelineSettings) -> None:
-    """Refuse a format whose packages nobody has configured.
+    """Refuse a format whose Spark packages are not configured.
 
     Raises:
-        ConfigurationError: They are not.
+        ConfigurationError: They are not configured.
     """
     if settings.format not in PACKAGES:
         return
@@ -106,10 +106,10 @@ def check_format(settings: PipelineSettings) -> None:
 
 
 def make_session(settings: PipelineSettings) -> Any:
-    """Return the session: the one that is there, or one as the settings want it.
+    """Return the current session, or create one with these settings.
 
     Raises:
-        ConfigurationError: There is no Java or no PySpark, or the interpreter is wrong.
+        ConfigurationError: Java or PySpark is missing, or the workers' Python does not fit.
         ArchiveError: Spark refuses its settings, or does not start.
     """
     check_installed()
@@ -117,10 +117,10 @@ def make_session(settings: PipelineSettings) -> Any:
     ensure_java()
     ensure_interpreter()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - whoever has no Java is told so first
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - after the check for Java
 
     builder = SparkSession.builder.appName("aeron-async pipeline")
-    # Under spark-submit the master is known already.
+    # spark-submit sets the master itself.
     if settings.master is not None or "SPARK_ENV_LOADED" not in os.environ:
         builder = builder.master(settings.master or "local[*]")
     for name, value in (DEFAULTS | dict(settings.conf)).items():

@@ -1,7 +1,7 @@
-"""What a pipeline was told: by the command line, by a TOML file, or both.
+"""Settings of a pipeline, from the command line, a TOML file, or both.
 
 A key of the file is a flag of `aeron-async pipeline run` without its dashes, in snake case. Flags
-go before the file. What is unknown is refused, with the name that was probably meant.
+override the file. An unknown name is refused with a suggestion.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ UNFIT: Final = {
     "endingpositions": ENDLESS,
     "endingtimestamp": ENDLESS,
 }
-"""Options of the source that a pipeline does without, and what they must be."""
+"""Options of the source that a pipeline does not allow, and what to do instead."""
 
 
 @final
 @attrs.frozen
 class Decoding:
-    """How the messages of a stream are read.
+    """How the messages of a stream are decoded.
 
     Attributes:
-        stream_id: Of the stream.
-        kind: The name of their table in silver.
-        spec: Of the decoder; see `aeron_async.spark.decoding`.
+        stream_id: The stream.
+        kind: Name of their table in silver.
+        spec: Decoder; see `aeron_async.spark.decoding`.
     """
 
     stream_id: int
@@ -61,13 +61,13 @@ class Decoding:
 @final
 @attrs.frozen
 class Latency:
-    """A latency: the time between two stamps of one message.
+    """A latency: the time between two timestamps of one message.
 
     Attributes:
-        kind: Of the messages.
-        start: The earlier stamp: a decoded field, or `timestamp_ns`, which `timestamp_from` fills.
-        end: The later one.
-        unit_ns: What decoded stamps count, in nanoseconds.
+        kind: Kind of the messages.
+        start: Earlier timestamp: a decoded field, or `timestamp_ns`, which `timestamp_from` fills.
+        end: Later timestamp.
+        unit_ns: Unit of decoded timestamps, in nanoseconds.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class Latency:
 
     @property
     def name(self) -> str:
-        """Return what it is called in the report."""
+        """Return the name in the report."""
         return f"{self.kind}: {self.start} to {self.end}"
 
 
@@ -87,8 +87,8 @@ class Sequence:
     """A number that counts the messages of a recording.
 
     Attributes:
-        kind: Of the messages.
-        field: The decoded field.
+        kind: Kind of the messages.
+        field: Decoded field.
     """
 
     kind: str
@@ -98,12 +98,12 @@ class Sequence:
 @final
 @attrs.frozen
 class EventTime:
-    """A decoded field that says when something happened.
+    """A decoded field with the time of an event.
 
     Attributes:
-        kind: Of the messages.
-        field: The decoded field.
-        unit_ns: What it counts since 1970, in nanoseconds.
+        kind: Kind of the messages.
+        field: Decoded field.
+        unit_ns: Unit of the field, in nanoseconds; it counts from 1970.
     """
 
     kind: str
@@ -112,7 +112,7 @@ class EventTime:
 
 
 def decodings(name: str, given: Any) -> tuple[Decoding, ...]:
-    """Read `STREAM[:KIND]=SPEC`, any number of them."""
+    """Parse `STREAM[:KIND]=SPEC`, any number of them."""
     found = []
     for text in texts(name, given):
         match = DECODE.fullmatch(text.strip())
@@ -128,7 +128,7 @@ def decodings(name: str, given: Any) -> tuple[Decoding, ...]:
 
 
 def kind_of(stream_id: int, spec: str) -> str:
-    """Return the kind of messages that were given none: SBE's name of them, or the stream's id."""
+    """Return the default kind: the SBE message name, or the stream id."""
     _, has_name, name = spec.partition("#")
     if spec.startswith("sbe:") and has_name and NAME.fullmatch(name):
         return name.lower()
@@ -136,7 +136,7 @@ def kind_of(stream_id: int, spec: str) -> str:
 
 
 def latencies(name: str, given: Any) -> tuple[Latency, ...]:
-    """Read `KIND=START..END[:unit]`, any number of them."""
+    """Parse `KIND=START..END[:unit]`, any number of them."""
     found = []
     for text in texts(name, given):
         kind, rest, unit_ns = kind_and_unit(name, text, "KIND=START..END[:unit]")
@@ -148,7 +148,7 @@ def latencies(name: str, given: Any) -> tuple[Latency, ...]:
 
 
 def sequences(name: str, given: Any) -> tuple[Sequence, ...]:
-    """Read `KIND=FIELD`, any number of them."""
+    """Parse `KIND=FIELD`, any number of them."""
     found = []
     for text in texts(name, given):
         kind, equals, field = text.strip().partition("=")
@@ -159,7 +159,7 @@ def sequences(name: str, given: Any) -> tuple[Sequence, ...]:
 
 
 def event_times(name: str, given: Any) -> tuple[EventTime, ...]:
-    """Read `KIND=FIELD[:unit]`, any number of them."""
+    """Parse `KIND=FIELD[:unit]`, any number of them."""
     found = []
     for text in texts(name, given):
         kind, field, unit_ns = kind_and_unit(name, text, "KIND=FIELD[:unit]")
@@ -170,7 +170,7 @@ def event_times(name: str, given: Any) -> tuple[EventTime, ...]:
 
 
 def kind_and_unit(name: str, text: str, wanted: str) -> tuple[str, str, int]:
-    """Return a kind, what follows it, and a unit in nanoseconds."""
+    """Return the kind, the text up to the unit, and the unit in nanoseconds."""
     kind, equals, rest = text.strip().partition("=")
     rest, _, unit = rest.partition(":")
     unit_ns = values.UNITS_NS.get(unit or "ns")
@@ -180,7 +180,7 @@ def kind_and_unit(name: str, text: str, wanted: str) -> tuple[str, str, int]:
 
 
 def texts(name: str, given: Any) -> tuple[str, ...]:
-    """Read one text, or a list of them."""
+    """Return a text, or a list of texts, as a tuple."""
     found = [given] if isinstance(given, str) else given
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
         values.refuse(name, given, "a text, or a list of texts")
@@ -188,7 +188,7 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
 
 
 def pairs(name: str, given: Any) -> dict[str, str]:
-    """Read `NAME=VALUE`, any number of them, or a table."""
+    """Parse `NAME=VALUE`, any number of them, or a table."""
     if isinstance(given, dict):
         return {key: shown(value) for key, value in given.items()}
     found = {}
@@ -201,12 +201,12 @@ def pairs(name: str, given: Any) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """Return a value of TOML as Spark spells it."""
+    """Return a TOML value as Spark spells it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def reading(read: Callable[[str, str], Any]) -> Callable[[str, Any], Any]:
-    """Return a reader of what may be a number in TOML, and is a text on the command line."""
+    """Return a parser for a value that is text on the command line and maybe a number in TOML."""
     return lambda name, given: read(name, shown(given))
 
 
@@ -216,7 +216,7 @@ def setting(read: Callable[[str, Any], Any], default: Any) -> Any:
 
 
 def trigger(name: str, given: Any) -> int | None:
-    """Read how long to wait between two batches; `available-now` is None."""
+    """Parse the interval between two batches; `available-now` is None."""
     text = shown(given)
     if text == "available-now":
         return None
@@ -226,24 +226,24 @@ def trigger(name: str, given: Any) -> int | None:
 @final
 @attrs.frozen(kw_only=True)
 class PipelineSettings:
-    """Everything that a pipeline can be told.
+    """Settings of a pipeline.
 
     Attributes:
-        decode: How messages are read.
-        timestamp_from: Where each message says when it was recorded, or sent; as the option
-            `timestampFrom` of the source. Rates over time need it.
-        event_time: In its place, for the date of decoded messages.
-        sequence: What counts messages.
-        latency: What is measured.
-        format: Of bronze and silver; gold is always Parquet.
-        trigger: Milliseconds between two batches; None to take what there is, and end.
+        decode: How messages are decoded.
+        timestamp_from: Where each message holds the time when it was recorded or sent, as in the
+            option `timestampFrom` of the source. Rates over time need it.
+        event_time: Field that replaces that time for decoded messages.
+        sequence: Fields that count messages.
+        latency: Latencies to measure.
+        format: Format of bronze and silver; gold is always Parquet.
+        trigger: Milliseconds between two batches; None to ingest what is there, and end.
         source: More options of `aeron_archive`.
         conf: More settings of Spark.
-        master: Of Spark.
-        max_file_bytes: Of a file; a batch is divided, and small ones are put together.
-        compact_batches: So many small folders of a table are put together.
-        purge_grace: Bytes of a recording that are kept beyond what all have read.
-        consumers: Checkpoints of others that read the same archive.
+        master: Spark master.
+        max_file_bytes: Size of a file; larger batches are divided, and small files are joined.
+        compact_batches: Number of small folders of a table that are joined.
+        purge_grace: Bytes of a recording to keep behind the position that all consumers have read.
+        consumers: Checkpoints of other queries that read the same archive.
     """
 
     decode: tuple[Decoding, ...] = setting(decodings, ())
@@ -279,10 +279,11 @@ class PipelineSettings:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Return what those settings say.
+        """Parse settings.
 
         Raises:
-            ConfigurationError: A name is unknown, a value is none, or two contradict one another.
+            ConfigurationError: A name is unknown, a value is invalid, or two settings contradict
+                each other.
         """
         fields = {field.name: field for field in attrs.fields(cls)}
         found = {}
@@ -297,10 +298,10 @@ class PipelineSettings:
 
     @classmethod
     def load(cls, config: Path | None, flags: Mapping[str, Any]) -> Self:
-        """Return what a file and flags say; flags go first, and those that are None say nothing.
+        """Return the settings of a file and flags; flags override, and a flag of None is unset.
 
         Raises:
-            ConfigurationError: The file is not there, or no TOML, or as for `parse`.
+            ConfigurationError: The file cannot be read or is no TOML, or see `parse`.
         """
         given: dict[str, Any] = {}
         if config is not None:

@@ -1,8 +1,8 @@
-"""Silver: messages decoded, each once, and what cannot be decoded put aside with the reason.
+"""Silver tables: decoded messages without duplicates, and a quarantine for the others.
 
-The time of a message is a decoded field where one was named, else when it was recorded, where its
-frames say so, else when its recording began; `event_ns` has it in nanoseconds, `event_time` to the
-microsecond, `date` to the day.
+The time of a message is a decoded field if the settings name one; else the recorded timestamp if
+its frames hold one; else the time when its recording began. `event_ns` has it in nanoseconds,
+`event_time` to the microsecond, and `date` to the day.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ KEPT: Final = (
 )
 ADDED: Final = ("event_ns", "event_time", "date", "block")
 BLOCK_BITS: Final = 26
-"""Messages of 64 MiB of a recording stay together."""
+"""Block size as a power of two: messages in the same 64 MiB of a recording stay together."""
 NS_PER_MS: Final = 1_000_000
 
 
 @attrs.frozen
 class Kind:
-    """A kind of messages, and what makes columns of them.
+    """A kind of messages, with its decoder.
 
     Attributes:
-        decoding: As it was told.
-        decoder: That it names.
-        event_time: What the time of a message is, in SQL.
+        decoding: Setting that describes it.
+        decoder: Decoder that the setting names.
+        event_time: SQL expression for the time of a message.
     """
 
     decoding: Decoding
@@ -59,15 +59,15 @@ class Kind:
 
     @property
     def columns(self) -> str:
-        """Return the names and types that messages of this kind are decoded to."""
+        """Return names and types of the decoded columns."""
         return ", ".join(sorted(f"{field.name} {field.type}" for field in self.decoder.fields))
 
 
 def kinds_of(settings: PipelineSettings) -> list[Kind]:
-    """Return every kind, with all fields that settings name checked.
+    """Return all kinds, after checking every field that the settings name.
 
     Raises:
-        ConfigurationError: A decoder is none, or has no such field, or one that is no number.
+        ConfigurationError: A decoder is invalid, or a field is unknown or no integer.
     """
     found = []
     for decoding in settings.decode:
@@ -84,7 +84,7 @@ def kinds_of(settings: PipelineSettings) -> list[Kind]:
         times = [each for each in settings.event_time if each.kind == decoding.kind]
         event = "event_ns"
         if times:
-            # One message whose field is nonsense must not end the job, as an overflow would.
+            # A message with an absurd field must not end the job, as an overflow error would.
             named = f"try_multiply(cast(`{times[0].field}` as bigint), {times[0].unit_ns})"
             event = f"coalesce({named}, event_ns)"
         found.append(Kind(decoding, decoder, event))
@@ -92,7 +92,7 @@ def kinds_of(settings: PipelineSettings) -> list[Kind]:
 
 
 def fields_named(settings: PipelineSettings, kind: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield every setting that names fields of a kind, and those fields."""
+    """Yield every setting that names fields of a kind, with these fields."""
     yield "event_time", tuple(each.field for each in settings.event_time if each.kind == kind)
     yield "sequence", tuple(each.field for each in settings.sequence if each.kind == kind)
     for each in settings.latency:
@@ -101,7 +101,7 @@ def fields_named(settings: PipelineSettings, kind: str) -> Iterator[tuple[str, t
 
 
 def check_number(setting: str, kind: str, decoder: Decoder, name: str) -> None:
-    """Refuse a field that is not there, or no whole number."""
+    """Refuse a field that does not exist or is no integer."""
     types = {field.name: field.type for field in decoder.fields}
     if name not in types:
         near = difflib.get_close_matches(name, types, n=1)
@@ -121,17 +121,17 @@ def decoded(
     started_ms: Mapping[int, int],
     failed: Callable[[int], None],
 ) -> DataFrame:
-    """Return the messages of a kind with their columns; those that have none, with the reason.
+    """Return the messages of a kind with decoded columns; those that failed have the reason.
 
     Args:
         frame: Rows of bronze.
-        kind: Which messages.
-        ends: Up to where each recording, and session, was decoded before; what lies before that
-            was. Where a recording was cut, another session has recorded other messages there.
+        kind: Kind to decode.
+        ends: End of what was decoded before, by recording and session; earlier rows are skipped. If
+            a recording was cut, another session has recorded other messages at the same positions.
         started_ms: When each recording began.
-        failed: Called, where the rows are, with how many could not be decoded.
+        failed: Called in the workers with the number of messages that could not be decoded.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - workers do without it
 
     decoder = kind.decoder
@@ -174,7 +174,7 @@ def is_fresh(batch: pa.RecordBatch, ends: Mapping[tuple[int, int], int]) -> pa.A
 
 
 def recorded_ns(batch: pa.RecordBatch, started_ms: Mapping[int, int]) -> pa.Array:
-    """Return when each row was recorded, as well as that is known."""
+    """Return when each row was recorded; when its recording began if it has no timestamp."""
     ids = batch.column("recording_id").to_numpy(zero_copy_only=False)
     began = pa.array(by_recording(ids, started_ms) * NS_PER_MS)
     return (
@@ -185,14 +185,14 @@ def recorded_ns(batch: pa.RecordBatch, started_ms: Mapping[int, int]) -> pa.Arra
 
 
 def by_recording(ids: Any, values: Mapping[int, int]) -> Any:
-    """Return a value for each recording id; 0 where there is none."""
+    """Return a value for each recording id; 0 if there is none."""
     unique, places = np.unique(ids, return_inverse=True)
     return np.array([values.get(each, 0) for each in unique.tolist()], np.int64)[places]
 
 
 def silver(rows: DataFrame, kind: Kind, file_count: int) -> DataFrame:
-    """Return decoded rows as silver keeps them: dated, each once, in order, in so many files."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    """Return decoded rows as silver stores them: dated, without duplicates, and ordered."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
     key = ["recording_id", "block"]
     good = rows.where(F.col(ERROR_COLUMN).isNull()).drop(ERROR_COLUMN)
@@ -202,19 +202,20 @@ def silver(rows: DataFrame, kind: Kind, file_count: int) -> DataFrame:
         .withColumn("date", F.expr("to_date(event_time)"))
         .withColumn("block", F.expr(f"shiftright(position, {BLOCK_BITS})"))
     )
-    # One exchange serves three: so many files, each message once, and those of a stretch together.
+    # One exchange serves three purposes: the number of files, duplicates, and blocks that stay
+    # together.
     spread = dated.repartition(file_count, *key).dropDuplicates([*key, "position"])
     ordered = spread.sortWithinPartitions("date", "stream_id", "recording_id", "position")
     return ordered.drop("block")
 
 
 def undecodable(frame: DataFrame, kinds: list[Kind]) -> DataFrame:
-    """Return the messages of a stream that no decoder can read, with the first reason given.
+    """Return the messages of a stream that no decoder can read, with the first error.
 
-    What a decoder knows as messages of another kind is none of its errors.
+    A message that a decoder identifies as another kind is no error of that decoder.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
-    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415 - likewise
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
+    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415 - as above
 
     decoders = [kind.decoder for kind in kinds]
 
@@ -230,7 +231,7 @@ def undecodable(frame: DataFrame, kinds: list[Kind]) -> DataFrame:
 
 
 def reasons_of(payloads: pa.Array, decoders: list[Decoder]) -> pa.Array:
-    """Return why each message cannot be decoded by any; null where one can, or none claims it."""
+    """Return why no decoder can read each message; null if one can, or if none claims it."""
     count = len(payloads)
     is_good = np.zeros(count, np.bool_)
     reasons = pa.nulls(count, pa.string())

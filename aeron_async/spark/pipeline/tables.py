@@ -1,9 +1,9 @@
-"""The batches of a table: written, read, counted, and compacted.
+"""Tables of a lake: batches are written, read, counted, and compacted.
 
-Only batches that are done for good are touched. What is put together is written aside first, and
-noted; then the parts are removed and the whole takes the place of the last. Whatever is interrupted
-is finished, or forgotten, the next time. Whoever reads in between may miss those batches for as
-long as a rename takes.
+Compaction joins the folders of several batches, and only of batches that Spark has committed. It
+writes the joined folder aside and a note; then it removes the parts and moves the joined folder to
+the place of the last part. An interrupted compaction is completed or discarded the next time. A
+reader may miss those batches while the folders are replaced.
 """
 
 from __future__ import annotations
@@ -46,17 +46,12 @@ __all__ = [
 
 BATCH_COLUMN: Final = "ingest_batch"
 NAMESPACE: Final = "aeron"
-"""Of Iceberg tables, in the catalog that the session has by default."""
+"""Namespace of Iceberg tables, in the default catalog of the session."""
 
 
 @final
 class Tables:
-    """The tables of bronze and silver, in the format that was chosen.
-
-    Args:
-        spark: The session.
-        settings: Of the pipeline.
-    """
+    """The tables of bronze and silver, in the chosen format."""
 
     def __init__(self, spark: SparkSession, settings: PipelineSettings) -> None:
         self._spark = spark
@@ -68,17 +63,17 @@ class Tables:
         """Write a batch of a table.
 
         Args:
-            frame: With a column `ingest_batch` that is `batch_id` in every row.
-            table: Its folder.
-            batch_id: Of the batch.
+            frame: Rows with a column `ingest_batch` that holds `batch_id`.
+            table: Folder of the table.
+            batch_id: The batch.
             partitions: Columns that have a folder for each value.
         """
         if self._format == "parquet":
             writer = frame.write.mode("overwrite").option("compression", "zstd")
             folder = batch_folder(table, batch_id)
             writer.partitionBy(*partitions).parquet(str(folder))
-            # Spark leaves that to the system, and goes on behind the batch for good: what a host
-            # that fails has lost would never be written again.
+            # Spark does not sync files, but commits the batch and never writes it again; a host
+            # that fails could lose it.
             sync_all(folder)
             sync(table)
         elif self._format == "delta":
@@ -91,7 +86,7 @@ class Tables:
     def _write_iceberg(
         self, frame: DataFrame, table: Path, batch_id: int, partitions: tuple[str, ...]
     ) -> None:
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
         name = iceberg_name(table)
         keys = [F.col(each) for each in (*partitions, BATCH_COLUMN)]
@@ -103,8 +98,8 @@ class Tables:
             writer.partitionedBy(*keys).create()
 
     def read_batch(self, table: Path, batch_id: int) -> DataFrame:
-        """Return what was written of a batch."""
-        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+        """Return the rows that were written for a batch."""
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
         if self._format == "parquet":
             return self._spark.read.parquet(str(batch_folder(table, batch_id)))
@@ -115,7 +110,7 @@ class Tables:
         return frame.where(F.col(BATCH_COLUMN) == batch_id)
 
     def count(self, table: Path, batch_id: int) -> int:
-        """Return how many rows were written of a batch."""
+        """Return how many rows were written for a batch."""
         if self._format == "parquet":
             files = batch_folder(table, batch_id).rglob("*.parquet")
             return sum(pq.read_metadata(file).num_rows for file in files)
@@ -123,13 +118,13 @@ class Tables:
 
 
 def iceberg_name(table: Path) -> str:
-    """Return what a table is called in the session's catalog."""
+    """Return the name of a table in the session's catalog."""
     prefix = "silver_" if table.parent.name == "silver" else ""
     return f"{NAMESPACE}.{prefix}{table.name}"
 
 
 def write_rows(table: Path, batch_id: int, rows: pa.Table) -> None:
-    """Write a batch of a table that is small, from here; nothing where there are no rows."""
+    """Write a batch of a small table without Spark; nothing if there are no rows."""
     forget_batch(table, batch_id)
     if not rows.num_rows:
         return
@@ -146,11 +141,11 @@ def write_rows(table: Path, batch_id: int, rows: pa.Table) -> None:
 def read_folders(
     table: Path, schema: pa.Schema, before: int | None = None, after: int = -1
 ) -> pa.Table:
-    """Read what batches have written, with those columns; without rows where there is nothing.
+    """Read what batches have written, with the given columns; an empty table if there is nothing.
 
     Args:
-        table: Its folder.
-        schema: The columns.
+        table: Folder of the table.
+        schema: Columns to read.
         before: Only batches before this one.
         after: Only batches after this one.
     """
@@ -172,14 +167,14 @@ NOTE: Final = "_compaction.json"
 
 
 def choose(sizes: Mapping[int, int], *, max_bytes: int, count: int) -> list[list[int]]:
-    """Return which batches to put together: neighbours, as many as make a file of full size.
+    """Return groups of adjacent batches to join, each as large as a full file.
 
-    Those at the end wait until there are so many of them.
+    The last batches wait until there are `count` of them.
 
     Args:
-        sizes: Of the folders of batches, in bytes; in order.
-        max_bytes: Of a file.
-        count: Of folders that are too many.
+        sizes: Sizes of the batch folders in bytes, in order of batch.
+        max_bytes: Size of a full file.
+        count: Number of small folders that are joined even if they fill no file.
     """
     groups: list[list[int]] = []
     small: list[int] = []
@@ -196,13 +191,13 @@ def choose(sizes: Mapping[int, int], *, max_bytes: int, count: int) -> list[list
 
 
 def replace_folders(table: Path, batch_ids: list[int]) -> None:
-    """Let what was written aside take the place of those batches."""
+    """Replace the folders of those batches by the joined folder."""
     write_atomically(table / NOTE, json.dumps(batch_ids).encode())
     finish(table, batch_ids)
 
 
 def recover(table: Path) -> None:
-    """Finish what was interrupted, or forget it where it had not come far enough."""
+    """Complete an interrupted compaction, or discard it if its note was not written."""
     note = table / NOTE
     if note.exists():
         finish(table, json.loads(note.read_text()))
@@ -211,9 +206,10 @@ def recover(table: Path) -> None:
 
 
 def finish(table: Path, batch_ids: list[int]) -> None:
-    """Remove the parts, and put the whole where the last of them was."""
+    """Remove the parts, and move the joined folder to the place of the last one."""
     if (table / ASIDE).exists():
-        # The parts are to go: whatever the host does then, the whole must be there.
+        # The joined folder must be on the disk before the parts are removed, in case the host
+        # fails.
         sync_all(table / ASIDE)
         for batch_id in batch_ids:
             shutil.rmtree(batch_folder(table, batch_id), ignore_errors=True)
@@ -225,14 +221,14 @@ def finish(table: Path, batch_ids: list[int]) -> None:
 def compact_lake(
     spark: SparkSession, lake: Lake, *, before: int, max_bytes: int, count: int
 ) -> int:
-    """Put small folders together in every table of a lake; return how many are gone.
+    """Join small folders in every table of a lake; return how many folders were removed.
 
     Args:
         spark: The session.
-        lake: With tables in Parquet.
-        before: Only batches before this one, which may not be done.
-        max_bytes: Of a file.
-        count: Of folders that are too many.
+        lake: Lake with tables in Parquet.
+        before: Only batches before this one, which may not be committed.
+        max_bytes: Size of a full file.
+        count: Number of small folders that are joined even if they fill no file.
     """
     removed = 0
     for table in lake.tables():
@@ -254,7 +250,7 @@ def compact_lake(
 
 
 def join_small(folder: Path, parts: list[Path]) -> None:
-    """Write the rows of several batches of results, which are few."""
+    """Join the rows of several batches of a gold table, which are few."""
     files = [file for part in parts for file in sorted(part.rglob("*.parquet"))]
     folder.mkdir()
     whole = pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
@@ -270,5 +266,5 @@ def union(spark: SparkSession, folders: list[Path]) -> DataFrame:
 
 
 def length_of(folder: Path) -> int:
-    """Return the bytes of a batch."""
+    """Return the size of a batch folder in bytes."""
     return sum(each.stat().st_size for each in folder.rglob("*.parquet"))

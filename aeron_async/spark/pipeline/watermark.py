@@ -1,6 +1,7 @@
-"""Up to where recordings may be purged: what every consumer has read, less what is to be kept.
+"""Purge watermarks: what every consumer of a recording has read, minus a grace.
 
-Consumers are queries, known by their checkpoints. What is not sure to be read by all stays.
+Consumers are queries, identified by their checkpoints. Data stays unless all consumers are known to
+have read it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ __all__ = ["Watermark", "committed_offsets", "last_committed", "watermarks"]
 @final
 @attrs.frozen
 class Watermark:
-    """What may go of one recording.
+    """What may be purged of one recording.
 
     Attributes:
-        recording_id: Of the recording.
-        read_position: Up to where all consumers have read, in bytes.
-        purge_position: Where its first file may begin, in bytes.
-        files: How many may go.
+        recording_id: The recording.
+        read_position: Position that all consumers have read, in bytes.
+        purge_position: Where the first remaining file begins, in bytes.
+        files: Number of files to purge.
     """
 
     recording_id: int
@@ -42,13 +43,13 @@ class Watermark:
 
 
 def committed_offsets(checkpoint: Path) -> Offsets:
-    """Return how far a query has read for good; nothing where it has committed no batch.
+    """Return the committed offsets of a query; empty if it has committed no batch.
 
     Args:
-        checkpoint: Its checkpoint, of one source.
+        checkpoint: Checkpoint of a query with one source.
 
     Raises:
-        ConfigurationError: It is no checkpoint of a query on recordings.
+        ConfigurationError: The folder is no checkpoint of a query on recordings.
     """
     if not (checkpoint / "metadata").exists():
         message = f"consumer {str(checkpoint)!r} is no checkpoint of a query: change --consumer"
@@ -66,7 +67,7 @@ def committed_offsets(checkpoint: Path) -> Offsets:
 
 
 def last_committed(checkpoint: Path) -> int | None:
-    """Return the last batch that a query has done for good; None where there is none."""
+    """Return the last batch that a query has committed; None if there is none."""
     commits = checkpoint / "commits"
     names = [each.name for each in commits.iterdir()] if commits.is_dir() else []
     return max((int(name) for name in names if name.isdigit()), default=None)
@@ -75,12 +76,12 @@ def last_committed(checkpoint: Path) -> int | None:
 def watermarks(
     recordings: Mapping[int, RecordingDescriptor], consumers: Sequence[Offsets], grace: int
 ) -> list[Watermark]:
-    """Return what may go of every recording that has something to go.
+    """Return a watermark for every recording that has files to purge.
 
     Args:
-        recordings: As the catalog knows them.
-        consumers: How far each has read; at least one.
-        grace: Bytes that stay in any case, behind what was read.
+        recordings: Catalog entries by recording id.
+        consumers: Offsets of each consumer; at least one.
+        grace: Bytes to keep behind the position that was read.
     """
     found = []
     for descriptor in recordings.values():
@@ -88,7 +89,7 @@ def watermarks(
         kept = position - grace
         if kept <= descriptor.start_position:
             continue
-        # The file that holds the last byte stays: no other may begin behind it yet.
+        # The file that holds the last byte stays, because no next file may exist yet.
         base = segment_base(
             kept - 1,
             start_position=descriptor.start_position,
@@ -102,7 +103,7 @@ def watermarks(
 
 
 def read_positions(descriptor: RecordingDescriptor, consumers: Iterable[Offsets]) -> Iterable[int]:
-    """Yield how far each consumer has read a recording; its start where that is not known."""
+    """Yield the position of each consumer in a recording; its start if that is unknown."""
     for offsets in consumers:
         offset = offsets.recordings.get(descriptor.recording_id)
         is_known = offset is not None and offset.is_of(descriptor)

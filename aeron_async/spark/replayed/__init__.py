@@ -1,5 +1,5 @@
-"""Recordings of an archive whose files are not here: they are replayed over the network.
+"""Access to recordings of a remote archive, by replay over the network.
 
-What an archive replays is what its files hold, at the same positions, so a replay stands in for a
-file, and whatever reads files reads that.
+A replay delivers what the archive's files hold, at the same positions, so a replay takes the place
+of a file, and the file readers work unchanged.
 """

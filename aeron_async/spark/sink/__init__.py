@@ -1,6 +1,6 @@
-"""The sink `aeron`: rows become messages on Aeron streams.
+"""Spark sink `aeron`: rows become messages on Aeron streams.
 
-Names are imported when they are asked for: whoever reads what a sink wrote needs no PySpark.
+Names are imported on first access, so that `CommittedRows` works without PySpark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The archive that a task asks: one that runs elsewhere, or one of its own on a path.
+"""Archive that a sink task uses: one that runs elsewhere, or one of its own on a path.
 
-On a path each partition of each query has an archive to itself, for two never share a directory:
-the lock of the second attempt waits for the first to end, or to be killed.
+With `archive.path`, each partition of each query has an archive of its own, because two attempts
+must never share a directory: the second waits for the archive's lock until the first attempt ends
+or is killed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CATALOG_CAPACITY: Final = 4_096
 
 
 async def looks() -> AsyncIterator[None]:
-    """Yield at once, and then less and less often."""
+    """Yield at once, and then at growing intervals."""
     pause_s = FIRST_LOOK_S
     while True:
         yield
@@ -49,7 +50,7 @@ async def looks() -> AsyncIterator[None]:
 
 
 def archive_directory(path: str, query_id: str, partition: int) -> Path:
-    """Return where the archive of a partition is, below `archive.path`."""
+    """Return the directory of a partition's archive, below `archive.path`."""
     return Path(path) / query_id / str(partition)
 
 
@@ -57,10 +58,10 @@ def archive_directory(path: str, query_id: str, partition: int) -> Path:
 async def archive_of_partition(
     aeron: Aeron, options: SinkOptions, query_id: str, partition: int
 ) -> AsyncIterator[Archive]:
-    """Open, or connect to, the archive that has the recording of a partition.
+    """Open, or connect to, the archive that holds the recording of a partition.
 
     Raises:
-        AeronTimeoutError: Another attempt holds it, or it does not answer.
+        AeronTimeoutError: Another attempt holds the archive, or it does not answer.
     """
     if options.archive_path is None:
         async with remote_archive(aeron, options) as remote:
@@ -72,7 +73,7 @@ async def archive_of_partition(
 
 
 def remote_archive(aeron: Aeron, options: SinkOptions) -> RemoteArchive:
-    """Return a client of the archive at `archive.control.channel`, to be entered."""
+    """Return a client of the archive at `archive.control.channel`, as an async context manager."""
     assert options.archive_control_channel is not None
     return RemoteArchive.connect(
         aeron,
@@ -84,7 +85,7 @@ def remote_archive(aeron: Aeron, options: SinkOptions) -> RemoteArchive:
 
 
 async def local_archive(aeron: Aeron, directory: Path, options: SinkOptions) -> LocalArchive:
-    """Open an archive, when whoever has it lets it go."""
+    """Open an archive as soon as no other attempt holds it."""
     timeout_s = options.timeout_s
     await anyio.Path(directory).mkdir(parents=True, exist_ok=True)
     context = ArchiveContext.from_environment(
@@ -114,25 +115,26 @@ async def wait_recorded(
     session_before: int | None = None,
     timeout_s: float,
 ) -> None:
-    """Wait until a recording has all of a session.
+    """Wait until a recording has everything that a session published.
 
     Args:
-        archive: Whose it is.
-        recording_id: Of the recording.
-        session_id: Of the publication.
-        position: Where that ends, in bytes.
-        session_before: That was recorded last before; None for a new recording.
-        timeout_s: To wait at most.
+        archive: Archive of the recording.
+        recording_id: The recording.
+        session_id: Session of the publication.
+        position: End of the publication, in bytes.
+        session_before: Session recorded before; None for a new recording.
+        timeout_s: Time limit.
 
     Raises:
-        AeronTimeoutError: It has not.
-        ArchiveError: It has stopped before, or is somebody else's now.
+        AeronTimeoutError: The recording did not get there in time.
+        ArchiveError: The recording stopped before, or another session records to it.
     """
     with anyio.move_on_after(timeout_s):
         async for _ in looks():
             found = await archive.describe(recording_id)
             if found.session_id == session_before != session_id:
-                # The archive hears the session already, and has yet to begin with it.
+                # The archive receives the new session, but has not begun to extend the recording
+                # with it.
                 continue
             recorded = await archive.recording_position(recording_id) if found.is_active else None
             if found.session_id == session_id and (recorded or found.stop_position) >= position:
@@ -154,11 +156,11 @@ async def wait_recorded(
 async def wait_session_recorded(
     archive: Archive, publication: ExclusivePublication, *, timeout_s: float
 ) -> None:
-    """Wait until an archive that records a stream anyway has all of a publication.
+    """Wait until an archive that already records a stream has everything of a publication.
 
     Raises:
-        AeronTimeoutError: It has not, or does not record the stream.
-        ArchiveError: It has stopped.
+        AeronTimeoutError: The recording did not get there in time, or the stream is not recorded.
+        ArchiveError: The recording stopped.
     """
     recording_id = None
     with anyio.move_on_after(timeout_s):

@@ -1,12 +1,12 @@
-"""At-least-once writing: the publications of a worker, and what subscribers have consumed.
+"""At-least-once delivery: the publications of a worker, and how far subscribers have consumed them.
 
-Only the status messages of receivers say that, to the flow control, so one stands around the flow
-control that the channel has, and listens. A receiver speaks of consumption when it has moved by a
-quarter of the window, and then repeats that: behind what is to be consumed there must be padding of
-as much. It costs 32 bytes on the network, and readers skip it.
-
-A row is published as it comes; a task that fails has published some of its rows, and its next
+Rows are published as they come. A task that fails has published some of its rows, and its next
 attempt publishes them again.
+
+Only status messages tell how far subscribers have consumed, and they go to the flow control.
+Therefore a `ListeningFlowControl` wraps the flow control of the channel. A receiver reports
+consumption only when it has moved by a quarter of its window; so the sink appends that much padding
+behind the last row. The padding costs 32 bytes on the network, and subscribers skip it.
 
 Source: Aeron `PublicationImage.sendPendingStatusMessage`.
 """
@@ -42,19 +42,19 @@ __all__ = [
 ]
 
 SILENCE_NS: Final = 5 * NS_PER_SECOND
-"""A receiver speaks five times a second; one that has been silent for so long is gone."""
+"""A receiver sends five status messages a second; one that was silent for this long is gone."""
 MOST_RECEIVERS: Final = 1_024
 HEADER_LENGTH: Final = 32
 LOOK_INTERVAL_S: Final = 0.25
-"""How often to look whether a receiver has gone, while none says anything."""
+"""How often to check for receivers that have gone while no status message arrives."""
 
 
 @final
 class Receivers:
-    """Who receives one publication, and how far each has read.
+    """The receivers of one publication, and how far each has consumed.
 
     Attributes:
-        window_length: Of the largest window that any has told, in bytes.
+        window_length: Largest receiver window reported so far, in bytes.
     """
 
     def __init__(self) -> None:
@@ -64,12 +64,12 @@ class Receivers:
         self._changed = anyio.Event()
 
     def supplier(self, params: FlowControlParams) -> FlowControl:
-        """Make the flow control that the channel has, and listen to what it is told."""
+        """Return the flow control of the channel, wrapped to listen to its status messages."""
         inner = flow_control(params.uri, params.context, is_group=params.is_group)
         return ListeningFlowControl(inner, self)
 
     def on_status_message(self, sm: StatusMessage, position: int, now_ns: int) -> None:
-        """Remember how far a receiver has read."""
+        """Record how far a receiver has consumed."""
         self._now_ns = now_ns
         if sm.is_end_of_stream:
             self._heard.pop(sm.receiver_id, None)
@@ -80,28 +80,28 @@ class Receivers:
         self._changed = anyio.Event()
 
     def on_idle(self, now_ns: int) -> None:
-        """Take note of the time."""
+        """Record the time."""
         self._now_ns = now_ns
 
     def consumed(self) -> int | None:
-        """Return up to where all that are there have read, in bytes; None if none is there."""
+        """Return up to where all live receivers have consumed, in bytes; None if there are none."""
         oldest_ns = self._now_ns - SILENCE_NS
         self._heard = {who: said for who, said in self._heard.items() if said[1] > oldest_ns}
         return min((position for position, _ in self._heard.values()), default=None)
 
     async def wait(self) -> None:
-        """Wait until one says something, or may have gone."""
+        """Wait for the next status message, or until a receiver may have gone."""
         with anyio.move_on_after(LOOK_INTERVAL_S):
             await self._changed.wait()
 
 
 @final
 class ListeningFlowControl(FlowControl):
-    """Another flow control, and somebody who hears what it is told.
+    """A flow control that passes every call to another, and status messages also to `Receivers`.
 
     Args:
-        inner: Decides everything.
-        receivers: Hears.
+        inner: Flow control that decides.
+        receivers: Records what receivers report.
     """
 
     def __init__(self, inner: FlowControl, receivers: Receivers) -> None:
@@ -118,11 +118,11 @@ class ListeningFlowControl(FlowControl):
         )
 
     def on_trigger_send_setup(self, sm: StatusMessage, *, now_ns: int) -> None:
-        """Pass it on."""
+        """Delegate to the inner flow control."""
         self._inner.on_trigger_send_setup(sm, now_ns=now_ns)
 
     def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
-        """Pass it on."""
+        """Delegate to the inner flow control."""
         self._inner.on_setup(sender_limit=sender_limit, now_ns=now_ns)
 
     def on_idle(self, *, sender_limit: int, sender_position: int, now_ns: int) -> int:
@@ -133,15 +133,15 @@ class ListeningFlowControl(FlowControl):
         )
 
     def on_error(self, *, receiver_id: int, group_tag: int | None, now_ns: int) -> None:
-        """Pass it on."""
+        """Delegate to the inner flow control."""
         self._inner.on_error(receiver_id=receiver_id, group_tag=group_tag, now_ns=now_ns)
 
     def deadline_ns(self) -> int:
-        """Return when `on_idle` would say something new although nothing is heard."""
+        """Return when `on_idle` may change its result without new input."""
         return self._inner.deadline_ns()
 
     def has_required_receivers(self) -> bool:
-        """Return whether enough receivers are there for the publication to be connected."""
+        """Return whether there are enough receivers for the publication to be connected."""
         return self._inner.has_required_receivers()
 
     def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
@@ -166,15 +166,15 @@ class ListeningFlowControl(FlowControl):
 async def wait_consumed(
     publication: ExclusivePublication, receivers: Receivers, *, timeout_s: float
 ) -> None:
-    """Wait until every subscriber that is there has read all that was offered.
+    """Wait until every connected subscriber has consumed all that was offered.
 
     Args:
-        publication: Whose flow control `receivers` made.
+        publication: Publication whose flow control `receivers` supplied.
         receivers: Its receivers.
-        timeout_s: For all of it.
+        timeout_s: Time limit for all of it.
 
     Raises:
-        AeronTimeoutError: They have not; or none is there.
+        AeronTimeoutError: A subscriber has not consumed everything in time, or there is none.
     """
     position = publication.position
     with anyio.move_on_after(timeout_s):
@@ -193,8 +193,8 @@ async def wait_consumed(
 
 
 async def push(publication: ExclusivePublication, receivers: Receivers) -> None:
-    """Append so much padding that whoever skips it says where it is."""
-    # A window may be smaller than the last one, but what was told of it is a quarter at most.
+    """Append enough padding that a receiver which skips it reports its position."""
+    # The current window may be smaller than the largest one; padding for the largest is enough.
     wanted = receivers.window_length // 4 + HEADER_LENGTH
     longest = publication.max_message_length
     while wanted > 0:
@@ -205,12 +205,7 @@ async def push(publication: ExclusivePublication, receivers: Receivers) -> None:
 
 @final
 class Stream:
-    """A publication, and who receives it.
-
-    Args:
-        publication: Open.
-        receivers: Made its flow control.
-    """
+    """A publication with its receivers."""
 
     def __init__(self, publication: ExclusivePublication, receivers: Receivers) -> None:
         self.publication = publication
@@ -222,7 +217,7 @@ class Streams:
     """The publications of one worker process; they outlive a task that succeeds.
 
     Args:
-        aeron: Whose they are.
+        aeron: Client that owns them.
     """
 
     def __init__(self, aeron: Aeron) -> None:
@@ -230,11 +225,11 @@ class Streams:
         self._streams: dict[tuple[str, int], Stream] = {}
 
     async def get(self, channel: str, stream_id: int, options: SinkOptions) -> Stream:
-        """Return the publication of a stream, added when there is none.
+        """Return the publication of a stream; add it if there is none.
 
         Raises:
-            ConfigurationError: There are too many; or the channel is none.
-            AeronTimeoutError: Nobody subscribes.
+            ConfigurationError: There are too many streams, or the channel is invalid.
+            AeronTimeoutError: No subscriber connects.
         """
         stream = self._streams.get((channel, stream_id))
         if stream is not None and not stream.publication.is_closed:
@@ -258,7 +253,7 @@ class Streams:
         return stream
 
     async def drop(self) -> None:
-        """Close all of them: the next attempt is to have sessions of its own."""
+        """Close all publications, so that the next attempt has sessions of its own."""
         for stream in self._streams.values():
             stream.publication.close()
         self._streams.clear()
@@ -266,12 +261,7 @@ class Streams:
 
 @final
 class Publishing:
-    """What one task publishes.
-
-    Args:
-        streams: Of its worker.
-        options: Of the query.
-    """
+    """Publishes the rows of one task."""
 
     def __init__(self, streams: Streams, options: SinkOptions) -> None:
         self._streams = streams
@@ -280,10 +270,10 @@ class Publishing:
         self.row_count: int = 0
 
     async def publish(self, rows: Rows) -> None:
-        """Publish the rows of a batch, in order, waiting for room.
+        """Publish the rows of a batch, in order, with back pressure.
 
         Raises:
-            AeronError: One cannot be published, or not in time.
+            AeronError: A row cannot be published, or not in time.
         """
         options, used = self._options, self._used
         timeout_s = options.timeout_s
@@ -301,7 +291,7 @@ class Publishing:
         """Wait as the options say; return where each stream ends.
 
         Raises:
-            AeronTimeoutError: It takes too long.
+            AeronTimeoutError: That takes too long.
         """
         options = self._options
         if options.waits_for == CONSUMED:

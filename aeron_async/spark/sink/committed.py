@@ -1,4 +1,4 @@
-"""What a reader of effectively-once streams believes: each row once, and only closed batches."""
+"""Reader of effectively-once streams: yields each row once, and only rows of closed batches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ DEFAULT_MOST_PENDING: Final = 1 << 20
 
 @attrs.define
 class Partition:
-    """What was heard of one partition.
+    """State of one partition.
 
     Attributes:
-        last: Identity of the last row, or marker.
-        pending: Rows of a batch that is not closed.
+        last: Identity of the last row or marker.
+        pending: Rows of the batch that is not closed yet.
     """
 
     last: Identity | None = None
@@ -29,13 +29,13 @@ class Partition:
 
 @final
 class CommittedRows:
-    """Turns the messages of one query, of one recording or many, into rows that were committed.
+    """Turns the messages of one query, from one recording or several, into committed rows.
 
-    Rows come out when the marker of their batch does, in order; what was heard before is left out,
-    and so is what no marker closes.
+    Rows are returned in order when the marker of their batch arrives. Repeated messages are
+    dropped, and so are rows that no marker closes.
 
     Args:
-        most_pending: Rows that may wait for their marker.
+        most_pending: Upper limit on rows that wait for their marker.
     """
 
     def __init__(self, *, most_pending: int = DEFAULT_MOST_PENDING) -> None:
@@ -47,18 +47,18 @@ class CommittedRows:
         self._partitions: dict[int, Partition] = {}
 
     def feed(self, reserved_value: int, payload: bytes | memoryview) -> list[bytes]:
-        """Take a message, and return the rows that are committed with it: none for most.
+        """Take a message, and return the rows that it commits: none unless it is a marker.
 
         Args:
-            reserved_value: Of the message.
-            payload: Of the message; copied if it is a view.
+            reserved_value: Reserved value of the message.
+            payload: Payload of the message; a view is copied.
 
         Raises:
-            ArchiveError: Rows are missing before this one, or before the marker.
-            ConfigurationError: More rows wait than may.
+            ArchiveError: Rows are missing before this row or marker.
+            ConfigurationError: Too many rows wait for their marker.
         """
         identity = Identity.of(reserved_value)
-        # As many as there are bits for: nobody can make this grow without end.
+        # The partition has 12 bits, so this mapping cannot grow without limit.
         partition = self._partitions.setdefault(identity.partition, Partition())
         last = partition.last
         if last is not None and identity <= last:

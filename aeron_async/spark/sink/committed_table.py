@@ -1,4 +1,4 @@
-"""The rows of closed batches, out of a table that `aeron_archive` has read."""
+"""Committed rows of a table that `aeron_archive` has read."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NAMES: Final = ("batch_id", "partition_id", "row_index")
 
 
 def committed_rows(table: DataFrame) -> DataFrame:
-    """Return the rows that were committed, each once, with batch, partition and index as columns.
+    """Return each committed row once, with batch, partition and index as columns.
 
     Args:
-        table: Recordings of one query, with the column `reserved_value`: `includeHeaders=true`, or
-            `columns` that name it. Not a streaming one.
+        table: Recordings of one query, with the column `reserved_value`: read with
+            `includeHeaders=true`, or with `columns` that name it. Not a streaming table.
 
     Raises:
         ConfigurationError: The column is missing, or the table is a streaming one.

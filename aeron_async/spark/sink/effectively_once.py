@@ -1,8 +1,9 @@
-"""Effectively-once writing: the recording of a partition, and the commit of a batch.
+"""Effectively-once delivery: the recording of a partition, and the commit of a batch.
 
-An attempt stops whoever records there, reads the last identity, cuts off a message that is not
-whole, and goes on behind that with a session of its own. So the recording has each row once and in
-order, whatever was killed; what follows the last marker is the unfinished part of a batch.
+An attempt stops any other attempt that still records, reads the last identity, cuts off a message
+that is not whole, and extends the recording with a session of its own. So the recording holds each
+row once and in order, whatever was killed. Rows behind the last marker belong to an unfinished
+batch.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ LARGEST_SESSION: Final = (1 << 31) - 1
 
 
 def alias_of(query_id: str, partition: int) -> str:
-    """Return what the channel of a recording says of whose it is."""
+    """Return the channel alias that identifies the recording of a partition."""
     return f"spark-sink.{query_id}.{partition}"
 
 
@@ -59,18 +60,18 @@ class RecordedStream:
     """The recording of a partition, opened by one attempt.
 
     Args:
-        aeron: Publishes.
-        archive: Records.
-        options: Of the query; with channel and stream.
-        query_id: Whose rows they are.
-        partition: Of the query.
-        known: How far the recording was once; None where nobody knows.
+        aeron: Client that publishes.
+        archive: Archive that records.
+        options: Options of the query; they set channel and stream.
+        query_id: Query that writes the rows.
+        partition: Partition of the query.
+        known: An earlier end of the recording; None if unknown.
 
     Attributes:
         last: Identity of the last message; None before the first.
-        end: Behind that, in bytes.
-        recording_id: Of the recording; None before the first row.
-        session_id: Of this attempt; 0 while it has published nothing.
+        end: End of the last message, in bytes.
+        recording_id: Id of the recording; None before the first row.
+        session_id: Session of this attempt; 0 before it publishes.
     """
 
     def __init__(
@@ -105,15 +106,16 @@ class RecordedStream:
         self.session_id: int = 0
 
     async def open(self) -> None:
-        """Find the recording, stop whoever is at it, and read how far it is.
+        """Find the recording, stop any other attempt that records to it, and find its last message.
 
         Raises:
-            ArchiveError: The archive refuses.
+            ArchiveError: The archive refuses a request.
         """
         found = None
         fragment = f"alias={self._alias}"
         async for each in self._archive.recordings(channel=fragment, stream_id=self._stream_id):
-            # A part of the channel was asked for, and `.1` is one of `.12`.
+            # The archive matches a substring of the channel, and alias `.1` is a substring of
+            # `.12`.
             if ChannelUri.parse(each.original_channel).alias == self._alias:
                 found = each
         if found is None:
@@ -128,21 +130,21 @@ class RecordedStream:
             await self._cut(found.recording_id)
 
     async def offer(self, payload: memoryview | bytes, reserved_value: int) -> None:
-        """Publish one message, waiting for room; the first begins the recording, or extends it.
+        """Publish one message with back pressure; the first one starts or extends the recording.
 
         Raises:
-            AeronError: It cannot be published, or not in time.
+            AeronError: The message cannot be published, or not in time.
         """
         publication = self._publication or await self._begin()
         await publication.offer(payload, reserved_value=reserved_value, timeout=self._timeout_s)
         self._last_offered = reserved_value
 
     async def finish(self) -> None:
-        """Wait until all that was published is recorded, and let the recording go.
+        """Wait until everything published is recorded, and stop the recording.
 
         Raises:
-            AeronTimeoutError: It takes too long.
-            ArchiveError: Another attempt has taken over.
+            AeronTimeoutError: That takes too long.
+            ArchiveError: Another attempt has taken over the recording.
         """
         publication = self._publication
         if publication is None:
@@ -164,7 +166,7 @@ class RecordedStream:
         self.close()
 
     def known(self) -> KnownEnd | None:
-        """Return how far the recording is, for whoever opens it next; None if there is none."""
+        """Return the end of the recording for the next attempt; None if there is no recording."""
         if self.recording_id is None or self.last is None:
             return None
         return KnownEnd(
@@ -175,19 +177,19 @@ class RecordedStream:
         )
 
     def close(self) -> None:
-        """Publish no more."""
+        """Close the publication."""
         if self._publication is not None:
             self._publication.close()
 
     async def _cut(self, recording_id: int) -> None:
-        """Let the recording end behind the last whole message."""
+        """Truncate the recording behind the last whole message."""
         refused = None
         with anyio.move_on_after(self._timeout_s):
             async for _ in looks():
                 try:
                     await self._archive.truncate(recording_id, self.end)
                 except ArchiveError as error:
-                    # The archive may still linger over the replay that has found the place.
+                    # The replay that found the place may still be open in the archive.
                     refused = error
                 else:
                     return
@@ -195,7 +197,7 @@ class RecordedStream:
         raise AeronTimeoutError(message) from refused
 
     async def _stopped(self, recording_id: int) -> RecordingDescriptor:
-        """Return a recording that has been stopped, once the catalog says so."""
+        """Return the descriptor of a recording once the catalog shows that it stopped."""
         with anyio.move_on_after(self._timeout_s):
             async for _ in looks():
                 found = await self._archive.describe(recording_id)
@@ -205,7 +207,7 @@ class RecordedStream:
         raise AeronTimeoutError(message)
 
     async def _read_last(self, found: RecordingDescriptor) -> None:
-        """Find the last whole message, from the last term backwards: no message spans two."""
+        """Find the last whole message, term by term from the end: no message spans two terms."""
         start, stop, known = found.start_position, found.stop_position, self._known
         if (
             known is not None
@@ -233,12 +235,12 @@ class RecordedStream:
         return True
 
     async def _begin(self) -> ExclusivePublication:
-        """Let the archive record a new session, and return the publication of that."""
+        """Record a new session, and return its publication."""
         self.session_id = secrets.randbelow(LARGEST_SESSION) + 1
         recorded = str(self._recorded.replace(session_id=self.session_id))
         channel = self._channel.replace(session_id=self.session_id)
         if self._is_local and channel.media is Media.UDP:
-            # The archive spies, and is enough of a subscriber.
+            # The archive uses a spy subscription, which must count as a subscriber.
             channel = channel.replace(spies_simulate_connection=True)
         location = SourceLocation.LOCAL if self._is_local else SourceLocation.REMOTE
         archive, stream_id = self._archive, self._stream_id
@@ -256,7 +258,7 @@ class RecordedStream:
             )
         self._publication = publication
         if publication.position != self.end:
-            # Another attempt has written since `open`, and what would follow is there already.
+            # Another attempt has written since `open`; the next rows are already there.
             message = (
                 f"recording {self.recording_id} ends at {publication.position}, and did at "
                 f"{self.end} when it was opened: another attempt has taken over"
@@ -266,12 +268,12 @@ class RecordedStream:
             raise ArchiveError(message)
         await publication.wait_connected(self._timeout_s)
         if self.recording_id is None:
-            # Now: once another attempt has extended it, it has another session.
+            # Look the id up now: when another attempt extends the recording, its session changes.
             self.recording_id = await self._new_recording(publication)
         return publication
 
     async def _new_recording(self, publication: ExclusivePublication) -> int:
-        """Return the id of the recording that has begun."""
+        """Return the id of the new recording."""
         with anyio.move_on_after(self._timeout_s):
             async for _ in looks():
                 found = await self._archive.find_last(
@@ -290,25 +292,25 @@ class RecordedStream:
 
 
 MOST_AT_ONCE = 16
-"""Partitions that a commit closes at the same time."""
+"""Upper limit on partitions that a commit closes at the same time."""
 log: Final = get_logger(__name__)
 
 
 @final
 class OnceWriting:
-    """The rows of one batch in one partition: what is recorded already is left out.
+    """Writes the rows of one batch in one partition, except those already recorded.
 
     Args:
-        aeron: Publishes.
-        options: Of the query.
-        query: Whose rows they are.
-        batch: Of the query.
-        partition: Of the batch.
-        known: How far the recording was once; None where nobody knows.
+        aeron: Client that publishes.
+        options: Options of the query.
+        query: Query that writes the rows.
+        batch: Batch of the query.
+        partition: Partition of the batch.
+        known: An earlier end of the recording; None if unknown.
 
     Attributes:
-        row_count: Rows of the task so far, left out or not.
-        skipped_count: Those that were there already.
+        row_count: Rows of the task so far, skipped or not.
+        skipped_count: Rows that were recorded already.
     """
 
     def __init__(
@@ -337,7 +339,7 @@ class OnceWriting:
         """Publish those rows of a batch that are not recorded yet, in order.
 
         Raises:
-            AeronError: One cannot be published, or not in time.
+            AeronError: A row cannot be published, or not in time.
         """
         payloads = rows.payloads
         if not payloads:
@@ -352,10 +354,10 @@ class OnceWriting:
         self.skipped_count += skipped
 
     async def finish(self) -> list[StreamEnd]:
-        """Wait until all is recorded, and return where the recording ends.
+        """Wait until everything is recorded, and return where the recording ends.
 
         Raises:
-            AeronError: It is not, or not in time.
+            AeronError: The rows are not recorded, or not in time.
         """
         stream, options = self._stream, self._options
         if stream is None:
@@ -374,7 +376,7 @@ class OnceWriting:
         return [end]
 
     async def aclose(self) -> None:
-        """Let publication and archive go, whatever has become of the rows."""
+        """Close publication and archive, also after a failure."""
         if self._stream is not None:
             self._stream.close()
         await self._stack.aclose()
@@ -395,11 +397,13 @@ class OnceWriting:
         await stream.open()
         last = stream.last
         if last is not None and last.batch >= self._batch:
-            # All of a later batch, or of this one when it was closed, else up to a row.
+            # Rows done: all if a later batch is recorded or this one is closed, else up to the last
+            # row.
             is_closed = last.batch > self._batch or last.is_marker
             self._done_count = 1 << 62 if is_closed else last.index + 1
         if last is not None and last.batch > self._batch:
-            # Right for who does a batch again; and nobody else would learn that rows are missing.
+            # This is right for a batch that Spark repeats. Otherwise rows are missing, and only
+            # this warning shows it.
             log.warning(
                 "sink_batch_passed",
                 query=self._query,
@@ -414,10 +418,10 @@ class OnceWriting:
 async def close_batch(
     aeron: Aeron, options: SinkOptions, query: str, batch: int, ends: Sequence[TaskEnd]
 ) -> None:
-    """Put a marker behind the rows of every partition, where there is none yet.
+    """Publish a marker behind the rows of every partition that is not closed yet.
 
     Raises:
-        AeronError: One cannot be closed; those before may be.
+        AeronError: A partition cannot be closed; others may be closed by then.
     """
     calls = [
         partial(close_partition, aeron, options, query, batch, end) for end in ends if end.row_count
@@ -428,10 +432,10 @@ async def close_batch(
 async def close_partition(
     aeron: Aeron, options: SinkOptions, query: str, batch: int, end: TaskEnd
 ) -> None:
-    """Put a marker behind the rows of one partition, if there is none yet.
+    """Publish a marker behind the rows of one partition, if it is not closed yet.
 
     Raises:
-        ArchiveError: The recording ends with something else.
+        ArchiveError: The recording does not end with the last row of the batch.
     """
     async with archive_of_partition(aeron, options, query, end.partition) as archive:
         stream = RecordedStream(

@@ -1,8 +1,8 @@
-"""The identity of a row, the marker of a closed batch, and what tasks tell the commit.
+"""Identities of rows, markers of closed batches, and the results of tasks.
 
-Layout, 64 bits, highest first: batch 28, partition 12, index 24. The highest index is no row but
-the marker that closes the batch of the partition. As unsigned numbers the identities of a partition
-grow as its rows do.
+An identity has 64 bits, from the highest: batch 28, partition 12, index 24. The highest index is
+the marker that closes the batch of a partition. As unsigned numbers, the identities of a partition
+ascend in the order of its rows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ SIGN: Final = 1 << 63
 @final
 @attrs.frozen(order=True)
 class Identity:
-    """The place of a row in what a query has written.
+    """Place of a row in the output of a query.
 
     Attributes:
-        batch: Of the query, as Spark counts them.
-        partition: Of the batch.
-        index: Of the row in the partition; the highest is the marker.
+        batch: Batch number of Spark.
+        partition: Partition of the batch.
+        index: Row in the partition; the highest index is the marker.
     """
 
     batch: int
@@ -64,33 +64,33 @@ class Identity:
 
     @property
     def is_marker(self) -> bool:
-        """Return whether this closes the batch of the partition."""
+        """Return whether this is the marker that closes the batch of a partition."""
         return self.index == MARKER_INDEX
 
     @property
     def reserved_value(self) -> int:
-        """Return it as a message carries it: signed 64 bits."""
+        """Return the identity as a reserved value: signed 64 bits."""
         value = self.batch << BATCH_SHIFT | self.partition << INDEX_BITS | self.index
         return value - (SIGN << 1) if value & SIGN else value
 
     @classmethod
     def of(cls, reserved_value: int) -> Self:
-        """Return what a message carries."""
+        """Return the identity in a reserved value."""
         value = reserved_value & UNSIGNED
         partition = value >> INDEX_BITS & PARTITION_LIMIT - 1
         return cls(value >> BATCH_SHIFT, partition, value & MARKER_INDEX)
 
     @classmethod
     def marker(cls, batch: int, partition: int) -> Self:
-        """Return what closes the batch of a partition."""
+        """Return the marker for the batch of a partition."""
         return cls(batch, partition, MARKER_INDEX)
 
 
 def first_reserved_value(batch: int, partition: int, index: int, count: int) -> int:
-    """Return what the first of some rows in a row carries; the next ones are one more each.
+    """Return the reserved value of the first of several rows; each next one is greater by one.
 
     Raises:
-        ConfigurationError: One of them has no identity.
+        ConfigurationError: A row has no valid identity.
     """
     first = Identity(batch, partition, index)
     last = Identity(batch, partition, index + max(count - 1, 0))
@@ -102,12 +102,13 @@ def first_reserved_value(batch: int, partition: int, index: int, count: int) -> 
 @final
 @attrs.frozen(kw_only=True)
 class KnownEnd:
-    """How far a recording was once: it need not be read again before that.
+    """An earlier end of a recording, before which nothing must be read again.
 
     Attributes:
-        recording_id: Of the recording.
-        started_ms: When it began, in milliseconds since 1970: a new archive counts from 0 again.
-        position: Behind a whole message, in bytes.
+        recording_id: The recording.
+        started_ms: When it began, in milliseconds since 1970; tells it from a recording with the
+            same id in a new archive.
+        position: End of a whole message, in bytes.
         last: Identity of that message.
     """
 
@@ -123,11 +124,11 @@ class StreamEnd:
     """Where a task stopped publishing on a stream.
 
     Attributes:
-        channel: Of the stream.
-        stream_id: Within the channel.
-        session_id: Of the task's publication.
-        position: Behind its last message, in bytes.
-        known: How far its recording is; None where there is none.
+        channel: Channel of the stream.
+        stream_id: Stream within the channel.
+        session_id: Session of the task's publication.
+        position: End of its last message, in bytes.
+        known: End of its recording; None if there is none.
     """
 
     channel: str
@@ -140,14 +141,14 @@ class StreamEnd:
 @final
 @attrs.frozen(kw_only=True)
 class TaskEnd:
-    """What a task has written.
+    """Result of a task.
 
     Attributes:
-        query: Whose rows they are; None where they have no identity.
-        batch: Of the query; likewise.
-        partition: Of the batch.
-        row_count: Rows of the partition, whoever published them.
-        streams: Where they are.
+        query: Query that wrote the rows; None if they have no identity.
+        batch: Batch of the query; None if the rows have no identity.
+        partition: Partition of the batch.
+        row_count: Rows of the partition, including those that an earlier attempt published.
+        streams: Where the rows were published.
     """
 
     query: str | None
@@ -160,15 +161,15 @@ class TaskEnd:
 @final
 @attrs.frozen(kw_only=True)
 class Marker:
-    """The last message of a batch in a partition: only what it closes is to be believed.
+    """Last message of a batch in a partition; readers ignore rows that no marker closes.
 
     Attributes:
-        query: Whose rows they are.
-        batch: Of the query.
-        partition: Of the batch.
-        rows: How many rows of the batch are in the partition.
-        session_id: Of the attempt that brought the last of them.
-        position: Behind them in the recording, in bytes.
+        query: Query that wrote the rows.
+        batch: Batch of the query.
+        partition: Partition of the batch.
+        rows: Rows of the batch in the partition.
+        session_id: Session of the attempt that published the last of them.
+        position: End of the rows in the recording, in bytes.
     """
 
     query: str
@@ -184,10 +185,10 @@ class Marker:
 
     @classmethod
     def decode(cls, payload: bytes | memoryview) -> Self:
-        """Return what a payload says.
+        """Parse a payload.
 
         Raises:
-            ConfigurationError: It is no marker.
+            ConfigurationError: The payload is no marker.
         """
         try:
             return cls(**json.loads(bytes(payload)))

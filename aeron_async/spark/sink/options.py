@@ -1,4 +1,4 @@
-"""The options of `df.write.format("aeron")` and `df.writeStream.format("aeron")`, read once."""
+"""Options of `df.write.format("aeron")` and `df.writeStream.format("aeron")`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONSUMED: Final = "consumed"
 RECORDED: Final = "recorded"
 NOTHING: Final = "none"
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark reads itself, and hands on."""
+"""Options that Spark reads itself and also passes to the sink."""
 DEFAULT_SEGMENT_LENGTH: Final = 16 << 20
 QUERY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ELSEWHERE: Final[Mapping[str, str]] = {
@@ -47,19 +47,19 @@ def read_query_id(name: str, value: str) -> str:
 
 
 def number(name: str, value: str) -> int:
-    """Return a number from 0."""
+    """Return a number that is not negative."""
     found = values.integer(name, value)
     return found if found >= 0 else values.refuse(name, value, "at least 0")
 
 
 def read_stream_id(name: str, value: str) -> int:
-    """Return a signed number of 32 bits."""
+    """Return a signed 32-bit integer."""
     found = values.integer(name, value)
     return found if -(1 << 31) <= found < 1 << 31 else values.refuse(name, value, "of 32 bits")
 
 
 def read_channel(name: str, value: str) -> str:
-    """Return a channel that can be meant."""
+    """Return a valid channel."""
     try:
         ChannelUri.parse(value)
     except ConfigurationError as error:
@@ -68,7 +68,7 @@ def read_channel(name: str, value: str) -> str:
 
 
 def is_segment_refused(length: int) -> bool:
-    """Return whether no archive can have files of that length."""
+    """Return whether archives refuse segment files of this length."""
     return length.bit_count() != 1 or not 1 << 16 <= length <= 1 << 30
 
 
@@ -80,7 +80,7 @@ def positive_ms(name: str, value: str) -> int:
 @final
 @attrs.frozen(kw_only=True)
 class SinkOptions:
-    """What a query asked for; times in milliseconds."""
+    """Options of a query; times in milliseconds."""
 
     channel: str | None = option(
         "channel", read_channel, "where to publish; beats the column `channel`"
@@ -175,12 +175,12 @@ class SinkOptions:
 
     @property
     def is_effectively_once(self) -> bool:
-        """Return whether each row is to be recorded once."""
+        """Return whether each row is recorded exactly once."""
         return self.delivery == EFFECTIVELY_ONCE
 
     @property
     def waits_for(self) -> str:
-        """Return what a partition waits for."""
+        """Return what a partition waits for at its end."""
         return self.wait_for or (RECORDED if self.is_effectively_once else CONSUMED)
 
     @property
@@ -252,10 +252,11 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
-        """Return what those options say; names in any case, values as text.
+        """Parse options; names may have any case, values are text.
 
         Raises:
-            ConfigurationError: A name is unknown, a value is none, or two contradict one another.
+            ConfigurationError: A name is unknown, a value is invalid, or two options contradict
+                each other.
         """
         found = {}
         for key, value in given.items():
@@ -275,12 +276,12 @@ FIELDS: Final[Mapping[str, Any]] = {
 
 
 def spellings() -> list[OptionSpelling]:
-    """Return every option, as the documentation lists them."""
+    """Return every option, in the order of the documentation."""
     return [field.metadata["spelling"] for field in FIELDS.values()]
 
 
 def unknown(key: str) -> str:
-    """Return what to say of an option that is none."""
+    """Return the error text for an unknown option."""
     hint = ELSEWHERE.get(key.lower())
     if hint is None:
         near = difflib.get_close_matches(key.lower(), FIELDS, n=1)

@@ -1,6 +1,6 @@
-"""What of a table is published: which columns it has, and the messages of a batch of them.
+"""Rows to publish: the columns of a table that matter, and the messages of a batch.
 
-Payloads are slices of Arrow's own buffers: nothing is copied before a term buffer.
+Payloads are slices of Arrow's own buffers; the first copy is the one into the term buffer.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Rows:
 
     Attributes:
         payloads: Slices of Arrow's buffers.
-        channels: Of each row; None where the option says it.
-        stream_ids: Likewise.
-        reserved_values: Of each row; None where there is no such column.
+        channels: Channel of each row; None if an option sets it.
+        stream_ids: Stream of each row; None if an option sets it.
+        reserved_values: Reserved value of each row; None if there is no such column.
     """
 
     payloads: Sequence[memoryview]
@@ -48,8 +48,8 @@ class Rows:
     def messages(
         self, channel: str | None, stream_id: int | None
     ) -> Iterator[tuple[str, int, memoryview, int]]:
-        """Yield channel, stream, payload and reserved value of each; options fill what is none."""
-        # The layout has seen to it that one of both is there.
+        """Yield channel, stream, payload and reserved value of each row."""
+        # `RowLayout.of` ensured that each value comes from an option or from a column.
         return zip(
             self.channels or repeat(channel or ""),
             self.stream_ids or repeat(stream_id or 0),
@@ -65,9 +65,9 @@ class RowLayout:
     """Which columns of a table are read.
 
     Attributes:
-        has_channel: Whether rows say their channel.
-        has_stream_id: Whether rows say their stream.
-        has_reserved_value: Whether rows say their reserved value.
+        has_channel: Whether a column holds the channel.
+        has_stream_id: Whether a column holds the stream.
+        has_reserved_value: Whether a column holds the reserved value.
     """
 
     has_channel: bool
@@ -79,8 +79,8 @@ class RowLayout:
         """Return how to read rows with the fields of a Spark schema.
 
         Raises:
-            ConfigurationError: There is no payload, a column has another type or is none of those
-                that can be published, or nothing says channel or stream.
+            ConfigurationError: There is no payload, a column has another type or cannot be
+                published, or neither an option nor a column sets the channel or the stream.
         """
         types = {field.name: field.dataType.simpleString().upper() for field in fields}
         for name, found in types.items():
@@ -140,7 +140,7 @@ def check_column(name: str, found: str) -> None:
 
 
 def checked(batch: Any, name: str) -> Any:
-    """Return a column that has no NULL."""
+    """Return a column after checking that it has no NULL."""
     column = batch.column(name)
     if column.null_count:
         message = f"{column.null_count} rows have NULL as {name}: filter them out"
@@ -150,7 +150,7 @@ def checked(batch: Any, name: str) -> Any:
 
 def payloads(column: Any) -> list[memoryview]:
     """Return the values of a binary array, each as a slice of its buffer."""
-    # Here, for it is asked for in workers only, and planning needs none of it.
+    # Imported here because only workers need them.
     import numpy as np  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
 

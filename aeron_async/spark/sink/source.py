@@ -1,6 +1,7 @@
-"""The data source `aeron`: a sink for tables.
+"""Spark data source `aeron`: a sink for tables.
 
-Light to import, for Spark does so in a process of its own before it knows what it will write.
+Importing this module is cheap: Spark imports it in a process of its own before it knows what the
+query writes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class AeronSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what queries call it."""
+        """Return the name that queries use for this sink."""
         return "aeron"
 
     def schema(self) -> NoReturn:
@@ -39,7 +40,7 @@ class AeronSink(DataSource):
         raise ConfigurationError(message)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
-        """Return what writes one table; Spark names the arguments."""
+        """Return a writer for one table; Spark names the arguments."""
         from aeron_async.spark.sink.writers import BatchWriter  # noqa: PLC0415 - see the module
 
         if overwrite:
@@ -50,7 +51,7 @@ class AeronSink(DataSource):
         return BatchWriter(*self._parsed(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, FBT001 - Spark's signature
-        """Return what writes batches; with `complete` each of them is the whole table anew."""
+        """Return a writer for batches; in output mode `complete`, each batch is the whole table."""
         from aeron_async.spark.sink.writers import StreamWriter  # noqa: PLC0415 - see the module
 
         del overwrite

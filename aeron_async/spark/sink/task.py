@@ -1,7 +1,7 @@
-"""A task of the sink, from its first row to its commit.
+"""Task of the sink, from its first row to its commit.
 
-Spark tells a sink's `write` neither batch nor query, but the task's local properties do. They are
-not documented: where they are missing, rows have no identity.
+Spark does not pass batch and query to a sink's `write`, but the task's local properties hold them.
+These properties are undocumented; where they are missing, rows have no identity.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ log: Final = get_logger(__name__)
 @final
 @attrs.frozen(kw_only=True)
 class Task:
-    """What a task knows of itself.
+    """Identity of a task.
 
     Attributes:
-        query: Whose rows they are; None where nobody says it.
-        batch: Of the query; likewise.
-        partition: Of the batch.
+        query: Query that writes the rows; None if unknown.
+        batch: Batch of the query; None if unknown.
+        partition: Partition of the batch.
     """
 
     query: str | None
@@ -57,19 +57,18 @@ class Task:
 
     @property
     def has_identity(self) -> bool:
-        """Return whether its rows can be told from all others."""
+        """Return whether its rows have an identity."""
         return self.query is not None and self.batch is not None
 
     @classmethod
     def of(
         cls, options: SinkOptions, partition: int, local_property: Callable[[str], str | None]
     ) -> Self:
-        """Return what options and local properties say; options go first.
+        """Return the task that options and local properties describe; options take precedence.
 
         Raises:
-            ConfigurationError: Each row is to be recorded once, and Spark may run a task twice at
-                the same time; or nothing says which rows they are, and `archive.path` has a place
-                for none but those.
+            ConfigurationError: Delivery is effectively-once, and Spark may run two attempts of a
+                task at the same time; or `archive.path` is set and query or batch are unknown.
         """
         if options.is_effectively_once and local_property(SPECULATION) == "true":
             message = (
@@ -102,10 +101,10 @@ class Task:
 
 
 def current_task(options: SinkOptions) -> Task:
-    """Return what is known of the task that runs here.
+    """Return the task that runs here.
 
     Raises:
-        ConfigurationError: As `Task.of`.
+        ConfigurationError: See `Task.of`.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - all else here goes without PySpark
 
@@ -117,14 +116,14 @@ def current_task(options: SinkOptions) -> Task:
 STREAMS: Final = "streams"
 KNOWN: Final = "known"
 MOST_KNOWN: Final = 4_096
-"""Ends of recordings that a worker remembers; the oldest is forgotten."""
+"""Upper limit on known ends of recordings in a worker; the oldest is dropped."""
 
 
 def write_task(options: SinkOptions, task: Task, batches: Iterable[Rows]) -> TaskEnd:
     """Publish all rows of a task and wait as the options say.
 
     Raises:
-        AeronError: They cannot be published, or not in time.
+        AeronError: The rows cannot be published, or not in time.
     """
     with worker_connection(options.linger_ms) as connection:
         if options.is_effectively_once and task.has_identity:
@@ -135,7 +134,7 @@ def write_task(options: SinkOptions, task: Task, batches: Iterable[Rows]) -> Tas
 def write_at_least_once(
     connection: WorkerConnection, options: SinkOptions, task: Task, batches: Iterable[Rows]
 ) -> TaskEnd:
-    """Publish rows as they come; after a failure the next attempt has sessions of its own."""
+    """Publish rows as they come; after a failure, the next attempt has sessions of its own."""
     streams = connection.kept.setdefault(STREAMS, Streams(connection.aeron))
     publishing = Publishing(streams, options)
     try:
@@ -144,7 +143,7 @@ def write_at_least_once(
         ends = connection.call(publishing.finish)
     except BaseException:
         with suppress(RuntimeError):
-            # Where the loop is gone, so are they.
+            # If the loop has ended, the publications are closed.
             connection.call(streams.drop)
         raise
     return TaskEnd(
@@ -189,7 +188,7 @@ def write_once(
 
 
 def close_written(options: SinkOptions, ends: Sequence[TaskEnd]) -> None:
-    """Close what tasks have written once; what they have written otherwise needs no closing.
+    """Close the batches that tasks wrote effectively-once; other rows need no marker.
 
     Raises:
         AeronError: A batch cannot be closed.

@@ -1,7 +1,7 @@
-"""What Spark calls to write a table: in tasks, and to commit in a process where none of them ran.
+"""Writers that Spark calls: `write` in tasks, and `commit` in a process where no task ran.
 
-What is made here is pickled on the way, so nothing here holds a connection, and all that a commit
-knows came in the messages of the tasks.
+The objects made here are pickled on the way, so they hold no connection, and `commit` knows only
+what the messages of the tasks contain.
 """
 
 from __future__ import annotations
@@ -30,22 +30,18 @@ log: Final = get_logger(__name__)
 
 @final
 class Written(WriterCommitMessage):
-    """What a task has written.
-
-    Args:
-        end: Where.
-    """
+    """Commit message of a task."""
 
     def __init__(self, end: TaskEnd) -> None:
         self.end = end
 
 
 class Writing:
-    """What both writers do.
+    """Base of both writers.
 
     Args:
-        options: Of the query.
-        layout: Which columns there are.
+        options: Options of the query.
+        layout: Columns to publish.
     """
 
     def __init__(self, options: SinkOptions, layout: RowLayout) -> None:
@@ -53,8 +49,8 @@ class Writing:
         self.layout = layout
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Publish the rows of a task, wait as the options say, and return what was done."""
-        # Here, for planning needs none of it: neither an event loop nor numpy.
+        """Publish the rows of a task, wait as the options say, and return the result."""
+        # Imported here because planning needs neither an event loop nor numpy.
         from aeron_async.spark.sink.task import current_task, write_task  # noqa: PLC0415
 
         rows = map(self.layout.read, iterator)
@@ -68,7 +64,7 @@ class Writing:
         close_written(self.options, ends)
 
     def give_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Say what stays: nothing that was published can be taken back."""
+        """Log what was published by an aborted batch: it cannot be taken back."""
         ends = [each.end for each in messages if isinstance(each, Written)]
         log.warning(
             "sink_batch_aborted",
@@ -86,7 +82,7 @@ class BatchWriter(Writing, DataSourceArrowWriter):
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Leave what some tasks have written as it is."""
+        """Keep what some tasks have published, and log it."""
         self.give_up(messages)
 
 
@@ -95,11 +91,11 @@ class StreamWriter(Writing, DataSourceStreamArrowWriter):
     """Writes each batch of a streaming query; see `Writing`."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Close what all tasks have written; again, when Spark forgot that it had asked."""
+        """Close what all tasks have written; Spark may call this twice for a batch."""
         del batchId
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Leave what some tasks have written as it is."""
+        """Keep what some tasks have published, and log it."""
         del batchId
         self.give_up(messages)

@@ -1,7 +1,8 @@
-"""Lets Spark find `spark.read.format("aeron_archive")` by itself.
+"""Discovery module that makes Spark find `spark.read.format("aeron_archive")`.
 
-Spark imports every top-level module whose name begins with `pyspark_` and registers what it calls
-`DefaultSource`. One that raises would take all others with it, so this one never does.
+Spark imports every top-level module whose name begins with `pyspark_` and registers its
+`DefaultSource`. An error here would disable all other sources as well, so this module never raises
+one.
 """
 
 from __future__ import annotations

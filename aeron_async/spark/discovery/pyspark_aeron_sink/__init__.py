@@ -1,4 +1,4 @@
-"""Lets Spark find `df.write.format("aeron")` by itself; see `pyspark_aeron`."""
+"""Discovery module that makes Spark find `df.write.format("aeron")`; see `pyspark_aeron`."""
 
 from __future__ import annotations
 

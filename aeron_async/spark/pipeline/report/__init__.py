@@ -1,4 +1,4 @@
-"""One page of HTML about a lake, drawn from its gold tables; no server, no Spark, no assets."""
+"""Report about a lake: one HTML page made from its gold tables, without server, Spark or assets."""
 
 from __future__ import annotations
 

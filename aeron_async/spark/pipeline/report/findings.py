@@ -1,4 +1,4 @@
-"""What a report shows, added up from the batches of the gold tables."""
+"""Findings of a report: the gold tables of all batches, added up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Findings", "Session", "Stream", "read_findings"]
 NS_PER_SECOND: Final = 1_000_000_000
 MS_PER_SECOND: Final = 1_000
 MOST_POINTS: Final = 600
-"""Of a line; longer times are put together."""
+"""Upper limit on the points of a line; longer times get longer steps."""
 STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200)
 DAY: Final = 86_400
 
@@ -32,9 +32,9 @@ class Session:
     """One recording.
 
     Attributes:
-        recording: What the catalog says.
-        run: What was ingested of it, put together.
-        seconds: That it took; 0 where nobody knows.
+        recording: Its catalog entry.
+        run: All that was ingested of it, as one run.
+        seconds: Its duration; 0 if unknown.
     """
 
     recording: dict[str, Any]
@@ -44,7 +44,7 @@ class Session:
 
 @attrs.frozen
 class Stream:
-    """All recordings of one stream, and channel, together."""
+    """All recordings with the same stream and channel."""
 
     stream_id: int
     channel: str
@@ -56,16 +56,16 @@ class Stream:
 
 @attrs.frozen
 class Findings:
-    """All of it.
+    """Everything that a report shows.
 
     Attributes:
-        sessions: Recordings, by their ids.
-        streams: By their ids.
+        sessions: Recordings, in order of id.
+        streams: Streams, in order of id.
         step: Seconds between two points of rates.
-        rates: By stream, points of (second, messages a second, bytes a second).
-        latencies: By what was measured.
-        gaps: In the order of their positions; those at the same place are of the same batch.
-        inner_gaps: How many gaps there are in all, also those that were too many to be listed.
+        rates: Points of (second, messages per second, bytes per second), by stream.
+        latencies: Histograms by name of the latency.
+        gaps: Gaps in order of recording and position.
+        inner_gaps: Number of all gaps, including those that were too many to be listed.
     """
 
     sessions: list[Session]
@@ -78,10 +78,10 @@ class Findings:
 
 
 def read_findings(lake: Lake) -> Findings:
-    """Return what the gold tables of a lake say.
+    """Read the gold tables of a lake.
 
     Raises:
-        ConfigurationError: It is no lake, or nothing was ingested.
+        ConfigurationError: The folder is no lake, or nothing was ingested.
     """
     lake.check_readable()
     runs = [Run(**row) for row in read(lake, "runs", gold.RUNS).to_pylist()]
@@ -118,7 +118,7 @@ def read(lake: Lake, table: str, schema: pa.Schema) -> pa.Table:
 
 
 def seconds_of(run: Run, recording: dict[str, Any]) -> float:
-    """Return how long a recording took: by its messages, else by the catalog."""
+    """Return the duration of a recording, by its messages or else by the catalog."""
     if run.first_ns is not None and run.last_ns is not None and run.last_ns > run.first_ns:
         return (run.last_ns - run.first_ns) / NS_PER_SECOND
     began_ms, ended_ms = int(recording["start_timestamp_ms"]), int(recording["stop_timestamp_ms"])
@@ -128,7 +128,7 @@ def seconds_of(run: Run, recording: dict[str, Any]) -> float:
 
 
 def streams_of(sessions: list[Session], gaps: list[Gap]) -> list[Stream]:
-    """Return sessions put together by stream and channel."""
+    """Return sessions grouped by stream and channel."""
     by_stream: dict[tuple[int, str], list[Session]] = defaultdict(list)
     for session in sessions:
         by_stream[session.run.stream_id, session.recording["channel"]].append(session)
@@ -149,9 +149,9 @@ def streams_of(sessions: list[Session], gaps: list[Gap]) -> list[Stream]:
 
 
 def rates_of(table: pa.Table) -> tuple[int, dict[int, list[tuple[int, float, float]]]]:
-    """Return rates by stream, in steps of so many seconds that a line is not too long.
+    """Return the step in seconds, and rates by stream with a limited number of points.
 
-    Steps without a message have points of zero.
+    A step without messages has a point of zero.
     """
     if not table.num_rows:
         return 1, {}
@@ -179,7 +179,7 @@ def rates_of(table: pa.Table) -> tuple[int, dict[int, list[tuple[int, float, flo
 
 
 def latencies_of(table: pa.Table) -> dict[str, Histogram]:
-    """Return a histogram for each thing that was measured."""
+    """Return a histogram for each latency."""
     sums = table.group_by(["name", "bin"]).aggregate([("count", "sum")])
     found: dict[str, Histogram] = defaultdict(Histogram)
     for row in sums.to_pylist():

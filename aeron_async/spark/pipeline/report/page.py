@@ -1,4 +1,4 @@
-"""The page of a report: findings in words, tables and plots."""
+"""HTML page of a report: findings in words, tables and plots."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def render_report(lake: Lake, now_ms: int) -> str:
     """Return the page about a lake.
 
     Args:
-        lake: With gold tables.
-        now_ms: When it is drawn, in milliseconds since 1970.
+        lake: Lake with gold tables.
+        now_ms: Time shown on the page, in milliseconds since 1970.
 
     Raises:
-        ConfigurationError: It is no lake, or nothing was ingested.
+        ConfigurationError: The folder is no lake, or nothing was ingested.
     """
     findings = read_findings(lake)
     title = f"Recordings in {lake.root.name}"
@@ -107,12 +107,12 @@ def render_report(lake: Lake, now_ms: int) -> str:
 
 
 def moment(epoch_ms: int) -> str:
-    """Return a time as people write it."""
+    """Return a time in UTC, to the second."""
     return utc_time(epoch_ms, per_second=1_000, pattern="%Y-%m-%d %H:%M:%S UTC")
 
 
 def cards(findings: Findings) -> str:
-    """Return the few numbers that matter most."""
+    """Return cards with the most important numbers."""
     messages = sum(each.messages for each in findings.streams)
     length = sum(each.bytes for each in findings.streams)
     shown = (
@@ -130,7 +130,7 @@ def cards(findings: Findings) -> str:
 
 
 def throughput(findings: Findings) -> str:
-    """Return rates over time."""
+    """Return the section with rates over time."""
     if not findings.rates:
         return f"<h2>Throughput</h2><p>{escape(NO_TIMES)}</p>"
     step = "second" if findings.step == 1 else f"{findings.step:,} seconds"
@@ -143,7 +143,7 @@ def throughput(findings: Findings) -> str:
 
 
 def latencies(findings: Findings) -> str:
-    """Return latencies by percentile, as a plot and as a table."""
+    """Return the section with latencies by percentile, as a plot and as a table."""
     measured = {name: each for name, each in findings.latencies.items() if each.count}
     if not findings.latencies:
         return "<h2>Latency</h2><p>None was asked for: see --latency of `pipeline run`.</p>"
@@ -166,7 +166,7 @@ def latencies(findings: Findings) -> str:
 
 
 def gaps(findings: Findings) -> str:
-    """Return what is missing, and when."""
+    """Return the section with the gaps, as a plot and as a table."""
     if not findings.gaps:
         return "<h2>Gaps</h2><p>None was found.</p>"
     counts = Counter(gap.kind for gap in findings.gaps)
@@ -203,14 +203,14 @@ def gaps(findings: Findings) -> str:
 
 
 def time_of(epoch_ns: int | None) -> str:
-    """Return a time of a day, to the microsecond."""
+    """Return a date and time in UTC, to the microsecond."""
     if epoch_ns is None:
         return ""
     return utc_time(epoch_ns, per_second=1_000_000_000, pattern="%Y-%m-%d %H:%M:%S.%f")
 
 
 def streams(findings: Findings) -> str:
-    """Return a row for each stream."""
+    """Return the table of streams."""
     rows = [
         [
             f"{each.stream_id}",
@@ -227,7 +227,7 @@ def streams(findings: Findings) -> str:
 
 
 def sessions(found: Sequence[Session]) -> str:
-    """Return a row for each recording."""
+    """Return the table of recordings."""
     rows = [session_row(each) for each in found[:LISTED_SESSIONS]]
     heads = [
         *("recording", "session", "stream", "source", "began", "from", "to", "messages"),
@@ -239,7 +239,7 @@ def sessions(found: Sequence[Session]) -> str:
 
 
 def session_row(session: Session) -> list[str]:
-    """Return the cells of one recording."""
+    """Return the table cells of one recording."""
     run, recording, seconds = session.run, session.recording, session.seconds
     return [
         f"{run.recording_id}",
@@ -258,7 +258,7 @@ def session_row(session: Session) -> list[str]:
 
 
 def legend(names: Iterable[str]) -> str:
-    """Return which colour is what."""
+    """Return the legend of a plot."""
     inner = "".join(
         f'<span><i class="c{index % COLOURS}"></i>{escape(name)}</span>'
         for index, name in enumerate(names)
@@ -267,7 +267,7 @@ def legend(names: Iterable[str]) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], texts: set[int]) -> str:
-    """Return a table; some columns hold texts, and the others numbers."""
+    """Return a table; the columns in `texts` hold text, the others numbers."""
 
     def cells(tag: str, row: Sequence[Any]) -> str:
         return "".join(

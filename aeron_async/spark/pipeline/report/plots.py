@@ -1,6 +1,6 @@
-"""The plots of a report, as inline SVG.
+"""Plots of a report, as inline SVG.
 
-Colours are names of classes, which the page's style gives values, for light and for dark.
+Colours are class names; the page's style assigns them values for light and for dark mode.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ TIMES: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "\N{GREEK SMALL LETTER MU}s"))
 
 
 def escape(text: str) -> str:
-    """Return foreign words for the page: no markup, and nothing that hides or turns letters."""
+    """Escape untrusted text: no markup, and no characters that hide or reverse others."""
     return html.escape(printable(text))
 
 
 def format_amount(value: float, unit: str) -> str:
-    """Return `1.5 kB/s`, in powers of ten."""
+    """Return an amount such as `1.5 kB/s`, in powers of ten."""
     for scale, prefix in AMOUNTS:
         if value >= scale:
             return f"{value / scale:.4g} {prefix}{unit}"
@@ -51,7 +51,7 @@ def format_amount(value: float, unit: str) -> str:
 
 
 def format_ns(value: float) -> str:
-    """Return `850 ns`, `12.3 μs` or `1.23 ms`."""
+    """Return a time such as `850 ns`, `12.3 μs` or `1.23 ms`."""
     for scale, unit in TIMES:
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
@@ -65,17 +65,17 @@ RIGHT: Final = 14
 TOP: Final = 12
 BOTTOM: Final = 34
 COLOURS: Final = 8
-"""So many colours there are; a ninth line has the first again."""
+"""Number of colours; a ninth line has the first colour again."""
 
 
 @final
 class Axis:
-    """Where a value lies, from 0 to 1, and what is written at some of them.
+    """Axis of a plot: maps values to places from 0 to 1, and has labelled ticks.
 
     Args:
         low: Value at the beginning.
-        high: At the end.
-        ticks: Values with what is written there.
+        high: Value at the end.
+        ticks: Values and their labels.
         scale: Applied to values first, such as `math.log10`.
     """
 
@@ -94,12 +94,12 @@ class Axis:
         ]
 
     def place(self, value: float) -> float:
-        """Return where a value lies; what is outside lies at the edge."""
+        """Return the place of a value; a value outside the axis is at its edge."""
         return min(max((self._scale(value) - self._low) / self._length, 0.0), 1.0)
 
 
 def linear_ticks(high: float, text: Callable[[float], str]) -> list[tuple[float, str]]:
-    """Return round values from 0 up to beyond the highest, five or so."""
+    """Return about five round values from 0 to at least the highest."""
     if high <= 0:
         return [(0.0, text(0.0)), (1.0, text(1.0))]
     raw = high / 4
@@ -109,19 +109,19 @@ def linear_ticks(high: float, text: Callable[[float], str]) -> list[tuple[float,
 
 
 def log_ticks(low: float, high: float, text: Callable[[float], str]) -> list[tuple[float, str]]:
-    """Return powers of ten around values, which are above 0."""
+    """Return powers of ten around values, which must be greater than 0."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [(10.0**each, text(10.0**each)) for each in range(first, max(last, first + 1) + 1)]
 
 
 @final
 class Plot:
-    """One picture.
+    """One plot.
 
     Args:
-        label: What it shows, for those who do not see it.
-        x: The axis below.
-        y: The axis at the side.
+        label: What it shows, for screen readers.
+        x: Horizontal axis.
+        y: Vertical axis.
     """
 
     def __init__(self, label: str, x: Axis, y: Axis, height: int = HEIGHT) -> None:
@@ -132,15 +132,15 @@ class Plot:
         self._parts: list[str] = []
 
     def across(self, value: float) -> float:
-        """Return where a value lies on the picture, from its left."""
+        """Return the horizontal place of a value, in pixels from the left."""
         return LEFT + self._x.place(value) * (WIDTH - LEFT - RIGHT)
 
     def down(self, value: float) -> float:
-        """Return where a value lies, from the top."""
+        """Return the vertical place of a value, in pixels from the top."""
         return self._height - BOTTOM - self._y.place(value) * (self._height - TOP - BOTTOM)
 
     def line(self, points: Sequence[tuple[float, float]], colour: int, title: str) -> None:
-        """Draw a line through points; one point alone is a dot."""
+        """Draw a line through points; a single point is a dot."""
         places = [(self.across(x), self.down(y)) for x, y in points]
         name = f"c{colour % COLOURS}"
         if len(places) == 1:
@@ -159,7 +159,7 @@ class Plot:
         )
 
     def bar(self, start: float, end: float, y: float, title: str) -> None:
-        """Draw a thin bar from one value to another."""
+        """Draw a thin horizontal bar between two values."""
         left = self.across(start)
         width = max(self.across(end) - left, 1.0)
         self._parts.append(
@@ -168,7 +168,7 @@ class Plot:
         )
 
     def svg(self) -> str:
-        """Return the picture."""
+        """Return the SVG."""
         right, floor = WIDTH - RIGHT, self._height - BOTTOM
         grid = []
         for value, text in self._y.ticks:
@@ -199,13 +199,13 @@ def time_axis(low: float, high: float) -> Axis:
     high = max(high, low + 1)
     pattern = "%d %b %H:%M" if high - low > DAY else "%H:%M:%S"
     places = [low + (high - low) * index / TIME_TICKS for index in range(TIME_TICKS + 1)]
-    # The first and the last would be cut off.
+    # Labels of the first and the last tick would be cut off.
     ticks = [(each, utc_time(int(each), per_second=1, pattern=pattern)) for each in places[1:-1]]
     return Axis(low, high, ticks)
 
 
 def rate_plot(findings: Findings, *, is_bytes: bool) -> str:
-    """Return messages, or bytes, a second over time, a line for each stream."""
+    """Plot messages or bytes per second over time, with a line for each stream."""
     column, unit = (2, "B/s") if is_bytes else (1, "msg/s")
     lines = {
         stream_id: [(point[0], point[column]) for point in points]
@@ -223,15 +223,15 @@ def rate_plot(findings: Findings, *, is_bytes: bool) -> str:
 
 
 def nines(percent: float) -> float:
-    """Return how far to the right a percentile lies: one more for every nine."""
+    """Return the horizontal place of a percentile: the number of its nines."""
     return -math.log10(1 - percent / 100)
 
 
 def latency_plot(latencies: dict[str, Histogram]) -> str:
-    """Return latencies by percentile, both axes by powers of ten."""
+    """Plot latencies by percentile, with logarithmic axes."""
     drawn = {name: each for name, each in latencies.items() if each.count}
     most = max(each.count for each in drawn.values())
-    # Beyond this there is less than one message.
+    # Further right there is less than one message.
     right = max(math.log10(most), 1.0)
     low = max(min(each.percentile(0) for each in drawn.values()), 1)
     high = max(*(each.largest for each in drawn.values()), low + 1)
@@ -249,12 +249,12 @@ def latency_plot(latencies: dict[str, Histogram]) -> str:
 
 
 def gap_plot(gaps: Sequence[Gap], names: Sequence[str], kinds: Sequence[str]) -> str:
-    """Return gaps over time, a row for each recording, a colour for each kind.
+    """Plot gaps over time, with a row for each recording and a colour for each kind.
 
     Args:
-        gaps: Those whose time is known.
-        names: Of the rows; a gap's is `recording N`.
-        kinds: In the order of their colours.
+        gaps: Gaps with known times.
+        names: Names of the rows; a gap belongs to row `recording N`.
+        kinds: Kinds in the order of their colours.
     """
     spans = [(gap, span_of(gap)) for gap in gaps[:MOST_MARKS]]
     low = min(start for _, (start, _) in spans)
@@ -272,6 +272,6 @@ def gap_plot(gaps: Sequence[Gap], names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def span_of(gap: Gap) -> tuple[float, float]:
-    """Return from when to when something is missing, in seconds."""
+    """Return the time span of a gap, in seconds."""
     known = [each for each in (gap.before_ns, gap.after_ns) if each is not None]
     return min(known) / NS_PER_SECOND, max(known) / NS_PER_SECOND
