@@ -1,7 +1,7 @@
-"""`aeron-async archive ls` and `describe`: what an archive holds.
+"""Commands `aeron-async archive ls` and `describe`: the recordings of an archive.
 
-Of a directory they read the files alone, so that they work beside an archive that is running, ours
-or the official one; a running one can be asked over its control channel as well.
+Given a directory, they only read its files, so they work beside a running archive, ours or the
+official one. A running archive can also be asked over its control channel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEGMENTS_SHOWN: Final = 8
 MS_PER_SECOND: Final = 1_000
 COLUMNS: Final = ("id", "stream", "session", "start", "stop", "began", "channel")
 BETWEEN: Final = 3
-"""Characters between two columns of a table, at most."""
+"""Upper limit on the characters between two columns of a table."""
 CHANNEL_WIDTH_MIN: Final = 16
 TEXT_COLUMNS: Final = frozenset({"began", "channel"})
 
@@ -49,15 +49,15 @@ def ls(
 ) -> int:
     """List the recordings of an archive.
 
-    Of one that is asked over its control channel also what was asked to be recorded and has not
-    begun: it "waits", with the id that `archive stop --subscription` takes; in --json its
-    recording_id is null.
+    If a running archive is asked over its control channel, the list includes recording requests
+    that have not begun to record. Their entry says "waits", with the id that `archive stop
+    --subscription` takes; in --json their recording_id is null.
 
     Args:
         where: Directory of an archive, ours or the official one, which may be running; or the
-            control channel of one that is.
-        channel: Only those whose channel has this in it.
-        stream: Only those of this stream.
+            control channel of a running archive.
+        channel: Only recordings whose channel contains this text.
+        stream: Only recordings of this stream.
         json: One JSON object a line.
         options: How to run.
     """
@@ -74,7 +74,7 @@ def ls(
 
 async def _ls(where: str, channel: str, stream: int | None, *, is_json: bool) -> int:
     async with opened(where) as (_, archive):
-        # Asked for first: what begins meanwhile is told of twice rather than not at all.
+        # Ask for requests first: one that begins in between is then listed twice and not missed.
         asked = await archive.recording_subscriptions()
         found = [each async for each in archive.recordings(channel=channel, stream_id=stream)]
     going_on = {(each.stripped_channel, each.stream_id) for each in found if each.is_active}
@@ -97,12 +97,12 @@ def describe(
     json: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Say all that is known of one recording, and how to go on with it.
+    """Show the descriptor of one recording, and the channel that extends it.
 
     Args:
         where: Directory of an archive, which also tells the recording's files; or the control
-            channel of one that is running.
-        recording_id: Of the recording; see `archive ls`.
+            channel of a running archive.
+        recording_id: Id of the recording; see `archive ls`.
         json: As one JSON object.
         options: How to run.
     """
@@ -129,7 +129,7 @@ async def _describe(where: str, recording_id: int, *, is_json: bool) -> int:
 
 
 def tell(descriptor: RecordingDescriptor, more: dict[str, object], *, is_json: bool) -> None:
-    """Write what is known of a recording."""
+    """Print the descriptor of a recording."""
     extending, why_not = None, "once it has stopped"
     if not descriptor.is_active:
         try:
@@ -157,7 +157,7 @@ def tell(descriptor: RecordingDescriptor, more: dict[str, object], *, is_json: b
 
 
 def matching(catalog: Catalog, channel: str, stream: int | None) -> Iterator[RecordingDescriptor]:
-    """Yield the recordings that are asked for, in the order of their ids."""
+    """Yield the selected recordings, in order of id."""
     for recording_id in catalog.ids():
         descriptor = catalog.get(recording_id)
         is_of_stream = stream is None or descriptor.stream_id == stream
@@ -171,7 +171,7 @@ def show(
     *,
     is_json: bool,
 ) -> None:
-    """Write recordings, and what waits for its first."""
+    """Print recordings, and requests that have not begun to record."""
     if is_json:
         for descriptor in found:
             print_json(attrs.asdict(descriptor))
@@ -194,7 +194,7 @@ def show(
 
 
 def cells(descriptor: RecordingDescriptor, *, is_terminal: bool) -> tuple[str, ...]:
-    """Return what is listed of a recording; programs get no blanks within and no commas."""
+    """Return the table cells of a recording; without blanks and commas unless for a terminal."""
     began = when(descriptor.start_timestamp_ms)
     start = descriptor.start_position
     return (
@@ -211,14 +211,14 @@ def cells(descriptor: RecordingDescriptor, *, is_terminal: bool) -> tuple[str, .
 
 
 def print_table(rows: list[tuple[str, ...]]) -> None:
-    """Write rows as people read them."""
-    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - who reads it with a program does without
+    """Print rows as a table for a terminal."""
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - programs do not need it
     from rich.table import Table  # noqa: PLC0415
 
     console = make_console()
     *widths, _ = column_widths(rows)
     if sum(widths) + BETWEEN * len(widths) + CHANNEL_WIDTH_MIN > console.width:
-        # The terminal wraps what a table would have to cut: half an id is another one.
+        # The terminal wraps lines that a table would have to cut: half an id would be another id.
         print_aligned(rows)
         return
     table = Table(box=SIMPLE_HEAD, show_edge=False)
@@ -232,13 +232,13 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
 
 
 def column_widths(rows: list[tuple[str, ...]]) -> list[int]:
-    """Return how wide each column must be for nothing to be cut."""
+    """Return the width that each column needs without cutting."""
     shown = [COLUMNS, *rows]
     return [max(len(row[place]) for row in shown) for place in range(len(COLUMNS))]
 
 
 def print_aligned(rows: list[tuple[str, ...]]) -> None:
-    """Write rows as programs read them: whole, and with blanks between columns only."""
+    """Print rows in aligned columns for programs: never cut, with blanks only between columns."""
     widths = column_widths(rows)
     for row in (COLUMNS, *rows):
         parts = [
@@ -249,12 +249,12 @@ def print_aligned(rows: list[tuple[str, ...]]) -> None:
 
 
 def position_text(descriptor: RecordingDescriptor) -> str:
-    """Return where a recording ends."""
+    """Return where a recording ends, or "recording" if it is active."""
     return "recording" if descriptor.is_active else str(descriptor.stop_position)
 
 
 def when(epoch_ms: int) -> str:
-    """Return a time in UTC as people read it; a dash where there is none."""
+    """Return a time in UTC; a dash if there is none."""
     if epoch_ms < 0:
         return "-"
     return utc_time(epoch_ms, per_second=MS_PER_SECOND)

@@ -1,9 +1,9 @@
-"""`aeron-async archive verify` and `repair`: whether an archive's files are what they must be."""
+"""Commands `aeron-async archive verify` and `repair`: check and mend the files of an archive."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
@@ -18,7 +18,7 @@ from aeron_async.archive.disk.verify import Finding, Progress, Severity
 from aeron_async.archive.disk.verify import verify as walk
 from aeron_async.cli.archive_where import listed, progress_bar
 from aeron_async.cli.figures import plural
-from aeron_async.cli.options import Flag  # noqa: TC001 - likewise
+from aeron_async.cli.options import Flag  # noqa: TC001 - as above
 from aeron_async.cli.output import print_json, print_line, remark
 from aeron_async.cli.runner import ExitCode
 from aeron_async.cli.stdio import ask_at_once, can_ask
@@ -34,13 +34,13 @@ Checksum = Literal["none", "crc32", "crc32c"]
 
 
 def verify(directory: Path, /, *, checksum: Checksum = "none", json: Flag = False) -> int:
-    """Hold every frame of every recording against the catalog; exit with 1 if anything is wrong.
+    """Check every frame of every recording against the catalog; exit with 1 if anything is wrong.
 
-    Nothing is changed, and the archive may be at work meanwhile.
+    Nothing is changed, and the archive may be running.
 
     Args:
-        directory: Of an archive, ours or the official one.
-        checksum: What it puts into frames and entries.
+        directory: Directory of an archive, ours or the official one.
+        checksum: Checksum that the archive puts into frames and catalog entries.
         json: One JSON object a line for each finding.
     """
     place = listed(directory)
@@ -69,17 +69,19 @@ def repair(
     checksum: Checksum = "none",
     json: Flag = False,
 ) -> int:
-    """Say what can be mended, and mend it if that is agreed to.
+    """List what can be mended in an archive, and mend it after consent.
 
-    On a terminal it asks, and elsewhere it takes --yes. What changes is kept as NAME.before-repair.
+    On a terminal the command asks for consent, elsewhere it needs --yes. A changed file is kept as
+    NAME.before-repair.
 
-    What is wrong and cannot be mended is told with the commands that give up some of a recording.
+    For damage that cannot be mended, the command names the commands that give up part of a
+    recording.
 
     Args:
-        directory: Of an archive that is not at work.
-        yes: Mend it, and do not ask.
-        dry_run: Only say what can be mended; so it is without --yes where there is no terminal.
-        checksum: What the archive puts into frames and entries.
+        directory: Directory of an archive that is not running.
+        yes: Mend without asking.
+        dry_run: Only list what can be mended; this is the default where there is no terminal.
+        checksum: Checksum that the archive puts into frames and catalog entries.
         json: One JSON object a line.
     """
     if yes and dry_run:
@@ -89,7 +91,7 @@ def repair(
     is_done = yes
     count = damages = 0
     if not yes:
-        # Nothing is written before it is agreed to, and so nobody holds the directory.
+        # Without consent nothing is written, so the directory is not locked.
         is_whole = check_not_at_work(place, now_ms=time.time_ns() // NS_PER_MS)
         count, damages = mend_all(place, checksum, consent=False, is_whole=is_whole, is_json=json)
         if count and not dry_run and can_ask():
@@ -106,7 +108,7 @@ def repair(
 
 
 def mend_held(place: OsDirectory, checksum: Checksum, *, is_json: bool) -> tuple[int, int]:
-    """Hold the directory and mend; return how much was mended, and how much cannot be."""
+    """Lock the directory and mend; return how much was mended, and how much cannot be."""
     mark = MarkFile.open(place, MarkIdentity(), now_ms=time.time_ns() // NS_PER_MS)
     try:
         is_whole = mark.ends_are_whole
@@ -118,7 +120,7 @@ def mend_held(place: OsDirectory, checksum: Checksum, *, is_json: bool) -> tuple
 def mend_all(
     place: OsDirectory, checksum: Checksum, *, consent: bool, is_whole: bool, is_json: bool
 ) -> tuple[int, int]:
-    """Say what can be mended, mend it with consent, and return how much can be and cannot be."""
+    """List what can be mended, and mend it with consent; return the mendable and other counts."""
     count = damages = 0
     with progress_bar("looking at recordings", recording_count(place)) as advance:
         repairs = mend(
@@ -141,14 +143,14 @@ def mend_all(
 
 
 def as_json(each: Repair | Unmended, *, is_done: bool) -> dict[str, object]:
-    """Return what one line says of something that is mended, or is not."""
+    """Return the JSON object for a repair, or for damage that cannot be mended."""
     if isinstance(each, Repair):
         return attrs.asdict(each) | {"kind": each.kind.value, "is_done": is_done}
     return attrs.asdict(each) | {"kind": "not mended", "is_done": False}
 
 
 def tell(finding: Finding, *, is_json: bool) -> None:
-    """Write one finding."""
+    """Print one finding."""
     if is_json:
         print_json(attrs.asdict(finding) | {"severity": finding.severity.value})
     else:
@@ -156,7 +158,7 @@ def tell(finding: Finding, *, is_json: bool) -> None:
 
 
 def recording_count(directory: Directory) -> int:
-    """Return how many recordings there are, as far as the catalog can tell."""
+    """Return the number of recordings; 0 if the catalog cannot be read."""
     try:
         catalog = Catalog.open_to_read(directory)
     except (ArchiveFileError, FileNotFoundError):
@@ -168,7 +170,7 @@ def recording_count(directory: Directory) -> int:
 
 
 def recorded_length(directory: Directory) -> int:
-    """Return how many bytes are recorded, as far as the catalog can tell."""
+    """Return the number of recorded bytes; 0 if the catalog cannot be read."""
     try:
         catalog = Catalog.open_to_read(directory)
     except ArchiveFileError:

@@ -1,4 +1,4 @@
-"""`aeron-async archive record`, `stop` and `serve`: recording, until Ctrl-C."""
+"""Commands `aeron-async archive record`, `stop` and `serve`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Any, Final
 
 from aeron_async.archive.api import RecordingSignal, SourceLocation
@@ -43,7 +43,7 @@ SHOWN_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 1.0
 LOOKS: Final = 2
 ENDS_SECONDS: Final = 2.0
-"""How long an end is awaited once Ctrl-C has stopped the recording."""
+"""How long to wait for end signals after Ctrl-C has stopped the recording."""
 ENDS: Final = (RecordingSignal.STOP, RecordingSignal.DELETE)
 WORDS: Final = {RecordingSignal.EXTEND: "goes on"}
 
@@ -60,15 +60,15 @@ def record(
     json: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Record a stream until Ctrl-C, and tell of each recording that begins and ends.
+    """Record a stream until Ctrl-C, and report each recording that begins or ends.
 
     Args:
-        where: Directory of an archive, made if there is none, or the control channel of one that
-            is running.
+        where: Directory of an archive, created if missing, or the control channel of a running
+            archive.
         channel: Such as "aeron:udp?endpoint=127.0.0.1:20121".
         stream: Stream id within the channel.
-        local: Its publication is of the archive's own driver, and is to be spied upon.
-        extend: Go on with this recording.
+        local: The publication is in the archive's own driver; record it through a spy.
+        extend: Extend this recording.
         auto_stop: End when the first source has ended.
         json: One JSON object a line.
         options: How to run.
@@ -89,10 +89,10 @@ def record(
 
 
 def check_heard_here(channel: str, *, is_local: bool) -> None:
-    """Refuse what only the driver of its publication hears: this command has one of its own.
+    """Refuse a channel that only the publication's own driver can hear: this command has another.
 
     Raises:
-        ConfigurationError: It would wait for ever.
+        ConfigurationError: The command would wait forever.
     """
     uri = ChannelUri.parse(channel)
     if uri.media is Media.IPC or uri.is_spy or is_local:
@@ -173,8 +173,8 @@ async def stop_and_tell(
     *,
     is_json: bool,
 ) -> None:
-    """Stop what is still recorded, and tell up to where it has come, if that is heard in time."""
-    # One that stops by itself may have done so.
+    """Stop what is still recorded, and report its end if the signal comes in time."""
+    # The recording may have stopped by itself.
     with suppress(ArchiveError, TimeoutError):
         await archive.stop_recording_subscription(subscription_id)
         async with asyncio.timeout(ENDS_SECONDS):
@@ -192,7 +192,7 @@ async def hear(
     subscription_id: int,
     told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
 ) -> None:
-    """Hand on what becomes of the recordings of one subscription, and that there is no more."""
+    """Queue the signals of one subscription, and None when there are no more."""
     try:
         async for event in signals:
             if event.subscription_id == subscription_id:
@@ -208,10 +208,11 @@ async def notice_stop(
     subscription_id: int,
     told: asyncio.Queue[RecordingSignalEvent | ArchiveError | None],
 ) -> None:
-    """Say that there is no more once somebody else has stopped the subscription."""
+    """Queue None once another client or the archive has stopped the subscription."""
     missing_count = 0
     with suppress(AeronError):
-        # What was still recorded when it was stopped is told of first.
+        # A recording that was active when the subscription stopped still sends its end signal
+        # first.
         while missing_count < LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
             found = await archive.recording_subscriptions()
@@ -222,7 +223,7 @@ async def notice_stop(
 
 
 async def show(archive: Archive, going_on: set[int]) -> None:
-    """Show on a terminal up to where recordings have been written, until cancelled."""
+    """Show positions of active recordings on a terminal, until cancelled."""
     if not sys.stderr.isatty():
         return
     with progress_bar("recording", None) as advance, suppress(AeronError):
@@ -237,7 +238,7 @@ async def show(archive: Archive, going_on: set[int]) -> None:
 
 
 def tell(event: RecordingSignalEvent, *, is_json: bool) -> None:
-    """Write what has become of a recording, at once: whoever reads a pipe waits for it."""
+    """Print what a signal says, and flush it for a reader of a pipe."""
     if is_json:
         print_json(
             {
@@ -262,7 +263,7 @@ def serve(
     """Serve an archive to clients, ours and official ones, until Ctrl-C.
 
     Args:
-        directory: Where recordings are; made if there is none.
+        directory: Directory of the archive; created if missing.
         control: Channel of requests, such as "aeron:udp?endpoint=localhost:8010"; without it, and
             without AERON_ARCHIVE_CONTROL_CHANNEL, no other process reaches the archive.
         options: How to run.
@@ -276,7 +277,7 @@ def serve(
 
 
 def reached_from(control: str | None) -> str | None:
-    """Return what is to be said of a control channel that not everybody reaches."""
+    """Return a remark about a control channel that some clients cannot reach; None if all can."""
     uri = None if control is None else ChannelUri.parse(control)
     if uri is None or uri.media is Media.IPC:
         return (
@@ -290,7 +291,7 @@ def reached_from(control: str | None) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine, as far as its name says."""
+    """Return whether a host is this machine, judging by its name."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -326,15 +327,15 @@ def stop(
     stream: Stream | None = None,
     options: RunOptions | None = None,
 ) -> int:
-    """Record something no more, also where the client that asked for it is gone.
+    """Stop a recording, even if the client that requested it is gone.
 
-    What was asked for in one request ends together: other sources of the stream too.
+    A request to record stops as a whole: all sources of the stream.
 
     Args:
-        control: Control channel of an archive that is running.
-        recording_id: Of a recording that goes on; see `archive ls`.
-        subscription: In its place: the id of what waits to be recorded; see `archive ls`.
-        channel: In their place: as the request to record had it; with --stream.
+        control: Control channel of a running archive.
+        recording_id: Id of an active recording; see `archive ls`.
+        subscription: Instead: the id of a request that waits to record; see `archive ls`.
+        channel: Instead: the channel as in the request to record; with --stream.
         stream: Stream id within the channel.
         options: How to run.
 

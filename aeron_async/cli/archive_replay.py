@@ -1,4 +1,4 @@
-"""`aeron-async archive replay` and `follow`: print the messages of a recording."""
+"""Commands `aeron-async archive replay` and `follow`: print the messages of a recording."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def replay(
     quiet: Quiet = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Print what was recorded, up to where the recording has come by now.
+    """Print what was recorded, up to the current end of the recording.
 
     Args:
-        where: Directory of an archive, or the control channel of one that is running.
-        recording_id: Of the recording; see `archive ls`.
-        begin: Position to begin at; where the recording does when not given.
+        where: Directory of an archive, or the control channel of a running archive.
+        recording_id: Id of the recording; see `archive ls`.
+        begin: Position to begin at; by default the start of the recording.
         end: Position to end at.
         format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
         count: Stop after so many messages.
@@ -65,15 +65,15 @@ def follow(
     quiet: Quiet = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Print what was recorded, and what is recorded from now on, until Ctrl-C.
+    """Print what was recorded and what is still being recorded, until Ctrl-C.
 
-    It goes on behind the end of a recording, for that may be extended.
+    The command does not stop at the end of a recording, because the recording may be extended.
 
     Args:
-        where: Control channel of an archive that is running; a directory that no archive holds
-            gets nothing more, and this ends where the recording does.
-        recording_id: Of the recording; see `archive ls`.
-        begin: Position to begin at; where the recording does when not given.
+        where: Control channel of a running archive. A directory that no archive holds receives
+            nothing more, so there the command ends at the end of the recording.
+        recording_id: Id of the recording; see `archive ls`.
+        begin: Position to begin at; by default the start of the recording.
         format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
         count: Stop after so many messages.
         quiet: Do not remark on how many there were.
@@ -98,12 +98,12 @@ async def _print(
         descriptor = await archive.describe(recording_id)
         printer.name_source(session_id=descriptor.session_id, stream_id=descriptor.stream_id)
         if is_followed and not is_elsewhere(where):
-            # This holds the directory now, and nobody else records into it.
+            # This process holds the directory now, so no other can record into it.
             printer.say(f"no archive serves {where}: this ends where recording {recording_id} does")
             is_followed = False
         messages = archive.replay(recording_id, begin, end, follow=is_followed)
         calls, is_refused = BlockingCalls(), False
-        # On a terminal, what is printed shows how far it is.
+        # On a terminal, the printed messages show the progress.
         is_shown = not (is_followed or sys.stdout.isatty())
         start, total = 0, 0
         if is_shown:
@@ -116,7 +116,7 @@ async def _print(
                 remarks(archive, messages, printer, is_wanted=is_followed),
             ):
                 async with messages:
-                    # Whoever follows wants to see each message now, and not with others.
+                    # A follower wants to see each message at once, and not in batches.
                     most = 1 if is_followed else MOST_BUFFERED
                     await _write(
                         messages, printer, calls, count, most, lambda at: advance(at - start)
@@ -135,7 +135,7 @@ async def _print(
 def remarks(
     archive: Archive, messages: Replay, printer: Printer, *, is_wanted: bool
 ) -> Iterator[None]:
-    """Say meanwhile what is waited for, where that is wanted."""
+    """Remark on what the replay waits for while the block runs, if that is wanted."""
     if not is_wanted:
         yield
         return
@@ -147,7 +147,7 @@ def remarks(
 
 
 async def say_what_is_waited_for(archive: Archive, messages: Replay, printer: Printer) -> None:
-    """Remark, each time that all has come of a recording that has stopped, until cancelled."""
+    """Remark each time the replay has reached the end of a stopped recording, until cancelled."""
     recording_id, said_of = messages.recording_id, None
     with suppress(AeronError):
         start = await archive.start_position(recording_id)
@@ -171,7 +171,7 @@ async def _write(
     most: int,
     on_position: Callable[[int], object],
 ) -> None:
-    """Write messages, so many bytes at a time, and tell up to where."""
+    """Write messages in batches of bytes, and report the position of each batch."""
     lines, length = [], 0
     try:
         async for message in messages:

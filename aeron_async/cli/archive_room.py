@@ -1,4 +1,4 @@
-"""`aeron-async archive truncate`, `purge` and `prune`: take away what was recorded."""
+"""Commands `aeron-async archive truncate`, `purge` and `prune`: remove recorded data."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def truncate(
     dry_run: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Forget what was recorded from a position on.
+    """Remove what was recorded from a position on.
 
     Args:
-        where: Directory of an archive, or the control channel of one that is running.
-        recording_id: Of a recording that has stopped.
+        where: Directory of an archive, or the control channel of a running archive.
+        recording_id: Id of a stopped recording.
         position: Where a frame begins; the error names the nearest one.
         yes: Do not ask.
-        dry_run: Only say what would go.
+        dry_run: Only say what would be removed.
         options: How to run.
     """
     check_can_ask(yes=yes, dry_run=dry_run, what="forget what was recorded")
@@ -67,10 +67,10 @@ def truncate(
 
 @asynccontextmanager
 async def seen(where: str) -> AsyncIterator[Any]:
-    """Give what answers about an archive for as long as the block lasts, and changes no directory.
+    """Yield a view of an archive that changes no directory.
 
-    Opening one would end what has no end, cut off torn frames and write the mark file: that
-    comes after consent, with `changeable`.
+    Opening an archive in a directory would set the ends of unfinished recordings, cut off torn
+    frames and write the mark file. That happens only after consent, in `changeable`.
     """
     if is_elsewhere(where):
         async with opened(where) as (_, archive):
@@ -84,7 +84,7 @@ async def seen(where: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def changeable(where: str, looked_at: Any) -> AsyncIterator[Archive]:
-    """Give the archive itself; one that is elsewhere has answered already, and is the same."""
+    """Yield the archive for changes; a running archive is the one already connected."""
     if is_elsewhere(where):
         yield looked_at
         return
@@ -93,10 +93,10 @@ async def changeable(where: str, looked_at: Any) -> AsyncIterator[Archive]:
 
 
 async def check_ends(archive: Archive, recording_id: int, end: int) -> None:
-    """Refuse to take away more than was agreed to: nobody holds the archive while it is asked.
+    """Refuse to remove more than was agreed to: the archive is not locked while the user is asked.
 
     Raises:
-        ArchiveError: The recording ends elsewhere than it did.
+        ArchiveError: The end of the recording has changed.
     """
     found = await archive.max_recorded_position(recording_id)
     if found != end:
@@ -110,17 +110,17 @@ async def check_ends(archive: Archive, recording_id: int, end: int) -> None:
 def check_can_go(
     where: str, descriptor: RecordingDescriptor, *, end: int, before: int | None = None
 ) -> None:
-    """Refuse what could not be taken away, before it is asked about; only of a directory.
+    """Refuse before asking what the removal would refuse later; only for a directory.
 
     Args:
         where: The archive.
-        descriptor: Of the recording.
-        end: Where it ends, in bytes.
-        before: What lies before this is to go; None for whatever else.
+        descriptor: The recording.
+        end: End of the recording, in bytes.
+        before: New start position; None if the start stays.
 
     Raises:
-        ArchiveFileError: Something else than a plain file has the name of a segment.
-        InvalidPositionError: No file begins there that could be the first.
+        ArchiveFileError: Something other than a plain file has the name of a segment.
+        InvalidPositionError: No segment begins at `before`.
     """
     if is_elsewhere(where):
         return
@@ -163,14 +163,14 @@ def purge(
     dry_run: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Forget a recording, or with --before only whole files at its beginning.
+    """Remove a recording, or with --before only whole files at its beginning.
 
     Args:
-        where: Directory of an archive, or the control channel of one that is running.
-        recording_id: Of the recording; its id is never used again.
+        where: Directory of an archive, or the control channel of a running archive.
+        recording_id: Id of the recording; it is never used again.
         before: Where one of its files begins, which becomes the first.
         yes: Do not ask.
-        dry_run: Only say what would go.
+        dry_run: Only say what would be removed.
         options: How to run.
     """
     check_can_ask(yes=yes, dry_run=dry_run, what="forget what was recorded")
@@ -207,7 +207,7 @@ async def _purge(
 
 
 def forgotten(descriptor: RecordingDescriptor, start: int, end: int) -> str:
-    """Return in words what goes of a recording."""
+    """Return a description of the data that would be removed."""
     return (
         f"{plural(max(0, end - start), 'byte')} of recording {descriptor.recording_id}, positions "
         f"{start} to {max(start, end)} of stream {descriptor.stream_id} on "
@@ -228,18 +228,18 @@ def prune(
     json: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Forget whole files at the beginning of recordings that are too old, or too much.
+    """Remove whole files at the beginning of recordings that are too old or too long.
 
-    A file goes when any of the limits lets it go; the last file of a recording never does.
+    A file is removed if any of the limits allows it; the last file of a recording always stays.
 
     Args:
-        where: Directory of an archive that is not at work, or the control channel of one that is.
-        recording: Only this one.
-        max_age: Files that were last written to so many seconds ago may go; of a directory only.
-        max_bytes: So much of each recording is kept.
-        before: What lies before this position may go.
+        where: Directory of an archive that is not running, or the control channel of a running one.
+        recording: Only this recording.
+        max_age: Remove files that were last written to so many seconds ago; only with a directory.
+        max_bytes: Keep so many bytes of each recording.
+        before: Remove files that end before this position.
         yes: Do not ask.
-        dry_run: Only say what would go.
+        dry_run: Only say what would be removed.
         json: One JSON object a line.
         options: How to run.
     """
@@ -286,7 +286,7 @@ async def _prune(
 async def _expired(
     look: Any, place: OsDirectory | None, retention: Retention, only: int | None
 ) -> tuple[list[tuple[int, Expired]], list[RecordingDescriptor]]:
-    """Return what may go, by recording, and all recordings that were looked at."""
+    """Return the expired files by recording, and all recordings that were examined."""
     if only is None:
         found = [each async for each in look.recordings()]
     else:
@@ -304,7 +304,7 @@ async def _expired(
 
 
 def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> str:
-    """Return why no file of those recordings may go."""
+    """Return why none of these recordings has a file to remove."""
     if not found:
         return "there are no recordings"
     names = None if place is None else place.names()
@@ -316,7 +316,7 @@ def why_nothing(place: OsDirectory | None, found: list[RecordingDescriptor]) -> 
 def say_pruned(
     recording_id: int, expired: Expired, count: int, *, is_dry: bool, is_json: bool
 ) -> None:
-    """Say what has gone of one recording, or would."""
+    """Print what was removed of one recording, or would be."""
     if is_json:
         print_json(
             {

@@ -1,4 +1,4 @@
-"""The archive that a command names: a directory, or a control channel.
+"""Access to the archive that a command names by a directory or a control channel.
 
 Source: Aeron `AeronArchive.Configuration`.
 """
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def seconds(text: str) -> float:
-    """Return a duration such as 10s."""
+    """Return a duration such as 10s, in seconds."""
     return parse_duration_ns(text) / NS_PER_SECOND
 
 
@@ -58,10 +58,10 @@ VARIABLES: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = {
 
 
 def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return what the environment says of a client, as `RemoteArchive.connect` takes it.
+    """Return the client settings in the environment, as arguments of `RemoteArchive.connect`.
 
     Raises:
-        ConfigurationError: A value cannot be read; names the variable.
+        ConfigurationError: A value is invalid; the message names the variable.
     """
     variables = os.environ if environ is None else environ
     found: dict[str, Any] = {}
@@ -79,11 +79,11 @@ def client_settings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 @contextmanager
 def progress_bar(label: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """Give what shows how far something is: call it with how much is done, and a new label if any.
+    """Yield a function that shows progress: it takes the amount done, and optionally a new label.
 
     Args:
         label: What is being done.
-        total: When all is done; None where nobody knows, and 0 where there is nothing.
+        total: Amount when all is done; None if unknown, and 0 if there is nothing to do.
     """
     if not sys.stderr.isatty() or total == 0:
         yield lambda *_: None
@@ -106,15 +106,15 @@ OURS: Final = frozenset({CATALOG_NAME, MARK_FILE_NAME, LINK_NAME})
 
 @contextmanager
 def made_for_good(where: str) -> Iterator[None]:
-    """Let go of an archive that was made in a block that fails, and that has recorded nothing.
+    """Remove an archive that was created within a block that fails, if it has recorded nothing.
 
-    A channel that was mistyped, or a port that is taken, shows only once there is an archive.
+    A mistyped channel or a port in use shows only after the archive was created.
 
     Args:
-        where: Its directory, which may have to be made; nothing in it goes that was there before.
+        where: Directory of the archive, created if missing; what was in it before stays.
 
     Raises:
-        ConfigurationError: The directory that it is to lie in is not there.
+        ConfigurationError: Its parent directory does not exist.
     """
     place = Path(where)
     parent = place.absolute().parent
@@ -138,10 +138,10 @@ def made_for_good(where: str) -> Iterator[None]:
 
 
 def forget(directory: OsDirectory) -> None:
-    """Remove an archive that has recorded nothing, and that nobody else holds.
+    """Remove an archive that has recorded nothing and that no other process holds.
 
     Raises:
-        ArchiveBusyError: Somebody does.
+        ArchiveBusyError: Another process holds it.
     """
     names = directory.names()
     if CATALOG_NAME not in names or LINK_NAME in names:
@@ -151,7 +151,7 @@ def forget(directory: OsDirectory) -> None:
         catalog = Catalog.open_to_read(directory)
         catalog.close()
         if catalog.next_recording_id == 0:
-            # While it is held: whoever waits for it makes another.
+            # Remove it while it is locked: a process that waits for the lock creates a new archive.
             directory.remove(CATALOG_NAME)
             directory.remove(MARK_FILE_NAME)
     finally:
@@ -167,10 +167,10 @@ def is_elsewhere(where: str) -> bool:
 
 
 def needs_control(where: str, why: str) -> None:
-    """Refuse what is no control channel.
+    """Refuse an argument that is no control channel.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: The argument is no control channel.
     """
     if not is_elsewhere(where):
         message = f"{where} is no control channel such as {CONTROL_EXAMPLE}: {why}"
@@ -178,12 +178,12 @@ def needs_control(where: str, why: str) -> None:
 
 
 def listed(where: str | Path) -> OsDirectory:
-    """Return the directory of an archive to be read, whatever else may be at work in it.
+    """Return the directory of an archive for reading, even if an archive is running in it.
 
     Raises:
-        ConfigurationError: It is a channel.
+        ConfigurationError: The argument is a channel.
         FileNotFoundError: There is no archive.
-        NotADirectoryError: It is no directory.
+        NotADirectoryError: The path is no directory.
     """
     if is_elsewhere(str(where)):
         message = f"{where} is a channel: this reads the files, so give the archive's directory"
@@ -192,7 +192,7 @@ def listed(where: str | Path) -> OsDirectory:
 
 
 async def described(where: str, recording_id: int) -> RecordingDescriptor:
-    """Return what is known of a recording, whether the archive is here or elsewhere.
+    """Return the descriptor of a recording, from a directory or a running archive.
 
     Raises:
         UnknownRecordingError: No recording has that id.
@@ -209,17 +209,17 @@ async def described(where: str, recording_id: int) -> RecordingDescriptor:
 
 @asynccontextmanager
 async def opened(where: str, *, may_be_new: bool = False) -> AsyncIterator[tuple[Aeron, Archive]]:
-    """Give a client and an archive, for as long as the block lasts.
+    """Yield a client and an archive; both are closed at the end of the block.
 
     Args:
         where: A directory, such as "aeron-archive", or a control channel, such as
             "aeron:udp?endpoint=localhost:8010".
-        may_be_new: Whether an archive is made in a directory that has none.
+        may_be_new: Whether to create an archive in a directory that has none.
 
     Raises:
-        FileNotFoundError: There is none, and none is to be made.
+        FileNotFoundError: There is no archive, and none may be created.
         ArchiveBusyError: Another archive holds the directory: name its control channel instead.
-        AeronTimeoutError: Nobody answers on the control channel.
+        AeronTimeoutError: No archive answers on the control channel.
     """
     if not (may_be_new or is_elsewhere(where)):
         listed(where)

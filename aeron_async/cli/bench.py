@@ -1,4 +1,4 @@
-"""`aeron-async bench`: what this machine makes of Aeron, with its physical floor beside it."""
+"""Command `aeron-async bench`: throughput and latency of this machine, beside their floor."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ def bench(
     """Measure throughput and latency of this machine, with the floor beside them.
 
     Every message is checked. The floor of throughput is bare datagrams from one process to another,
-    without order, repair or flow control; that of latency is a bare echo on the same event loop.
+    without order, repair or flow control; the floor of latency is a bare echo on the same event
+    loop.
 
     Args:
         seconds: How long each of the six parts measures.
-        size: Length of a message in bytes, at least 8; throughput is also that of 10,000.
+        size: Length of a message in bytes, at least 8; throughput is also measured with 10,000.
         rate: Round trips a second, each measured from when it was due.
         json: Report as JSON.
-        quiet: Do not remark on what is done.
+        quiet: Do not remark on progress.
         options: How to run.
     """
     if size < NUMBER_LENGTH:
@@ -142,7 +143,7 @@ async def _round_trip(
 def rows(
     found: Mapping[str, Mapping[str, float]], *, size: int, rate: float, mtu_length: int
 ) -> list[tuple[str, str, str, str]]:
-    """Return what was measured, as it is, its floor, and ours as a multiple of the floor."""
+    """Return table rows: title, measurement, floor, and the measurement divided by the floor."""
     datagrams_per_s = found["flood"]["datagrams_per_s"]
     shown = []
     for name, what, length in (

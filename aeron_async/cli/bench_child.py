@@ -1,11 +1,12 @@
-"""A process that plays one role of a measurement: a stream, a round trip, or a bare flood.
+"""Process that plays one role of a measurement: a stream, a round trip, or a bare flood.
 
-`python -m aeron_async.cli.bench_child ROLE PLAN` starts it; PLAN is JSON. It prints one line of
-JSON when it is ready, in the roles that others wait for, and one line with its figures at the end.
+`python -m aeron_async.cli.bench_child ROLE PLAN` starts it; PLAN is JSON. Roles that a peer waits
+for print one line of JSON when they are ready, and every role prints one line with its figures at
+the end.
 
-A stream and a flood begin with a part that warms up and does not count. A subscriber counts what
-arrives between the mark after that part and the mark at the end, and compares every message with
-the expected one. A flood is bare datagrams: no frames, order, repair or flow control.
+A stream begins with a warm-up that does not count. A subscriber counts the messages between the
+mark after the warm-up and the mark at the end, and compares every message with the expected one. A
+flood is bare datagrams: no frames, order, repair or flow control.
 
 A round trip is measured from when its message was due, not from when it was sent, so messages that
 one slow answer delays count as late too.
@@ -65,7 +66,7 @@ __all__ = [
 ]
 
 RUN_LENGTH_MAX: Final = 65_000
-"""A run is sent as one datagram, of less than 64 KiB with its headers."""
+"""Length of a batch of segments, which is sent as one UDP datagram of less than 64 KiB."""
 RUN_COUNT_MAX: Final = 64
 BUFFER_LENGTH: Final = 4 * 1024 * 1024
 FLOOD_SILENCE_S: Final = 0.5
@@ -75,12 +76,12 @@ CHECK_COUNT: Final = 64
 
 @attrs.frozen(kw_only=True)
 class FloodPlan:
-    """What is sent.
+    """Plan of a flood.
 
     Attributes:
-        port: Where to, on this machine.
-        mtu_length: Of a datagram, in bytes.
-        seconds: How long.
+        port: Destination port on this machine.
+        mtu_length: Length of a datagram, in bytes.
+        seconds: Duration.
     """
 
     port: int
@@ -89,7 +90,7 @@ class FloodPlan:
 
 
 def flood(plan: FloodPlan) -> dict[str, float]:
-    """Send runs of datagrams, one call a run, where the system cuts them; else one by one."""
+    """Send datagrams, as segment batches if the system supports them, else one by one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_LENGTH)
         sock.connect(("127.0.0.1", plan.port))
@@ -108,7 +109,7 @@ def flood(plan: FloodPlan) -> dict[str, float]:
 
 
 def drain(plan: FloodPlan, *, ready: Callable[[], object] = lambda: None) -> dict[str, float]:
-    """Receive until nothing comes any more, and return how much came a second."""
+    """Receive until no datagram comes for a while, and return the rate."""
     buffer = bytearray(65_536)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_LENGTH)
@@ -139,13 +140,13 @@ STREAM_ID = 1001
 
 @attrs.frozen(kw_only=True)
 class StreamPlan:
-    """What a stream is to be.
+    """Plan of a stream.
 
     Attributes:
-        channel: Of this end.
-        length: Of a message, in bytes.
-        seconds: How long messages are offered that count.
-        warm_up_s: How long messages are offered before.
+        channel: Channel of this end.
+        length: Length of a message, in bytes.
+        seconds: Duration of the part that counts.
+        warm_up_s: Duration of the warm-up.
     """
 
     channel: str
@@ -155,7 +156,7 @@ class StreamPlan:
 
 
 async def publish(aeron: Aeron, plan: StreamPlan) -> dict[str, float]:
-    """Offer messages, and return what the part that counts took."""
+    """Offer messages, and return the figures of the part that counts."""
     publication = await aeron.add_exclusive_publication(plan.channel, STREAM_ID)
     await publication.wait_connected(CONNECT_TIMEOUT_S)
     figures = await offer_parts(publication.offer, plan)
@@ -166,7 +167,7 @@ async def publish(aeron: Aeron, plan: StreamPlan) -> dict[str, float]:
 async def offer_parts(
     offer: Callable[[bytes], Awaitable[object]], plan: StreamPlan
 ) -> dict[str, float]:
-    """Offer both parts, each with its mark, and return what the second took."""
+    """Offer both parts, each with its mark, and return the figures of the second."""
     messages = make_messages(plan.length)
     figures: dict[str, float] = {}
     for seconds in (plan.warm_up_s, plan.seconds):
@@ -185,15 +186,15 @@ async def offer_parts(
 async def subscribe(
     aeron: Aeron, plan: StreamPlan, *, ready: Callable[[], object] = lambda: None
 ) -> dict[str, float]:
-    """Take messages, and return how many came in the part that counts, a second.
+    """Receive messages, and return the rate in the part that counts.
 
     Args:
-        aeron: Whose subscription it is.
-        plan: What is to come.
+        aeron: Client that subscribes.
+        plan: Plan of the stream.
         ready: Called when messages may come.
 
     Raises:
-        BenchError: A message is not the one that is due.
+        BenchError: A message is not the expected one.
     """
     subscription = await aeron.add_subscription(plan.channel, STREAM_ID)
     ready()
@@ -203,11 +204,11 @@ async def subscribe(
 async def take_parts(
     receive: Callable[[Iterator[bytes]], Awaitable[int]], plan: StreamPlan
 ) -> dict[str, float]:
-    """Take both parts, and return what the second came to.
+    """Receive both parts, and return the figures of the second.
 
     Args:
-        receive: Takes messages up to the next mark, and returns how many there were.
-        plan: What is to come.
+        receive: Takes messages up to the next mark, and returns their number.
+        plan: Plan of the stream.
     """
     messages = make_messages(plan.length)
     await receive(cycle(messages))
@@ -223,10 +224,10 @@ async def take_parts(
 
 
 async def receive_part(subscription: Subscription, wanted: Iterator[bytes]) -> int:
-    """Take messages up to the next mark, and return how many there were.
+    """Receive messages up to the next mark, and return their number.
 
     Raises:
-        BenchError: A message is not the one that is due.
+        BenchError: A message is not the expected one.
     """
     count, due = 0, wanted.__next__
     async for message in subscription:
@@ -238,7 +239,7 @@ async def receive_part(subscription: Subscription, wanted: Iterator[bytes]) -> i
 
 
 async def exchange(aeron: Aeron, plan: StreamPlan) -> dict[str, float]:
-    """Do both halves in one event loop, and return the figures of both."""
+    """Publish and subscribe in one event loop, and return the figures of both."""
     ready = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as group:
@@ -257,15 +258,15 @@ PONG_STREAM_ID: Final = 1003
 
 @attrs.frozen(kw_only=True)
 class RoundTripPlan:
-    """What goes there and back.
+    """Plan of round trips.
 
     Attributes:
         there: Channel of pings, or the port of the echo.
-        back: Channel of pongs; of no use to the echo.
-        length: Of a message, in bytes.
-        rate: Messages a second.
-        seconds: How long pings leave that count.
-        warm_up_s: How long pings leave before.
+        back: Channel of pongs; unused by the echo.
+        length: Length of a message, in bytes.
+        rate: Messages per second.
+        seconds: Duration of the part that counts.
+        warm_up_s: Duration of the warm-up.
     """
 
     there: str
@@ -276,12 +277,12 @@ class RoundTripPlan:
     warm_up_s: float = 0.5
 
     def counts(self) -> tuple[int, int]:
-        """Return how many pings warm up, and how many count."""
+        """Return the number of pings in the warm-up, and of those that count."""
         return max(1, int(self.rate * self.warm_up_s)), max(1, int(self.rate * self.seconds))
 
 
 def figures_of(latencies_ns: array[int]) -> dict[str, float]:
-    """Return the percentiles, in microseconds."""
+    """Return percentiles in microseconds."""
     summary = LatencySummary.of(latencies_ns)
     assert summary is not None, "at least one was sent"
     names = {"p50_us": "50", "p99_us": "99", "p99_9_us": "99.9"}
@@ -289,7 +290,7 @@ def figures_of(latencies_ns: array[int]) -> dict[str, float]:
 
 
 async def ping(aeron: Aeron, plan: RoundTripPlan) -> dict[str, float]:
-    """Send pings to a pong, and return how long they took."""
+    """Send pings to a pong, and return percentiles of the round trips."""
     subscription = await aeron.add_subscription(plan.back, PONG_STREAM_ID)
     publication = await aeron.add_exclusive_publication(plan.there, PING_STREAM_ID)
     await publication.wait_connected(CONNECT_TIMEOUT_S)
@@ -303,7 +304,7 @@ async def ping(aeron: Aeron, plan: RoundTripPlan) -> dict[str, float]:
 async def pong(
     aeron: Aeron, plan: RoundTripPlan, *, ready: Callable[[], object] = lambda: None
 ) -> dict[str, float]:
-    """Send every ping back, and return how many there were, and what share of a core that took."""
+    """Send every ping back; return the number of pings, and the share of a core that was used."""
     subscription = await aeron.add_subscription(plan.there, PING_STREAM_ID)
     publication = await aeron.add_exclusive_publication(plan.back, PONG_STREAM_ID)
     ready()
@@ -323,7 +324,7 @@ async def pong(
 
 
 class _Echo(asyncio.DatagramProtocol):
-    """Sends every datagram back, and nothing else."""
+    """Sends every datagram back."""
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override] # a datagram endpoint makes no other
         self.sendto = transport.sendto
@@ -333,7 +334,7 @@ class _Echo(asyncio.DatagramProtocol):
 
 
 class _Timing(asyncio.DatagramProtocol):
-    """Times every datagram that comes back."""
+    """Measures the round trip of every datagram that comes back."""
 
     def __init__(self, due_count: int) -> None:
         self.latencies_ns: array[int] = array("q")
@@ -349,7 +350,7 @@ class _Timing(asyncio.DatagramProtocol):
 
 
 def bare_socket() -> socket.socket:
-    """Return a socket with room for what comes while its process is not run by a busy machine."""
+    """Return a socket whose buffer holds what arrives while a busy machine delays its process."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_LENGTH)
@@ -357,7 +358,7 @@ def bare_socket() -> socket.socket:
 
 
 async def echo_server(plan: RoundTripPlan, *, ready: Callable[[], object]) -> dict[str, float]:
-    """Echo datagrams until the process is ended."""
+    """Echo datagrams until the process is terminated."""
     loop = asyncio.get_running_loop()
     sock = bare_socket()
     sock.bind(("127.0.0.1", int(plan.there)))
@@ -371,7 +372,7 @@ async def echo_server(plan: RoundTripPlan, *, ready: Callable[[], object]) -> di
 
 
 async def echo_client(plan: RoundTripPlan) -> dict[str, float]:
-    """Send bare datagrams to the echo at the rate, and return how long they took.
+    """Send bare datagrams to the echo at a rate, and return percentiles of the round trips.
 
     Raises:
         BenchError: Datagrams were lost.
@@ -403,7 +404,7 @@ async def echo_client(plan: RoundTripPlan) -> dict[str, float]:
 
 
 LIFE_S: Final = 600
-"""No role is played longer, whatever became of the process that started it."""
+"""Upper limit on the life of a role, in case the process that started it is gone."""
 
 if TYPE_CHECKING:
     Figures = dict[str, float]
@@ -411,13 +412,13 @@ if TYPE_CHECKING:
 
 
 def say(**fields: object) -> None:
-    """Print one line for the process that started this one."""
+    """Print one line of JSON for the process that started this one."""
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
 def ready() -> None:
-    """Say that the other end may begin."""
+    """Report that the peer may begin."""
     say(ready=True)
 
 
@@ -479,9 +480,9 @@ def play(roles: Mapping[str, Role], arguments: Sequence[str]) -> int:
     """Play a role, and print its figures; return the exit code.
 
     Args:
-        roles: By name.
-        arguments: The role, and its plan as JSON; `loop` in it is the event loop, uvloop unless
-            said otherwise.
+        roles: Functions by name.
+        arguments: The role, and its plan as JSON; `loop` in the plan selects the event loop, by
+            default uvloop.
     """
     name, plan = arguments[0], json.loads(arguments[1])
     factory = loop_factory(plan.pop("loop", None))

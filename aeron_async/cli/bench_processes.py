@@ -1,8 +1,8 @@
-"""The processes of a measurement, and the messages they exchange.
+"""Processes of a measurement, and the messages they exchange.
 
-A message begins with its number, eight bytes little endian, and goes on with bytes that follow from
-it. Numbers come round after a prime count, which no batch, datagram or term holds a multiple of;
-that none was lost or doubled by whole rounds is told by the count that a mark carries.
+A message begins with its number, eight bytes little endian; the bytes that follow depend on the
+number. Numbers repeat after a prime count, of which no batch, datagram or term holds a multiple.
+The count in a mark shows whether whole rounds were lost or doubled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 NUMBER: Final = Struct("<q")
 MARK: Final = Struct("<qq")
-"""The end of a part: -1, and how many messages it had."""
+"""End of a part: -1, and the number of messages in the part."""
 SHORT_LENGTH: Final = 1_000
 SHORT_ROUND: Final = 1_021
 LONG_ROUND: Final = 251
@@ -52,14 +52,14 @@ FRAME_ALIGNMENT: Final = 32
 
 
 class BenchError(AeronError):
-    """A message was not the one that was due, or a process that measures failed."""
+    """A message was not the expected one, or a measuring process failed."""
 
 
 def make_messages(length: int) -> tuple[bytes, ...]:
-    """Return one round of messages of a length, in bytes; at least the 8 of a number.
+    """Return one round of messages with this length in bytes, at least the 8 of a number.
 
     Raises:
-        BenchError: They would be shorter.
+        BenchError: The length is too short for a number.
     """
     if length < NUMBER.size:
         message = f"messages of {length} bytes must have {NUMBER.size}: they begin with a number"
@@ -72,19 +72,19 @@ def make_messages(length: int) -> tuple[bytes, ...]:
 
 
 def make_mark(count: int) -> bytes:
-    """Return the message that ends a part of so many."""
+    """Return the mark that ends a part with that many messages."""
     return MARK.pack(-1, count)
 
 
 def check_mark(data: bytes, count: int) -> None:
-    """Take a message that was not the one due: it must end a part, and the part must be whole.
+    """Check an unexpected message: it must be the mark of a complete part.
 
     Args:
         data: The message.
         count: Messages of the part that have arrived.
 
     Raises:
-        BenchError: It is no mark, or messages are missing, or came twice.
+        BenchError: The message is no mark, or messages are missing or duplicated.
     """
     if len(data) != MARK.size or MARK.unpack(data)[0] != -1:
         message = f"message {count} of this part begins with {data[:8].hex()}: not the one due"
@@ -96,12 +96,12 @@ def check_mark(data: bytes, count: int) -> None:
 
 
 def framed_length(length: int) -> int:
-    """Return what a message takes of a datagram that holds it whole, in bytes."""
+    """Return the bytes that a message takes in a datagram, with header and alignment."""
     return -(-(FRAME_HEADER_LENGTH + length) // FRAME_ALIGNMENT) * FRAME_ALIGNMENT
 
 
 def messages_per_datagram(length: int, mtu_length: int) -> float:
-    """Return how many messages a full datagram carries; less than one where it takes several."""
+    """Return the messages in a full datagram; less than one if a message takes several."""
     framed = framed_length(length)
     if framed <= mtu_length:
         return float(mtu_length // framed)
@@ -114,7 +114,7 @@ CLOSE_TIMEOUT_S: Final = 5.0
 
 
 def free_port() -> int:
-    """Return a UDP port of loopback that nobody has right now."""
+    """Return a free UDP port of loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
@@ -122,20 +122,20 @@ def free_port() -> int:
 
 
 def role(name: str, program: Sequence[str] = CHILD, **plan: object) -> tuple[str, ...]:
-    """Return the command that plays a role by a plan."""
+    """Return the command line for a role with a plan."""
     return (*program, name, json.dumps(plan))
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Patience:
-    """How long a process is waited for, beside the seconds that its plan has it measure.
+    """How long to wait for a process, in addition to the seconds that its plan measures.
 
     Attributes:
-        start_s: What a process takes to connect and to warm up before it measures, or less.
-        limit_s: When it counts as failed.
-        hint_s: When somebody is told that it is waited for.
-        say: Tells.
+        start_s: Allowance for connecting and warming up before it measures.
+        limit_s: When the process counts as failed.
+        hint_s: When to remark that it is still waited for.
+        say: Prints the remark.
     """
 
     start_s: float = 3.0
@@ -149,12 +149,12 @@ PATIENT: Final = Patience()
 
 @final
 class Child:
-    """A process with a role: entered to start it, and left when it has ended, or has been ended.
+    """A process with a role, as a context manager that starts it and in the end terminates it.
 
     Args:
-        command: Of `role`.
-        environ: Beside that of this process.
-        patience: How long it may say nothing.
+        command: Command line from `role`.
+        environ: Variables in addition to those of this process.
+        patience: How long the process may be silent.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Child:
         self._patience = patience
 
     async def __aenter__(self) -> Self:
-        # A file and not a pipe: nobody reads it, unless something has gone wrong.
+        # A file and not a pipe, because it is read only if something has gone wrong.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -182,14 +182,14 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
         return self._process.pid
 
     async def wait_for(self, key: str) -> Any:
-        """Return what it says under a key.
+        """Return the value that the process prints under a key.
 
         Raises:
-            BenchError: It has ended, or has not said so in time.
+            BenchError: The process has ended, or has not printed the key in time.
         """
         assert self._process.stdout is not None
         name, patience = self._command[-2], self._patience
@@ -215,14 +215,14 @@ class Child:
         raise BenchError(message)
 
     def _expected_s(self) -> float:
-        """Return when its figures are to be expected, in seconds from when it is ready."""
+        """Return when its figures should come, in seconds from when it is ready."""
         plan = json.loads(self._command[-1])
         return self._patience.start_s + sum(
             float(plan.get(key, 0)) for key in ("seconds", "settle_s")
         )
 
     async def end(self) -> None:
-        """Wait until it has ended by itself."""
+        """Wait until the process has ended by itself."""
         await self._process.communicate()
 
     async def __aexit__(
@@ -251,14 +251,14 @@ async def meet(
     waits_for_server: bool = True,
     patience: Patience = PATIENT,
 ) -> dict[str, float]:
-    """Start one process, then another that talks to it; return what both came to.
+    """Start a server process, then a client process that talks to it; return the figures of both.
 
     Args:
-        server: The command of the first, which says when it is ready.
-        client: The command of the second.
-        environ: Beside that of this process.
-        waits_for_server: Whether the first ends by itself, and has figures.
-        patience: How long each of them may say nothing.
+        server: Command line of the server, which reports when it is ready.
+        client: Command line of the client.
+        environ: Variables in addition to those of this process.
+        waits_for_server: Whether the server ends by itself and reports figures.
+        patience: How long each of them may be silent.
 
     Raises:
         BenchError: One of them failed.
@@ -267,7 +267,7 @@ async def meet(
         await first.wait_for("ready")
         async with Child(client, environ, patience) as second:
             waited_for = (second, first) if waits_for_server else (second,)
-            # Both at once: what the second says may never come, where the first has failed.
+            # Wait for both at once: if the server has failed, the client may never report.
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(each.wait_for(FIGURES)) for each in waited_for]

@@ -1,17 +1,17 @@
-"""`aeron-async decode`: the frames of a packet capture, and how streams fared."""
+"""Command `aeron-async decode`: the frames of a packet capture, and a summary of its streams."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - cyclopts reads the annotation when it runs
+from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, final
 
 from aeron_async.cli.decode_streams import Tally, fields_of, in_words, kind_of
 from aeron_async.cli.figures import format_count, plural
 from aeron_async.cli.options import (
-    Flag,  # noqa: TC001 - likewise
-    Int32,  # noqa: TC001 - likewise
-    Port,  # noqa: TC001 - likewise
+    Flag,  # noqa: TC001 - as above
+    Int32,  # noqa: TC001 - as above
+    Port,  # noqa: TC001 - as above
 )
 from aeron_async.cli.output import has_colour, print_json, print_line, print_painted
 from aeron_async.cli.pcap import CaptureError, CaptureReader
@@ -44,12 +44,12 @@ COLOURS: Final[Mapping[str, int]] = {
     "HEARTBEAT": 90,
     "HEARTBEAT_EOS": 33,
 }
-"""Of kinds, as terminals number them; the others keep the usual one."""
+"""Terminal colours of frame kinds; other kinds have the default colour."""
 BOLD: Final = 1
 
 
 class Output(Protocol):
-    """How results are written."""
+    """Writer of results."""
 
     def frame(
         self, datagram: Datagram, since_ns: int, kind: str, fields: dict[str, object]
@@ -58,17 +58,17 @@ class Output(Protocol):
         ...
 
     def stream(self, stream: StreamTally) -> None:
-        """Write what became of one stream."""
+        """Write the summary of one stream."""
         ...
 
     def capture(self, summary: dict[str, Any]) -> None:
-        """Write what the whole capture holds."""
+        """Write the summary of the whole capture."""
         ...
 
 
 @final
 class JsonOutput:
-    """One JSON object a line."""
+    """Writes one JSON object a line."""
 
     def frame(
         self, datagram: Datagram, since_ns: int, kind: str, fields: dict[str, object]
@@ -87,17 +87,17 @@ class JsonOutput:
         )
 
     def stream(self, stream: StreamTally) -> None:
-        """Write what became of one stream."""
+        """Write the summary of one stream."""
         print_json({"type": "stream"} | summary_of(stream))
 
     def capture(self, summary: dict[str, Any]) -> None:
-        """Write what the whole capture holds."""
+        """Write the summary of the whole capture."""
         print_json({"type": "capture"} | summary)
 
 
 @final
 class TextOutput:
-    """Lines for people; the kind of a frame is coloured on a terminal."""
+    """Writes lines of text; the kind of a frame is coloured on a terminal."""
 
     def __init__(self) -> None:
         self._has_colour = has_colour(sys.stdout)
@@ -114,7 +114,7 @@ class TextOutput:
         )
 
     def stream(self, stream: StreamTally) -> None:
-        """Write what became of one stream."""
+        """Write the summary of one stream."""
         setup, seen = stream.setup, stream.frames
         title = f"stream {stream.stream_id}, session {stream.session_id}"
         if stream.is_wildcard:
@@ -140,7 +140,7 @@ class TextOutput:
             print_line(f"  {plural(count, 'error frame')}: {printable(text)}")
 
     def capture(self, summary: dict[str, Any]) -> None:
-        """Write what the whole capture holds."""
+        """Write the summary of the whole capture."""
         self._head("capture")
         print_line(
             f"  {plural(summary['packets'], 'packet')}, of which "
@@ -191,7 +191,7 @@ class TextOutput:
 
 
 def summary_of(stream: StreamTally) -> dict[str, Any]:
-    """Return what became of a stream, as JSON can have it."""
+    """Return the summary of a stream as a JSON object."""
     setup, frames_seen = stream.setup, stream.frames
     return {
         "session_id": stream.session_id,
@@ -249,14 +249,14 @@ def decode(
     summary: Flag = False,
     json: Flag = False,
 ) -> int:
-    """Show the Aeron frames of a packet capture, and how each stream fared.
+    """Show the Aeron frames of a packet capture, and a summary of each stream.
 
     Args:
-        file: In the classic pcap format, such as `tcpdump -w` writes; a pipe is /dev/stdin.
+        file: Capture in the classic pcap format, as `tcpdump -w` writes; a pipe is /dev/stdin.
         stream: Only frames of this stream id.
         session: Only frames of this session id.
         port: Only datagrams from or to this UDP port.
-        summary: Only the summaries, and not every frame.
+        summary: Only the summaries, and no frames.
         json: One JSON object a line: of "type" frame, stream, and at the end capture.
     """
     out: Output = JsonOutput() if json else TextOutput()
@@ -267,7 +267,7 @@ def decode(
 
 @final
 class Selection:
-    """Which frames are asked for."""
+    """Selects datagrams and frames."""
 
     def __init__(self, stream_id: int | None, session_id: int | None, port: int | None) -> None:
         self._stream_id = stream_id
@@ -275,11 +275,11 @@ class Selection:
         self._port = port
 
     def has_datagram(self, datagram: Datagram) -> bool:
-        """Return whether a datagram is asked for."""
+        """Return whether a datagram is selected."""
         return self._port is None or self._port in datagram.ports
 
     def has_frame(self, frame: Frame) -> bool:
-        """Return whether a frame is asked for; one of no stream is not, when a stream is."""
+        """Return whether a frame is selected; one of no stream is not if a stream is given."""
         if self._stream_id is None and self._session_id is None:
             return True
         if isinstance(frame, OpaqueFrame):
@@ -294,7 +294,7 @@ class Selection:
 def show(
     file: BinaryIO, name: str, selection: Selection, out: Output, *, is_brief: bool
 ) -> ExitCode:
-    """Write everything that can be read, and only then raise what was wrong with the rest.
+    """Write everything that can be read, and only then raise the error of the rest.
 
     Raises:
         CaptureError: The file is no capture, or ends in the middle.
@@ -329,7 +329,7 @@ def show(
 
 
 def checked_frames(payload: bytes, counts: dict[str, int]) -> Iterator[Frame]:
-    """Yield the frames of a datagram as far as they can be meant; count what cannot."""
+    """Yield the frames of a datagram up to the first invalid one; count invalid datagrams."""
     if frame_type(payload) == INVALID:
         counts["other_datagrams"] += 1
         return

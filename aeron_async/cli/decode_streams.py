@@ -1,6 +1,6 @@
-"""The frames of a capture by name and field, and how each stream fared.
+"""Stream summaries of a capture, and the names and fields of frames.
 
-Everything is kept by term, because the length of a term is known only once a SETUP was seen.
+Everything is stored by term, because the term length is unknown until a SETUP was seen.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _KINDS: Final[Mapping[type, str]] = {
     ResponseSetup: "RSP_SETUP",
 }
 TRAILING: Final = "TRAILING"
-# Fields that lines for people have under a shorter name, and in this order before the others.
+# Fields that text lines show first, in this order and under a shorter name.
 _SHORT_NAMES: Final[Mapping[str, str]] = {
     "session_id": "session",
     "stream_id": "stream",
@@ -73,7 +73,7 @@ _SHORT_NAMES: Final[Mapping[str, str]] = {
 
 
 def kind_of(frame: Frame) -> str:
-    """Return what the frame is, in one word; a heartbeat is one of its own."""
+    """Return the kind of a frame in one word; heartbeats are a kind of their own."""
     if isinstance(frame, DataFrame):
         header = frame.header
         if header.frame_type is FrameType.PAD:
@@ -88,7 +88,7 @@ def kind_of(frame: Frame) -> str:
 
 
 def fields_of(frame: Frame) -> dict[str, object]:
-    """Return what the frame carries, as JSON can have it; what is absent is left out."""
+    """Return the fields of a frame as JSON values; absent ones are left out."""
     if isinstance(frame, OpaqueFrame):
         return {"length": len(frame.data)}
     record: Any = frame.header if isinstance(frame, DataFrame) else frame
@@ -106,7 +106,7 @@ def fields_of(frame: Frame) -> dict[str, object]:
 
 
 def in_words(fields: dict[str, object]) -> str:
-    """Return fields as a line has them: what identifies the frame first, under short names."""
+    """Return fields as text: those that identify the frame first, under short names."""
     first = {short: fields[name] for name, short in _SHORT_NAMES.items() if name in fields}
     others = {name: value for name, value in fields.items() if name not in _SHORT_NAMES}
     shown = (first | others).items()
@@ -114,12 +114,12 @@ def in_words(fields: dict[str, object]) -> str:
 
 
 def true_text(data: bytes) -> str:
-    """Return bytes as text, with those escaped that are not UTF-8; not to be shown as it is."""
+    """Return bytes as text with invalid UTF-8 escaped; escape it further before showing it."""
     return data.decode("utf-8", "backslashreplace")
 
 
 def _flag_names(flags: int) -> Iterator[str]:
-    """Yield the names of the bits that are set, and what is left of others as a number."""
+    """Yield the names of the bits that are set, and unnamed bits as a number."""
     rest = int(flags)
     if isinstance(flags, IntFlag):
         for flag in type(flags):
@@ -132,7 +132,7 @@ def _flag_names(flags: int) -> Iterator[str]:
 
 @final
 class Ranges:
-    """Offsets of one term that were seen, as disjoint ranges in order."""
+    """Ranges of offsets seen in one term, disjoint and in order."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -158,7 +158,7 @@ class Ranges:
 
     @property
     def last(self) -> int:
-        """Return the offset behind the highest byte seen."""
+        """Return the end of the highest byte seen."""
         return self._ends[-1]
 
     @property
@@ -169,13 +169,13 @@ class Ranges:
 
 @final
 class Coverage:
-    """What was seen of one stream at one place.
+    """What was seen of one stream at one destination.
 
-    Terms are counted from any one of them; positions are not needed.
+    Terms are counted from any one of them, so that no positions are needed.
 
     Attributes:
-        gap_count: How often a frame came that was ahead of the one expected.
-        gap_length: Bytes passed over by these, repaired later or not.
+        gap_count: Frames that came ahead of the expected one.
+        gap_length: Bytes that these skipped, repaired later or not.
     """
 
     def __init__(self) -> None:
@@ -185,14 +185,14 @@ class Coverage:
         self.gap_length: int = 0
 
     def add(self, term: int, offset: int, length: int, *, term_length: int | None) -> bool:
-        """Take a frame in, and return whether it was not there before.
+        """Add a frame, and return whether it was not seen before.
 
         Args:
             term: Count of its term.
-            offset: Where in the term it begins, in bytes.
-            length: How many bytes of the term it takes up; 0 for a heartbeat, which only tells how
-                far the stream has come.
-            term_length: In bytes, or None while it is not known.
+            offset: Where it begins in the term, in bytes.
+            length: Bytes that it takes in the term; 0 for a heartbeat, which only tells how far the
+                stream has come.
+            term_length: In bytes; None while unknown.
         """
         expected = self._expected
         if expected is not None:
@@ -208,7 +208,7 @@ class Coverage:
         return self._terms.setdefault(term, Ranges()).add(offset, offset + length)
 
     def missing_length(self, term_length: int | None) -> int:
-        """Return how many bytes between the first and the furthest never came."""
+        """Return how many bytes between the first and the furthest were never seen."""
         if not self._terms or self._expected is None:
             return 0
         first = min(self._terms)
@@ -221,9 +221,9 @@ class Coverage:
 
 
 def distance(start: tuple[int, int], end: tuple[int, int], term_length: int | None) -> int:
-    """Return how many bytes lie between two places of a stream; negative the other way round.
+    """Return the bytes between two places of a stream; negative if the end is before the start.
 
-    Without a term length only those count that are certain: none at the end of a term.
+    Without a term length, only bytes that are certain count: none at the end of a term.
     """
     terms = end[0] - start[0]
     if terms == 0:
@@ -236,12 +236,12 @@ def distance(start: tuple[int, int], end: tuple[int, int], term_length: int | No
 @final
 @attrs.define
 class Flow:
-    """What one stream sent to one destination.
+    """Frames that one stream sent to one destination.
 
     Attributes:
-        frames: How many of each kind, repetitions included.
-        message_count: Messages that end in frames seen, each counted once.
-        payload_length: Their bytes, each counted once.
+        frames: Number of frames of each kind, repetitions included.
+        message_count: Messages whose last frame was seen, each counted once.
+        payload_length: Bytes of payload, each counted once.
         retransmit_count: Frames at positions that had been seen before.
     """
 
@@ -257,7 +257,7 @@ class Flow:
 @final
 @attrs.define
 class Receiver:
-    """What one receiver said of a stream; its windows are in bytes."""
+    """What one receiver reported about a stream; windows are in bytes."""
 
     address: str
     status_message_count: int = 0
@@ -268,7 +268,7 @@ class Receiver:
     group_tag: int | None = None
 
     def add(self, sm: StatusMessage) -> None:
-        """Take a status message in."""
+        """Add a status message."""
         self.status_message_count += 1
         self.end_of_stream_count += sm.is_end_of_stream
         self.group_tag = sm.group_tag
@@ -282,7 +282,7 @@ class Receiver:
 
 @final
 class StreamTally:
-    """One stream of a capture: its session and stream id, and everything said about it."""
+    """Frames of one stream, identified by session and stream id."""
 
     def __init__(self, session_id: int, stream_id: int) -> None:
         self.session_id: Final = session_id
@@ -297,16 +297,16 @@ class StreamTally:
 
     @property
     def term_length(self) -> int | None:
-        """Return the length of a term in bytes, once a SETUP has told it."""
+        """Return the term length in bytes; None before a SETUP was seen."""
         return None if self.setup is None else self.setup.term_length
 
     @property
     def is_wildcard(self) -> bool:
-        """Return whether this is what receivers say to no stream in particular."""
+        """Return whether these frames are addressed to no particular stream."""
         return self.session_id == self.stream_id == 0 and not self.flows
 
     def position(self, term_id: int, term_offset: int) -> int | None:
-        """Return a place in the stream as a position, once a SETUP has told how."""
+        """Return a position in the stream; None before a SETUP was seen."""
         if self.setup is None:
             return None
         return compute_position(
@@ -317,7 +317,7 @@ class StreamTally:
         )
 
     def add_data(self, header: DataHeader, kind: str, destination: str) -> bool:
-        """Take a data, padding or heartbeat frame in; return whether it repeats another."""
+        """Add a data, padding or heartbeat frame; return whether it repeats another."""
         flow = self.flows.setdefault(destination, Flow())
         flow.frames[kind] += 1
         if self._base_term_id is None:
@@ -345,7 +345,7 @@ class StreamTally:
         return not is_new
 
     def add_control(self, frame: ControlFrame, kind: str, source: str) -> None:
-        """Take any other frame in."""
+        """Add any other frame."""
         self.frames[kind] += 1
         if isinstance(frame, Setup):
             if check_setup(frame):
@@ -363,8 +363,8 @@ class Tally:
     """Everything in a capture.
 
     Attributes:
-        frames: How many of each kind.
-        streams: By session and stream id, in order of appearance.
+        frames: Number of frames of each kind.
+        streams: Streams by session and stream id, in order of appearance.
     """
 
     def __init__(self) -> None:
@@ -372,7 +372,7 @@ class Tally:
         self.streams: dict[tuple[int, int], StreamTally] = {}
 
     def add(self, frame: Frame, kind: str, datagram: Datagram) -> dict[str, object]:
-        """Take a frame in, and return what is known of it beyond its own fields."""
+        """Add a frame, and return what is known about it beyond its own fields."""
         self.frames[kind] += 1
         if isinstance(frame, OpaqueFrame):
             return {}

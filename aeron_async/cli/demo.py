@@ -1,7 +1,7 @@
-"""`aeron-async demo`: two processes exchange messages, and one picture shows how.
+"""Command `aeron-async demo`: two processes exchange messages, and one picture shows the result.
 
-This process starts both, tells each the other's address, and reads what they report. It carries no
-message itself, so that what is shown is not slowed by being shown.
+This process starts both, gives each the other's address, and reads their reports. It carries no
+messages itself, so drawing the picture does not slow them down.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _PHASES: Final = {phase.key: phase for phase in PHASES}
 @final
 @attrs.frozen(kw_only=True)
 class Snapshot:
-    """How things stand, and how fast they went since the snapshot before.
+    """State of the demonstration, with rates since the snapshot before.
 
     Attributes:
-        elapsed_s: Since the first report.
-        waiting_share: Part of the time in which the publisher waited for room, from 0 to 1.
-        room: Bytes the publisher may offer at once, of `room_limit` at most.
-        latency: Summary of what was measured since, as JSON has it; None if nothing was.
+        elapsed_s: Seconds since the first report.
+        waiting_share: Share of time in which the publisher waited for window space, from 0 to 1.
+        room: Bytes that the publisher may offer now; `room_limit` at most.
+        latency: Summary of latencies measured since, as JSON; None if there are none.
     """
 
     phase: Phase
@@ -70,7 +70,7 @@ class Snapshot:
     latency: dict[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the snapshot as JSON has it."""
+        """Return the snapshot as a JSON object."""
         values = attrs.asdict(self, filter=lambda attribute, _: attribute.name != "phase")
         rounded = {
             name: round(value, 4) if isinstance(value, float) else value
@@ -82,7 +82,7 @@ class Snapshot:
 @final
 @attrs.frozen(kw_only=True)
 class PhaseSummary:
-    """What became of one phase; `latency` is one way, or there and back where messages echo."""
+    """Result of one phase; `latency` is one way, or the round trip if messages are echoed."""
 
     phase: Phase
     sent: int
@@ -95,18 +95,18 @@ class PhaseSummary:
     latency: dict[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON has it."""
+        """Return the summary as a JSON object."""
         values = attrs.asdict(self, filter=lambda attribute, _: attribute.name != "phase")
         return {"phase": self.phase.key} | values
 
 
 @final
 class DemoState:
-    """Takes in reports, and says how things stand.
+    """Combines the reports of both processes into snapshots.
 
     Attributes:
-        duration_s: Of all phases together.
-        history: Messages received a second, most recent last.
+        duration_s: Duration of all phases together.
+        history: Messages received per second, most recent last.
     """
 
     def __init__(self, duration_s: float) -> None:
@@ -118,9 +118,9 @@ class DemoState:
         self._started_ns: int | None = None
 
     def take(self, role: str, event: dict[str, Any]) -> Snapshot | None:
-        """Take in one report; return a new snapshot if it makes one.
+        """Add one report; return a new snapshot if the report completes one.
 
-        The publisher's reports set the pace; the subscriber's latest is put beside them.
+        The publisher's reports set the pace; each is combined with the subscriber's latest one.
         """
         if event["event"] == "end":
             self._ends[role] = event
@@ -170,7 +170,7 @@ class DemoState:
 
     @property
     def pauses(self) -> Pauses:
-        """Return those of both processes, after they have ended."""
+        """Return the event loop pauses of both processes, after they have ended."""
         ends = self._ends.values()
         return Pauses(
             sum(end.get("loop_pauses", 0) for end in ends),
@@ -178,7 +178,7 @@ class DemoState:
         )
 
     def summaries(self) -> list[PhaseSummary]:
-        """Return what became of each phase, after both processes have ended."""
+        """Return the result of each phase, after both processes have ended."""
         pairs = zip(
             self._ends["publisher"]["phases"], self._ends["subscriber"]["phases"], strict=True
         )
@@ -210,7 +210,7 @@ Size = Annotated[int, sized(HEADER.size, SIZE_MAX)]
 
 
 class DemoError(AeronError):
-    """One of the two processes did not do its part."""
+    """One of the two processes failed or was silent for too long."""
 
 
 def demo(
@@ -265,7 +265,7 @@ async def _demo(duration_s: float, size: int, *, is_json: bool, loop: str | None
 
 
 def make_view(*, is_json: bool, is_live: bool, size: int) -> View:
-    """Return what suits the place where it is shown."""
+    """Return the view that suits the output."""
     from aeron_async.cli import demo_view  # noqa: PLC0415 - rich is not needed before
 
     if is_json:
@@ -274,7 +274,7 @@ def make_view(*, is_json: bool, is_live: bool, size: int) -> View:
 
 
 async def follow(child: Child, state: DemoState, view: View, watchdog: Watchdog) -> None:
-    """Show what a process reports, until it has ended."""
+    """Show what a process reports, until it ends."""
     event: dict[str, Any] = {"event": ""}
     while event["event"] != "end":
         event = await child.event()
@@ -286,9 +286,9 @@ async def follow(child: Child, state: DemoState, view: View, watchdog: Watchdog)
 
 @final
 class Child:
-    """One of the two processes: entered to start it, and left to see it end.
+    """One of the two processes, as a context manager that starts it and waits for its end.
 
-    It is in a session of its own, so that Ctrl-C reaches this process alone, which then closes
+    The process has a session of its own, so that Ctrl-C reaches only this process, which then ends
     both by closing their standard input.
     """
 
@@ -297,7 +297,7 @@ class Child:
         self._arguments = ("-m", f"aeron_async.cli.demo_{role}", *([loop] if loop else []))
 
     async def __aenter__(self) -> Self:
-        # A file and not a pipe: nobody reads it, unless something has gone wrong.
+        # A file and not a pipe, because it is read only if something has gone wrong.
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -310,16 +310,16 @@ class Child:
         return self
 
     def tell(self, configuration: Configuration) -> None:
-        """Let the process begin."""
+        """Send the configuration, with which the process begins."""
         assert self._process.stdin is not None
         line = json_codec.dumps(attrs.asdict(configuration)) + "\n"
         self._process.stdin.write(line.encode())
 
     async def event(self) -> dict[str, Any]:
-        """Return the next thing it reports.
+        """Return the next report of the process.
 
         Raises:
-            DemoError: It has ended instead.
+            DemoError: The process has ended instead.
         """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()

@@ -1,11 +1,12 @@
-"""The phases of the demonstration, and what its two processes have in common.
+"""Phases of the demonstration, and the code that its two processes share.
 
-Message layout, little endian: time int64 (monotonic nanoseconds), sequence int64, kind uint8; the
-rest is filled up to the size asked for. The kind is the phase's number, so that the subscriber
-needs no other word to know what is being shown.
+Message layout, little endian: time int64 (monotonic nanoseconds), sequence int64, kind uint8, then
+padding up to the chosen size. The kind is the number of the phase, so the subscriber knows the
+phase from the message alone.
 
-Each says `ready` with its address, is told the other's, and then reports until it is done. When
-the one that started it goes away, its standard input ends, and it closes what it has opened.
+Each process reports `ready` with its address, receives the configuration with the other's address,
+and then sends reports until it is done. If the parent process goes away, standard input ends, and
+the process closes everything.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ __all__ = [
 HEADER: Final = Struct("<qqB")
 SLOW_NS_PER_MESSAGE: Final = 50_000
 END: Final = 255
-"""Kind of the last message, which is echoed: then everything before it has arrived."""
+"""Kind of the last message; its echo shows that everything before it has arrived."""
 
 
 @attrs.frozen(kw_only=True)
 class Phase:
-    """One thing to be seen.
+    """One phase of the demonstration.
 
     Attributes:
-        kind: Of its messages.
-        key: In JSON.
-        title: For people.
+        kind: Kind of its messages.
+        key: Name in JSON.
+        title: Name on the screen.
         lesson: What to look at, and why it is so.
-        share: Of the whole duration.
+        share: Share of the whole duration.
     """
 
     kind: int
@@ -107,13 +108,13 @@ LOOPBACK: Final = "127.0.0.1:0"
 
 @attrs.frozen(kw_only=True)
 class Configuration:
-    """What a process of the demonstration is told.
+    """Configuration that the parent sends to a process of the demonstration.
 
     Attributes:
         peer: Address of the other process, as `host:port`.
-        duration_s: Of all phases together.
+        duration_s: Duration of all phases together.
         size: Length of a message, in bytes.
-        interval_s: Between two reports.
+        interval_s: Time between two reports.
     """
 
     peer: str
@@ -124,7 +125,7 @@ class Configuration:
 
 @final
 class Parent(asyncio.Protocol):
-    """The process that started this one: it is reported to, and listened to.
+    """Connection to the parent process: reads the configuration, and writes reports.
 
     Args:
         task: Cancelled when the parent goes away.
@@ -138,28 +139,28 @@ class Parent(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Take in the configuration, one line of JSON."""
+        """Parse the configuration, one line of JSON."""
         self._received += data
         if self._received.endswith(b"\n"):
             self._configuration.set_result(Configuration(**json.loads(self._received)))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Stop: nobody listens any more."""
+        """Cancel the task: the parent is gone."""
         self._task.cancel()
 
     async def configuration(self) -> Configuration:
-        """Return what this process is told, as soon as it is."""
+        """Wait for the configuration and return it."""
         return await self._configuration
 
     def report(self, event: str, **fields: object) -> None:
-        """Tell something, as one line of JSON."""
+        """Write one report, as a line of JSON."""
         sys.stdout.write(json.dumps({"event": event} | fields) + "\n")
         sys.stdout.flush()
 
 
 @final
 class Sampler:
-    """Calls a function again and again, until it is stopped."""
+    """Calls a function at an interval, until it is stopped."""
 
     def __init__(self, interval_s: float, function: Callable[[], None]) -> None:
         self._interval_s = interval_s
@@ -172,33 +173,33 @@ class Sampler:
         self._timer = self._loop.call_later(self._interval_s, self._on_timer)
 
     def stop(self) -> None:
-        """Call it no more."""
+        """Stop calling the function."""
         self._timer.cancel()
 
 
 @final
 class Latencies:
-    """Latencies of one phase, with those since the last report apart; in nanoseconds."""
+    """Latencies of one phase in nanoseconds, and which of them were already reported."""
 
     def __init__(self) -> None:
         self.all: array[int] = array("q")
         self._reported_count = 0
 
     def take_recent(self) -> dict[str, object] | None:
-        """Return the summary of those since the last call; None of none."""
+        """Return the summary of latencies since the last call; None if there are none."""
         recent = self.all[self._reported_count :]
         self._reported_count = len(self.all)
         summary = LatencySummary.of(recent)
         return None if summary is None else summary.to_json()
 
     def summary(self) -> dict[str, object] | None:
-        """Return the summary of all; None of none."""
+        """Return the summary of all latencies; None if there are none."""
         summary = LatencySummary.of(self.all)
         return None if summary is None else summary.to_json()
 
 
 def run_child(main: Callable[[Parent], Coroutine[object, object, None]]) -> int:
-    """Run one process of the demonstration, on the event loop its first argument names."""
+    """Run one process of the demonstration, on the event loop that its first argument names."""
     options = RunOptions(loop="asyncio" if sys.argv[1:] == ["asyncio"] else None)
     try:
         return run(_with_parent(main), options)

@@ -1,4 +1,4 @@
-"""The publishing process of the demonstration: `python -m aeron_async.cli.demo_publisher`."""
+"""Publisher process of the demonstration: `python -m aeron_async.cli.demo_publisher`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["CHANNEL_OPTIONS", "ECHO_STREAM_ID", "STREAM_ID", "counter_value"]
 
 STREAM_ID: Final = 1001
 ECHO_STREAM_ID: Final = 1002
-# Short terms, so that what waits in the log is milliseconds' worth, and can be seen to be full.
+# Short terms, so that the log holds only milliseconds of messages and visibly fills up.
 CHANNEL_OPTIONS: Final = "term-length=256k"
 OFFERS_PER_TURN: Final = 64
 
@@ -55,7 +55,7 @@ class PhaseResult:
     round_trips: Latencies = attrs.Factory(Latencies)
 
     def to_json(self) -> dict[str, object]:
-        """Return the result as JSON has it."""
+        """Return the result as a JSON object."""
         return {
             "phase": self.phase.key,
             "sent": self.sent,
@@ -69,7 +69,7 @@ class PhaseResult:
 
 @final
 class Publisher:
-    """Publishes what each phase asks for, and reports on it."""
+    """Publishes the messages of each phase, and reports."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Publisher:
         self._waiting_since_ns: int | None = None
 
     async def run(self) -> None:
-        """Go through all phases, and end when everything has arrived."""
+        """Run all phases, and end when everything has arrived."""
         sampler = Sampler(self._configuration.interval_s, self._report)
         try:
             for phase in PHASES:
@@ -110,7 +110,8 @@ class Publisher:
         result = self._result = PhaseResult(phase)
         retransmits = self._retransmits()
         if phase is ECHO:
-            # What the phase before has left in the log is not this one's latency.
+            # Messages of the phase before that are still in the log would count as latency of this
+            # one.
             await self._echo(phase.kind)
         started_ns = time.monotonic_ns()
         end_ns = started_ns + int(self._configuration.duration_s * phase.share * NS_PER_SECOND)
@@ -123,7 +124,7 @@ class Publisher:
         self._results.append(result)
 
     async def _publish_until(self, end_ns: int, kind: int) -> None:
-        """Publish without a pause: only a lack of room holds it up."""
+        """Publish without a pause; only back pressure delays it."""
         while time.monotonic_ns() < end_ns:
             for _ in range(OFFERS_PER_TURN):
                 self._stamp(kind)
@@ -139,7 +140,7 @@ class Publisher:
         self._waiting_since_ns = None
 
     async def _exchange_until(self, end_ns: int) -> None:
-        """Publish one message at a time, the next when the last has come back."""
+        """Publish one message at a time: the next one when the last has come back."""
         round_trips = self._result.round_trips.all
         now_ns = time.monotonic_ns()
         while now_ns < end_ns:
@@ -187,7 +188,7 @@ def counter_value(counters: CountersManager, counter_id: SystemCounterId) -> int
 
 
 async def main(parent: Parent) -> None:
-    """Publish to the other process, which echoes what it is asked to."""
+    """Publish to the other process, which echoes some messages."""
     async with Aeron.connect() as aeron:
         echoes = await aeron.add_subscription(f"aeron:udp?endpoint={LOOPBACK}", ECHO_STREAM_ID)
         parent.report("ready", address=echoes.local_address)

@@ -1,4 +1,4 @@
-"""The subscribing process of the demonstration: `python -m aeron_async.cli.demo_subscriber`."""
+"""Subscriber process of the demonstration: `python -m aeron_async.cli.demo_subscriber`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__: Sequence[str] = []
 
 BATCH_LIMIT: Final = 64
-# Every message is checked, but not every latency kept: there may be millions.
+# Every message is checked, but only some latencies are kept: there may be millions of messages.
 MESSAGES_PER_LATENCY: Final = 16
 
 
@@ -56,7 +56,7 @@ class PhaseResult:
     latencies: Latencies = attrs.Factory(Latencies)
 
     def to_json(self) -> dict[str, object]:
-        """Return the result as JSON has it."""
+        """Return the result as a JSON object."""
         return {
             "phase": self.key,
             "received": self.received,
@@ -68,7 +68,7 @@ class PhaseResult:
 
 @final
 class Subscriber:
-    """Takes messages as its phase asks for, checks that none is missing, and reports."""
+    """Receives messages at the pace of each phase, checks that none is missing, and reports."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Subscriber:
         self._out_of_order = 0
 
     async def run(self, interval_s: float) -> None:
-        """Take messages until the last."""
+        """Receive messages until the last one."""
         sampler = Sampler(interval_s, self._report)
         try:
             async for batch in self._subscription.batches(BATCH_LIMIT):
@@ -109,12 +109,12 @@ class Subscriber:
         )
 
     async def _take(self, batch: list[Message]) -> int:
-        """Check and count messages, echo those that want it, and return the kind of the last."""
+        """Check and count messages, echo some of them, and return the kind of the last one."""
         now_ns = time.monotonic_ns()
         kind = END
         for message in batch:
             sent_ns, sequence, kind = HEADER.unpack_from(message.data)
-            # Whatever is missing, comes twice or overtakes another shows as a wrong number.
+            # A message that is missing, doubled or out of order shows as a wrong sequence number.
             self._out_of_order += sequence != self._received
             self._received += 1
             self._length += len(message.data)
@@ -146,7 +146,7 @@ class Subscriber:
 
 
 async def main(parent: Parent) -> None:
-    """Subscribe to the other process, and echo what wants it."""
+    """Subscribe to the other process, and echo some messages."""
     async with Aeron.connect() as aeron:
         subscription = await aeron.add_subscription(f"aeron:udp?endpoint={LOOPBACK}", STREAM_ID)
         parent.report("ready", address=subscription.local_address)

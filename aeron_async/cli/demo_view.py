@@ -1,4 +1,4 @@
-"""How the demonstration looks: alive on a terminal, a line a second elsewhere, or JSON."""
+"""Views of the demonstration: a live picture on a terminal, a line a second elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 BAR_WIDTH: Final = 14
 WIDTH_MAX: Final = 88
 LINE_INTERVAL_S: Final = 1.0
-# A report that comes a little early is the one that was due.
+# A report that comes slightly early counts as the one that was due.
 LATENESS_S: Final = 0.1
 BY_HAND: Final = "aeron:udp?endpoint=127.0.0.1:20121"
 
 
 class View(Protocol):
-    """Shows how things stand."""
+    """Shows snapshots."""
 
     def update(self, state: DemoState, snapshot: Snapshot) -> None:
         """Show a new snapshot."""
         ...
 
     def close(self) -> None:
-        """Stop showing; may be called without any snapshot shown."""
+        """Stop showing; may be called before any snapshot was shown."""
         ...
 
 
 @final
 class LiveView:
-    """One picture on a terminal, drawn anew with every snapshot, and gone at the end."""
+    """One picture on a terminal, redrawn with every snapshot, and removed at the end."""
 
     def __init__(self, *, size: int) -> None:
         self._size = size
         console = make_console()
-        # A little room at the right, where a terminal echoes ^C without breaking the line.
+        # Leave room at the right, where a terminal echoes ^C, so that the line does not wrap.
         self._width = min(WIDTH_MAX, console.width - len("^C"))
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._live.start()
@@ -72,20 +72,20 @@ class LiveView:
         self._live.update(drawn, refresh=True)
 
     def close(self) -> None:
-        """Take the picture away."""
+        """Remove the picture."""
         self._live.stop()
 
 
 @final
 class LineView:
-    """A line a second, and one more for each phase that begins."""
+    """One line a second, and one more at the beginning of each phase."""
 
     def __init__(self) -> None:
         self._phase: Phase | None = None
         self._due_s = LINE_INTERVAL_S
 
     def update(self, state: DemoState, snapshot: Snapshot) -> None:  # noqa: ARG002 - see View
-        """Write the line, when it is due."""
+        """Write the line if it is due."""
         if snapshot.phase is not self._phase:
             self._phase = snapshot.phase
             print_line(f"{snapshot.phase.title}: {snapshot.phase.lesson}")
@@ -102,12 +102,12 @@ class LineView:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Nothing is left to be taken away."""
+        """Do nothing."""
 
 
 @final
 class JsonView:
-    """Every snapshot, as one line of JSON."""
+    """One line of JSON for each snapshot."""
 
     def update(self, state: DemoState, snapshot: Snapshot) -> None:  # noqa: ARG002 - see View
         """Write the snapshot."""
@@ -115,11 +115,11 @@ class JsonView:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Nothing is left to be taken away."""
+        """Do nothing."""
 
 
 def picture(state: DemoState, snapshot: Snapshot, *, size: int, width: int) -> RenderableType:
-    """Return everything there is to see at one moment."""
+    """Return the picture of a snapshot."""
     table = Table.grid(padding=(0, 3))
     table.add_column(style="dim")
     table.add_column(justify="right", min_width=BAR_WIDTH)
@@ -168,7 +168,7 @@ def picture(state: DemoState, snapshot: Snapshot, *, size: int, width: int) -> R
 
 
 def phase_line(current: Phase) -> Text:
-    """Return the names of all phases, the current one standing out."""
+    """Return the names of all phases, with the current one highlighted."""
     text = Text()
     for number, phase in enumerate(PHASES, start=1):
         style = "bold reverse" if phase is current else "dim"
@@ -177,7 +177,7 @@ def phase_line(current: Phase) -> Text:
 
 
 def sparkline(state: DemoState, width: int = BAR_WIDTH) -> Text:
-    """Return the recent rates as little bars, the highest of all as the full one."""
+    """Return recent rates as small bars; the highest rate has a full bar."""
     highest = max(state.history) or 1.0
     recent = list(state.history)[-width:]
     return Text(
@@ -187,13 +187,13 @@ def sparkline(state: DemoState, width: int = BAR_WIDTH) -> Text:
 
 
 def room_bar(snapshot: Snapshot) -> Text:
-    """Return how much of the publisher's room is left, as a bar."""
+    """Return the publisher's free window as a bar."""
     filled = round(BAR_WIDTH * snapshot.room / snapshot.room_limit)
     return Text("█" * filled, style="green").append("░" * (BAR_WIDTH - filled), style="yellow")
 
 
 def percentile_text(latency: dict[str, object] | None, name: str) -> str:
-    """Return one percentile of a summary as people read it."""
+    """Return one percentile of a summary as text."""
     if latency is None:
         return "-"
     percentiles = latency["percentiles_us"]
@@ -202,12 +202,12 @@ def percentile_text(latency: dict[str, object] | None, name: str) -> str:
 
 
 def latency_text(latency: dict[str, object] | None) -> str:
-    """Return the two percentiles that a line has room for."""
+    """Return the two percentiles that fit on a line."""
     return f"p50 {percentile_text(latency, '50'):>8}  p99 {percentile_text(latency, '99'):>8}"
 
 
 def print_summary(state: DemoState, console: Console) -> None:
-    """Print what became of each phase, and what that means."""
+    """Print the result of each phase, and an explanation."""
     table = Table(
         title="What happened",
         title_justify="left",
@@ -242,7 +242,7 @@ def print_summary(state: DemoState, console: Console) -> None:
             style="not bold",
         )
     )
-    # Lines to be copied: a terminal may wrap them, we must not.
+    # A terminal may wrap these lines, but rich must not, because users copy them.
     console.print(
         "\nNow by hand, in two terminals:\n"
         f"  aeron-async sub '{BY_HAND}' -s 1001\n"

@@ -1,4 +1,4 @@
-"""`aeron-async doctor`: whether this machine suits Aeron, and what to change."""
+"""Command `aeron-async doctor`: checks whether this machine suits Aeron, and what to change."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ CLOCK_SOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/current
 
 
 async def look(context: DriverContext, seconds: float) -> Facts:
-    """Return everything that is to be known.
+    """Collect the facts of this machine.
 
     Args:
-        context: The settings of the environment.
-        seconds: How long the event loop is watched.
+        context: Settings of the environment.
+        seconds: How long to measure the event loop.
 
     Raises:
         RegistrationError: The system refuses to open any socket.
@@ -115,7 +115,7 @@ async def look(context: DriverContext, seconds: float) -> Facts:
 
 
 def offers_gathering(sock: socket.socket) -> bool:
-    """Return whether the system hands over a run of datagrams as one."""
+    """Return whether the system delivers a segment batch of datagrams in one call."""
     if sys.platform != "linux":
         return False
     try:
@@ -126,7 +126,7 @@ def offers_gathering(sock: socket.socket) -> bool:
 
 
 def network_cards() -> tuple[NetworkCard, ...]:
-    """Return the interfaces that are up; blocks for as long as the system takes."""
+    """Return the interfaces that are up; this call blocks."""
     import psutil  # noqa: PLC0415 - takes 20 ms to load, and is only needed here
 
     return tuple(
@@ -139,10 +139,10 @@ def network_cards() -> tuple[NetworkCard, ...]:
 
 
 def try_multicast(group: str) -> tuple[str | None, str]:
-    """Return the address that a group is reached from, or None and why it is not."""
+    """Return the local address for a group; None and the reason if the group cannot be joined."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            # Asks the routes, and sends nothing.
+            # Connecting a UDP socket looks up the route, and sends nothing.
             sock.connect((group, 1))
             address: str = sock.getsockname()[0]
         with open_socket(
@@ -156,19 +156,19 @@ def try_multicast(group: str) -> tuple[str | None, str]:
 
 
 async def loop_lags(seconds: float) -> list[int]:
-    """Return by how much timers of the event loop were late, in nanoseconds, for so long."""
+    """Return how late timers of the event loop were, in nanoseconds, measured for that long."""
     lags_ns: list[int] = []
     end_ns = time.monotonic_ns() + int(seconds * 1e9)
     while not lags_ns or time.monotonic_ns() < end_ns:
         due_ns = time.monotonic_ns() + int(LAG_INTERVAL_S * 1e9)
         await asyncio.sleep(LAG_INTERVAL_S)
-        # Timers of event loops count in milliseconds, and may be as much too early.
+        # Timers of event loops have a resolution of a millisecond, and may be that much too early.
         lags_ns.append(max(0, time.monotonic_ns() - due_ns - NS_PER_MS))
     return lags_ns
 
 
 def clock_facts(clock: Callable[[], int]) -> tuple[int, int]:
-    """Return the shortest step of a clock, and how long reading it takes; in nanoseconds."""
+    """Return the shortest step of a clock, and the duration of a reading; in nanoseconds."""
     readings = [clock() for _ in range(CLOCK_READ_COUNT)]
     steps = [later - earlier for earlier, later in pairwise(readings) if later > earlier]
     elapsed = readings[-1] - readings[0]
@@ -176,13 +176,13 @@ def clock_facts(clock: Callable[[], int]) -> tuple[int, int]:
 
 
 def limit_length(path: Path) -> int | None:
-    """Return the number that a file of the system holds; None where there is none."""
+    """Return the number in a system file; None if there is none."""
     text = text_of(path)
     return int(text) if text.isdecimal() else None
 
 
 def text_of(path: Path) -> str:
-    """Return what a file of the system holds; nothing where it cannot be read."""
+    """Return the text of a system file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:
@@ -199,14 +199,14 @@ def doctor(
     json: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Say whether this machine suits Aeron, and what to change.
+    """Check whether this machine suits Aeron, and what to change.
 
-    The exit code is 0 where streams work, if slowly, and 1 where one with the settings of this
+    The exit code is 0 if streams work, even slowly, and 1 if a stream with the settings of this
     environment would be refused or could not be reached.
 
     Args:
-        seconds: How long the event loop is watched.
-        strict: Exit with 1 for what is merely slow, too.
+        seconds: How long to measure the event loop.
+        strict: Exit with 1 also for findings that only make streams slow.
         json: Report as JSON.
         options: How to run.
     """
@@ -226,16 +226,16 @@ async def _doctor(context: DriverContext, seconds: float, *, is_strict: bool, is
 
 
 def exit_code(verdict: Verdict, *, is_strict: bool) -> ExitCode:
-    """Return what a probe is told: 0 for a machine that will do, 1 for one that will not."""
+    """Return 0 for a machine that works, 1 for one that does not."""
     refused = {Verdict.BROKEN, Verdict.SLOW} if is_strict else {Verdict.BROKEN}
     return ExitCode.FAILURE if verdict in refused else ExitCode.SUCCESS
 
 
 def print_findings(found: Sequence[Finding]) -> None:
-    """Print what was found for people: a table, and below it what to do."""
+    """Print findings as a table, with the remedies below."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - only this draws
-    from rich.table import Table  # noqa: PLC0415 - likewise
-    from rich.text import Text  # noqa: PLC0415 - likewise
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
 
     console = make_console()
     table = Table(box=SIMPLE_HEAD, show_edge=False)

@@ -1,6 +1,6 @@
-"""What the facts of a machine mean for Aeron: findings, each with a remedy.
+"""Findings about a machine: what its facts mean for Aeron, each with a remedy.
 
-Invariant: nothing is looked at here; facts come in, findings go out, in a fixed order.
+Invariant: this module does no I/O. Facts are the input, findings the output, in a fixed order.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ __all__ = [
 
 @final
 class Verdict(StrEnum):
-    """How a finding is to be taken."""
+    """Severity of a finding."""
 
     GOOD = "good"
     SLOW = "slow"
-    """All works, but more slowly than it could, or something seldom used does not."""
+    """Everything works, but more slowly than it could, or a rarely used feature does not work."""
     BROKEN = "broken"
-    """A stream with these settings is refused, or nothing can reach it."""
+    """A stream with these settings is refused, or no peer can reach it."""
 
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """One examined property of the machine.
 
     Attributes:
-        what: The thing.
-        seen: How it is.
-        wanted: How it should be.
-        remedy: What to do about it; empty where nothing is to be done.
-        verdict: Whether that matters.
+        what: Name of the property.
+        seen: Its state.
+        wanted: The state that it should have.
+        remedy: What to do; empty if nothing is to be done.
+        verdict: Severity.
     """
 
     what: str
@@ -67,7 +67,7 @@ class Finding:
 def judge(
     what: str, *, seen: str, wanted: str, remedy: str, is_good: bool, otherwise: Verdict
 ) -> Finding:
-    """Return a finding that is good, or is something else and has a remedy."""
+    """Return a finding that is good, or has another verdict and a remedy."""
     verdict = Verdict.GOOD if is_good else otherwise
     return Finding(
         what=what, seen=seen, wanted=wanted, remedy="" if is_good else remedy, verdict=verdict
@@ -75,7 +75,7 @@ def judge(
 
 
 GROUP: Final = "224.20.30.39"
-"""The group that is tried; Aeron's samples use it."""
+"""Group that is tried; Aeron's samples use it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,9 +83,9 @@ class Buffer:
     """A socket buffer, in bytes.
 
     Attributes:
-        asked_length: By the settings; 0 leaves it to the system.
-        granted_length: What the system gave, comparable with what was asked for.
-        limit_length: The most that anybody may ask for; None where the system does not say.
+        asked_length: Length in the settings; 0 for the system's default.
+        granted_length: Length that the system granted, comparable with the one asked for.
+        limit_length: Largest length that the system grants; None if unknown.
     """
 
     asked_length: int
@@ -99,8 +99,8 @@ class NetworkCard:
 
     Attributes:
         name: Such as `eth0`.
-        mtu_length: Longest packet it carries, in bytes, IP header included.
-        is_loopback: Whether it leads to this machine itself.
+        mtu_length: Longest packet in bytes, IP header included.
+        is_loopback: Whether this is a loopback interface.
     """
 
     name: str
@@ -110,26 +110,26 @@ class NetworkCard:
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """A machine, as far as it matters.
+    """Facts of a machine that matter to Aeron.
 
     Attributes:
-        context: The settings of the environment.
-        is_linux: Whether Linux runs it.
-        receive_buffer: Of a socket as the driver opens it.
-        send_buffer: Likewise.
-        cards: The interfaces that are up.
-        multicast_interface: The address that a group is reached from; None where it is not.
-        multicast_error: Why a group cannot be joined or sent to; empty where it can.
-        has_gso: Whether the system cuts a run of datagrams into segments (`UDP_SEGMENT`).
-        has_gro: Whether the system hands over a run of datagrams as one (`UDP_GRO`).
+        context: Settings of the environment.
+        is_linux: Whether the system is Linux.
+        receive_buffer: Receive buffer of a socket as the driver opens it.
+        send_buffer: Send buffer of a socket as the driver opens it.
+        cards: Interfaces that are up.
+        multicast_interface: Local address for a group; None if the group cannot be reached.
+        multicast_error: Why a group cannot be joined or sent to; empty if it can.
+        has_gso: Whether the system splits a segment batch into datagrams (`UDP_SEGMENT`).
+        has_gro: Whether the system delivers datagrams as a segment batch (`UDP_GRO`).
         why_pure: Why the kernel is the one in Python; None if it is compiled.
-        loop_name: The event loop that commands run on.
-        shared_free_length: Bytes free in /dev/shm; None where there is no such folder.
-        loop_lag_median_ns: How late a timer of the event loop fired.
-        loop_lag_max_ns: The worst of them.
-        clock_step_ns: The shortest step that the monotonic clock was seen to make.
-        clock_cost_ns: How long reading it takes.
-        clock_source: What the system reads it from; empty where it does not say.
+        loop_name: Event loop that commands run on.
+        shared_free_length: Bytes free in /dev/shm; None if there is no such folder.
+        loop_lag_median_ns: Median delay of timers of the event loop.
+        loop_lag_max_ns: Longest delay of a timer.
+        clock_step_ns: Shortest step of the monotonic clock.
+        clock_cost_ns: Duration of reading the clock.
+        clock_source: Clock source of the system; empty if unknown.
     """
 
     context: DriverContext
@@ -152,12 +152,12 @@ class Facts:
 
 
 UDP_IPV4_HEADERS_LENGTH: Final = 28
-"""Of an IPv4 header without options, and of UDP."""
+"""Length of an IPv4 header without options, and of a UDP header."""
 MTU_ALIGNMENT: Final = 32
 
 
 def network_findings(facts: Facts) -> Iterator[Finding]:
-    """Yield what there is to say of buffers, interfaces, groups and batches."""
+    """Yield findings about buffers, interfaces, groups and batches."""
     yield _receive_buffer(facts)
     yield _send_buffer(facts)
     yield from _interfaces(facts)
@@ -274,13 +274,13 @@ def _batching(facts: Facts) -> Iterator[Finding]:
 
 TERMS_PER_LOG: Final = 3
 LAG_MAX_NS: Final = 20 * NS_PER_MS
-"""Later than this a timer is not fired by a machine that has time for it."""
+"""A timer that is later than this was delayed by a busy machine."""
 CLOCK_COST_MAX_NS: Final = NS_PER_US // 2
-"""Reading the clock takes about 50 ns; ten times that where it is a call of the system."""
+"""Reading the clock takes about 50 ns; ten times that means a system call."""
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
-    """Return everything there is to say, good or bad."""
+    """Return all findings, good or bad."""
     return (
         *network_findings(facts),
         _kernel(facts),
@@ -293,7 +293,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
 
 
 def worst(found: Iterable[Finding]) -> Verdict:
-    """Return the worst verdict of all; GOOD of none."""
+    """Return the worst verdict; GOOD if there are no findings."""
     verdicts = {finding.verdict for finding in found}
     return max(verdicts, key=list(Verdict).index, default=Verdict.GOOD)
 

@@ -1,7 +1,7 @@
-"""Where the command begins: Ctrl-C ends it silently, also while it is still importing itself.
+"""Entry point of the command: Ctrl-C ends it silently, even while it is still importing.
 
-Invariant: nothing heavy is imported before that is so, and nothing of the extra `cli` before it is
-known to be installed.
+Invariant: nothing heavy is imported before the signal handler is set, and nothing of the extra
+`cli` before it is known to be installed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ __all__ = ["main"]
 BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
 NEEDED: Final = ("cyclopts", "rich")
-"""What the extra `cli` installs."""
+"""Packages of the extra `cli`."""
 
 
 def main() -> int:
     """Run the command of this process, and return its exit code."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Nothing is open yet. An exception might be caught, or printed, by what is being imported.
+        # Nothing is open yet. An exception could be caught, or printed, by the module being
+        # imported.
         signal.signal(signal.SIGINT, _leave)
     try:
         missing = [name for name in NEEDED if find_spec(name) is None]
@@ -41,7 +42,7 @@ def main() -> int:
         from aeron_async.cli.main import main as run  # noqa: PLC0415 - takes half a second
 
         if signal.getsignal(signal.SIGINT) is _leave:
-            # Within the `try`: the next one is an exception.
+            # Set within the `try`, because the next Ctrl-C raises an exception.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return run()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`aeron-async explain`: what a channel means, before anything is opened."""
+"""Command `aeron-async explain`: what a channel means, without opening anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aeron_async.cli.explain_settings import (
     is_for_group,
     keys_without_effect,
 )
-from aeron_async.cli.options import Flag  # noqa: TC001 - cyclopts reads the annotation when it runs
+from aeron_async.cli.options import Flag  # noqa: TC001 - cyclopts reads annotations at run time
 from aeron_async.cli.output import make_console, print_json, safe_text
 from aeron_async.cli.runner import ExitCode
 from aeron_async.driver.core.context import DriverContext
@@ -35,15 +35,15 @@ __all__ = [
 
 PRIVILEGED_PORTS: Final = range(1, 1024)
 EPHEMERAL_PORTS: Final = range(32_768, 61_000)
-# What is left of an Ethernet frame of 1500 bytes behind the headers of IPv4 and UDP.
+# Payload of an Ethernet frame of 1500 bytes behind the headers of IPv4 and UDP.
 ETHERNET_PAYLOAD_LENGTH: Final = 1_472
 ONE_SIDED_KEYS: Final = {"fc": "publications", "gtag": "subscriptions"}
-"""Parameters of a group that go into the channel of one side, and are accepted in both."""
+"""Parameters of a group that apply to one side only, and are accepted in the channel of both."""
 LARGE_TERM_LENGTH: Final = 128 * 1024 * 1024
 
 
 def advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
-    """Yield a sentence for each thing worth a second look."""
+    """Yield a sentence for each questionable point of a channel."""
     if uri.endpoint is not None and not uri.is_spy:
         yield from endpoint_advice(uri.endpoint)
     if uri.media is Media.UDP:
@@ -67,7 +67,7 @@ def advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
 
 
 def endpoint_advice(endpoint: Address) -> Iterator[str]:
-    """Yield what is odd about where data goes."""
+    """Yield advice about the endpoint."""
     ip, port = endpoint.ip, endpoint.port
     if ip is not None and ip.is_unspecified:
         yield (
@@ -96,7 +96,7 @@ def endpoint_advice(endpoint: Address) -> Iterator[str]:
 
 
 def interface_advice(interface: InterfaceSpec | None) -> Iterator[str]:
-    """Yield what is odd about the local interface."""
+    """Yield advice about the local interface."""
     if interface is None or interface.host is None or interface.ip is not None:
         return
     host = interface.host
@@ -108,7 +108,7 @@ def interface_advice(interface: InterfaceSpec | None) -> Iterator[str]:
 
 
 def length_advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
-    """Yield what is odd about lengths that must fit each other."""
+    """Yield advice about lengths that must fit each other."""
     mtu = uri.mtu_length or context.mtu_length
     term = uri.term_length or context.term_buffer_length
     window = uri.receiver_window_length or context.initial_window_length
@@ -144,12 +144,12 @@ def length_advice(uri: ChannelUri, context: DriverContext) -> Iterator[str]:
 
 
 def is_this_machine(endpoint: Address) -> bool:
-    """Return whether the address can only be this machine's own."""
+    """Return whether an address can only be one of this machine."""
     return endpoint.host == "localhost" or (endpoint.ip is not None and endpoint.ip.is_loopback)
 
 
 COLUMN_GAP: Final = 3
-# In less room than this a meaning is a tower of words; JSON has it always.
+# Narrower columns break every meaning into many lines; JSON always has it.
 MEANING_WIDTH_MIN: Final = 24
 
 
@@ -173,7 +173,7 @@ def explain(channel: str, /, *more: str, json: Flag = False) -> int:
 
 @attrs.frozen(kw_only=True)
 class Explanation:
-    """Everything there is to say about a channel."""
+    """Explanation of a channel."""
 
     channel: str
     publication: RoleExplanation
@@ -184,11 +184,11 @@ class Explanation:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return what there is to say, by the settings of this environment.
+        """Explain a channel by the settings of this environment.
 
         Raises:
             ChannelUriError: The text is no channel.
-            ConfigurationError: The environment holds a setting that cannot be meant.
+            ConfigurationError: The environment holds an invalid setting.
         """
         uri = ChannelUri.parse(text)
         context = DriverContext.from_environment()
@@ -209,7 +209,7 @@ class Explanation:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the explanation as JSON has it."""
+        """Return the explanation as a JSON object."""
         roles = {"publication": self.publication, "subscription": self.subscription}
         return {
             "channel": self.channel,
@@ -227,9 +227,9 @@ class Explanation:
         }
 
     def print(self, *, is_first: bool) -> None:
-        """Print the explanation for people."""
+        """Print the explanation as text and tables."""
         from rich.table import Table  # noqa: PLC0415 - only this draws
-        from rich.text import Text  # noqa: PLC0415 - likewise
+        from rich.text import Text  # noqa: PLC0415 - as above
 
         console = make_console()
         if not is_first:
@@ -261,9 +261,9 @@ class Explanation:
 
 
 def settings_table(settings: Sequence[AppliedSetting], *, width: int) -> Table:
-    """Return a table of settings, with what each means where there is room for that."""
+    """Return a table of settings, with their meanings if there is room."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - only this draws
-    from rich.table import Table  # noqa: PLC0415 - likewise
+    from rich.table import Table  # noqa: PLC0415 - as above
 
     table = Table(box=SIMPLE_HEAD, show_edge=False)
     titles = ("name", "for", "value", "said by")

@@ -1,6 +1,6 @@
-"""What a channel means as a publication and as a subscription.
+"""Meaning of a channel as a publication and as a subscription.
 
-Nothing is looked up and nothing is opened: names stay names, as they do in a channel's identity.
+Nothing is resolved and nothing is opened: names stay names, as in a channel's identity.
 
 Source: Aeron `FlowControl`, `FeedbackDelayGenerator`, `UdpChannel`, `SendChannelEndpoint`,
 `ReceiveChannelEndpoint`.
@@ -52,10 +52,10 @@ __all__ = [
 
 
 def pace_facts(uri: ChannelUri, context: DriverContext) -> Iterator[tuple[str, str]]:
-    """Yield who sets the pace of a publication, and who must be there for it to be connected.
+    """Yield which receiver sets the pace of a publication, and what makes it connected.
 
     Raises:
-        AeronError: The channel or the context asks for a strategy that cannot be had.
+        AeronError: The channel or the context asks for a strategy that does not exist.
     """
     if uri.media is Media.IPC:
         yield "paced by", "the slowest of its subscriptions"
@@ -80,7 +80,7 @@ def pace_facts(uri: ChannelUri, context: DriverContext) -> Iterator[tuple[str, s
 
 
 def pacer(params: FlowControlParams, strategy: FlowControl) -> str:
-    """Return whom a strategy waits for."""
+    """Return the receiver that a strategy waits for."""
     patience = format_duration(params.group_settings()["receiver_timeout_ns"])
     silent = f"; a silent one is waited for {patience}"
     if isinstance(strategy, TaggedMulticastFlowControl):
@@ -97,7 +97,7 @@ def pacer(params: FlowControlParams, strategy: FlowControl) -> str:
 def repair_facts(
     uri: ChannelUri, params: SubscriptionParams, context: DriverContext
 ) -> Iterator[tuple[str, str]]:
-    """Yield when a subscription asks for what is lost."""
+    """Yield when a subscription requests retransmission of lost data."""
     if uri.media is Media.IPC or uri.is_spy:
         return
     if not params.is_reliable:
@@ -120,7 +120,7 @@ def repair_facts(
 
 
 Fact = tuple[str, str]
-"""What happens, such as "binds", and to what."""
+"""Kind of a fact, such as "binds", and its text."""
 
 NO_CORRELATION_ID: Final = -1
 IPC_BINDS: Final = (
@@ -137,8 +137,8 @@ class RoleExplanation:
 
     Attributes:
         facts: What would be bound, connected, joined and sent, in that order.
-        refusal: Why no driver takes it in this role; then there are no facts.
-        unsupported: What this version lacks to do it; None if it can.
+        refusal: Why every driver refuses the channel in this role; then there are no facts.
+        unsupported: What this version lacks to support it; None if it is supported.
     """
 
     facts: tuple[Fact, ...] = ()
@@ -147,7 +147,7 @@ class RoleExplanation:
 
 
 def explain_publication(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
-    """Return what the channel means as a publication."""
+    """Explain the channel as a publication."""
     try:
         uri.check_publication()
         if uri.media is Media.UDP:
@@ -164,7 +164,7 @@ def explain_publication(uri: ChannelUri, context: DriverContext) -> RoleExplanat
 
 
 def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplanation:
-    """Return what the channel means as a subscription."""
+    """Explain the channel as a subscription."""
     try:
         uri.check_subscription()
     except ConfigurationError as error:
@@ -183,7 +183,7 @@ def explain_subscription(uri: ChannelUri, context: DriverContext) -> RoleExplana
 def lacking_for_subscription(
     uri: ChannelUri, congestion_control: str | CongestionControlSupplier
 ) -> str | None:
-    """Return what this version lacks, or None."""
+    """Return what this version lacks for a subscription; None if it is supported."""
     reason = lacking(uri)
     if reason is None:
         try:
@@ -194,7 +194,7 @@ def lacking_for_subscription(
 
 
 def lacking(uri: ChannelUri) -> str | None:
-    """Return what this version lacks in either role, or None."""
+    """Return what this version lacks in either role; None if it is supported."""
     try:
         check_is_supported(uri)
     except RegistrationError as error:
@@ -230,7 +230,7 @@ def publication_facts(uri: ChannelUri) -> Iterator[Fact]:
 
 
 def unicast_publication_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fact]:
-    """Yield the same for plain unicast."""
+    """Yield what a unicast publication binds, connects and sends."""
     local = local_address(uri)
     if local is not None:
         any_port = ANY_PORT if local.port == 0 else ""
@@ -249,7 +249,7 @@ def unicast_publication_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fa
 
 
 def response_facts(uri: ChannelUri) -> Iterator[Fact]:
-    """Yield which answers a publication asks for, or whom it answers."""
+    """Yield which responses a publication asks for, or which publisher it answers."""
     number = uri.response_correlation_id
     if number is None or number == NO_CORRELATION_ID:
         return
@@ -262,7 +262,7 @@ def response_facts(uri: ChannelUri) -> Iterator[Fact]:
 
 
 def tag_facts(uri: ChannelUri) -> Iterator[Fact]:
-    """Yield what others may call the endpoint and the stream."""
+    """Yield the tags of the endpoint and the stream."""
     if uri.channel_tag is not None:
         yield (
             "is called",
@@ -276,7 +276,7 @@ def tag_facts(uri: ChannelUri) -> Iterator[Fact]:
 
 
 def publication_identity(uri: ChannelUri, endpoint: Address) -> str | None:
-    """Return the canonical form, unless it has an address that only this machine's system knows."""
+    """Return the canonical form, unless only the system knows the local address."""
     local = local_address(uri)
     interface = None
     if uri.control is None and uri.interface is not None:
@@ -294,7 +294,7 @@ def publication_identity(uri: ChannelUri, endpoint: Address) -> str | None:
 
 
 def multicast_publication_facts(uri: ChannelUri, group: Address) -> Iterator[Fact]:
-    """Yield the same for a multicast group."""
+    """Yield what a multicast publication binds, joins, connects and sends."""
     control = multicast_control_address(group)
     interface = uri.interface or "the best multicast interface"
     yield "binds", f"port {group.port} for control, and {interface}{ANY_PORT} for data"
@@ -336,7 +336,7 @@ def subscription_facts(uri: ChannelUri) -> Iterator[Fact]:
 
 
 def unicast_subscription_facts(uri: ChannelUri, endpoint: Address) -> Iterator[Fact]:
-    """Yield the same for plain unicast."""
+    """Yield what a unicast subscription binds, hears and sends."""
     channel = UdpChannel.for_subscription(
         uri, endpoint=(endpoint.host, endpoint.port), unique_suffix="1"
     )
@@ -354,7 +354,7 @@ def unicast_subscription_facts(uri: ChannelUri, endpoint: Address) -> Iterator[F
 
 
 def local_address(uri: ChannelUri) -> Address | None:
-    """Return what a unicast publication binds, if the channel says so."""
+    """Return the local address in a unicast publication's channel; None if it has none."""
     if uri.control is not None:
         return uri.control
     interface = uri.interface
@@ -364,7 +364,7 @@ def local_address(uri: ChannelUri) -> Address | None:
 
 
 def wildcard(endpoint: Address) -> str:
-    """Return the wildcard address of the endpoint's family, which a name does not tell."""
+    """Return the wildcard address of the endpoint's family, which is unknown for a host name."""
     if endpoint.ip is None:
         return f"every local address of the family that {endpoint.host} resolves to"
     return "[::]" if endpoint.ip.version == 6 else "0.0.0.0"  # noqa: PLR2004, S104 - IPv6; and Aeron binds so

@@ -1,6 +1,6 @@
-"""Every setting that counts for a channel: its value, and who said so.
+"""Settings that apply to a channel: each value, and where it comes from.
 
-The order is that of the driver: what the channel says, else the environment, else the default.
+As in the driver, the channel overrides the environment, which overrides the default.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = ["AppliedSetting", "applied_settings", "is_for_group", "keys_without_effect"]
 
-# These say where; the facts of each role tell the same in words.
+# Parameters of addresses; the facts of each role show them in words.
 ADDRESS_KEYS: Final = frozenset(
     {"endpoint", "interface", "control", "control-mode", "tags", "alias"}
 )
 GROUP_KEYS: Final = frozenset({"ttl", "fc", "max-resend"})
-"""Parameters for which there must be several receivers."""
+"""Parameters that need several receivers."""
 SILENT_KEYS: Final = frozenset(
     {
         "sparse",
         "response-endpoint",
     }
 )
-"""Parameters that this version reads and checks, and does not use."""
+"""Parameters that this version parses and checks, but does not use."""
 UNUSED_KEYS: Final = SILENT_KEYS | {"ats"}
-"""These, and those that the driver refuses as soon as they would mean something."""
+"""`SILENT_KEYS`, and parameters whose only effective values the driver refuses."""
 UNTETHERED_KEYS: Final = frozenset(
     {
         "untethered-window-limit-timeout",
@@ -46,7 +46,7 @@ UNTETHERED_KEYS: Final = frozenset(
         "untethered-resting-timeout",
     }
 )
-"""Parameters for which there must be a subscriber that may be left behind."""
+"""Parameters that apply only to a subscriber that may be left behind."""
 RARE_KEYS: Final = frozenset(
     {
         "stream-id",
@@ -56,7 +56,7 @@ RARE_KEYS: Final = frozenset(
         "media-rcv-ts-offset",
     }
 )
-"""Parameters that mean something only where they are given."""
+"""Parameters that have a meaning only if they are given."""
 IPC_KEYS: Final = (
     frozenset(
         {"mtu", "term-length", "init-term-id", "term-id", "term-offset", "session-id", "pub-wnd"}
@@ -64,7 +64,7 @@ IPC_KEYS: Final = (
     | {"tether", "response-correlation-id"}
     | UNTETHERED_KEYS
 )
-"""Parameters that count where nothing is sent."""
+"""Parameters that apply to IPC, where nothing is sent."""
 DRIVER_SETTINGS: Final = {
     "status_message_timeout_ns": Role.SUBSCRIPTION,
     "image_liveness_timeout_ns": Role.SUBSCRIPTION,
@@ -76,12 +76,12 @@ DRIVER_SETTINGS: Final = {
     "unicast_flow_control_rrwm": Role.PUBLICATION,
     "publication_unblock_timeout_ns": Role.PUBLICATION,
 }
-"""Settings of a unicast stream that no channel can change, and the roles in which they count."""
+"""Settings of a unicast stream that no channel can change, and the roles to which they apply."""
 GROUP_SETTINGS: Final = {
     "nak_multicast_max_backoff_ns": Role.SUBSCRIPTION,
     "nak_multicast_group_size": Role.SUBSCRIPTION,
 }
-"""These count too where there may be several receivers."""
+"""Settings that also apply if there may be several receivers."""
 
 
 @final
@@ -90,7 +90,7 @@ class AppliedSetting:
     """One setting of a stream.
 
     Attributes:
-        name: Key of the channel's parameter, or name of the driver's property.
+        name: Key of the channel parameter, or name of the driver's property.
         roles: "P" for publications, "S" for subscriptions, or both.
         origin: "channel", the environment variable, or "default".
     """
@@ -105,12 +105,12 @@ class AppliedSetting:
 def applied_settings(
     uri: ChannelUri, context: DriverContext, roles: frozenset[Role]
 ) -> Iterator[AppliedSetting]:
-    """Yield the settings that count for a stream on this channel, the channel's own first.
+    """Yield the settings that apply to a stream on this channel, the channel's own first.
 
     Args:
         uri: The channel.
-        context: What the environment says, and the defaults.
-        roles: Those which the channel can have.
+        context: Settings of the environment, and defaults.
+        roles: Roles that the channel can have.
     """
     for key, parameter in PARAMETERS.items():
         shared = sorted(roles & parameter.roles)
@@ -132,7 +132,7 @@ def applied_settings(
 
 
 def _is_shown(uri: ChannelUri, key: str) -> bool:
-    """Return whether a parameter can count for the channel, or is worth a line by being given."""
+    """Return whether a parameter applies to the channel, or was given."""
     is_given = key in uri.parameters
     if key in ADDRESS_KEYS | UNUSED_KEYS or (key in RARE_KEYS and not is_given):
         return False
@@ -144,7 +144,7 @@ def _is_shown(uri: ChannelUri, key: str) -> bool:
 
 
 def keys_without_effect(uri: ChannelUri) -> Iterator[tuple[str, str]]:
-    """Yield parameters that are given and do nothing, with the reason."""
+    """Yield parameters that are given but have no effect, with the reason."""
     for key in uri.parameters:
         if key in SILENT_KEYS:
             yield key, "this version does not use it"
@@ -153,7 +153,7 @@ def keys_without_effect(uri: ChannelUri) -> Iterator[tuple[str, str]]:
 
 
 def is_for_group(uri: ChannelUri) -> bool:
-    """Return whether a publication there may have several receivers."""
+    """Return whether a publication on this channel may have several receivers."""
     if uri.control_mode in {ControlMode.MANUAL, ControlMode.DYNAMIC}:
         return True
     return uri.endpoint is not None and uri.endpoint.is_multicast
@@ -198,7 +198,7 @@ def _origin(setting: Setting) -> str:
 
 
 def _in_effect(uri: ChannelUri, context: DriverContext, key: str, value: str) -> str:
-    """Return the value with what it comes to, where that depends on another."""
+    """Return the value with its effect, if that depends on another setting."""
     is_ipc = uri.media is Media.IPC
     default_length = context.ipc_term_buffer_length if is_ipc else context.term_buffer_length
     half_term = (uri.term_length or default_length) // 2

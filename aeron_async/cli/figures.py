@@ -1,4 +1,4 @@
-"""Numbers as people read them, and latencies with exact percentiles."""
+"""Numbers formatted for people, and latency summaries with exact percentiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIME_UNITS: Final = ((NS_PER_SECOND, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "μs"
 
 
 def format_count(count: float) -> str:
-    """Return `1,234,567`; a fraction is rounded away."""
+    """Return `1,234,567`; a fraction is rounded."""
     return f"{count:,.0f}"
 
 
@@ -38,7 +38,7 @@ def plural(count: int, thing: str) -> str:
 
 
 def per_second(amount: float, elapsed_ns: int) -> float:
-    """Return a rate; over no time at all it is 0."""
+    """Return a rate; 0 if no time has passed."""
     return amount * NS_PER_SECOND / elapsed_ns if elapsed_ns > 0 else 0.0
 
 
@@ -61,7 +61,7 @@ def format_bytes(length: float) -> str:
 
 
 def format_ns(duration_ns: float) -> str:
-    """Return a duration with three figures that matter: `850 ns`, `12.3 μs`, `1.23 ms`."""
+    """Return a duration with three significant figures: `850 ns`, `12.3 μs`, `1.23 ms`."""
     for scale, unit in _TIME_UNITS:
         if duration_ns >= scale:
             value = duration_ns / scale
@@ -70,13 +70,13 @@ def format_ns(duration_ns: float) -> str:
 
 
 PERCENTILES: Final = ("50", "90", "99", "99.9", "99.99")
-# Ranks are computed in whole numbers: 99.99 percent of 10 000 is 9 999, and not one more.
+# Ranks are computed in integers, so that 99.99 percent of 10 000 is 9 999, and not one more.
 _PARTS: Final = 10_000
 
 
 @attrs.frozen(kw_only=True)
 class LatencySummary:
-    """What many latencies come to; all in nanoseconds.
+    """Summary of many latencies, in nanoseconds.
 
     Attributes:
         percentiles: By name, such as "99.9": the smallest value that so many percent do not exceed.
@@ -90,7 +90,7 @@ class LatencySummary:
 
     @classmethod
     def of(cls, values_ns: array[int]) -> LatencySummary | None:
-        """Return the summary of the values, in any order; None of none."""
+        """Return the summary of values in any order; None if there are none."""
         count = len(values_ns)
         if count == 0:
             return None
@@ -104,7 +104,7 @@ class LatencySummary:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the summary as JSON has it, times in microseconds."""
+        """Return the summary as a JSON object, with times in microseconds."""
         return {
             "count": self.count,
             "min_us": self.min_ns / 1_000,

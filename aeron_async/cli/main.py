@@ -1,7 +1,7 @@
-"""The command `aeron-async`: finds the subcommand, and turns how it ended into an exit code.
+"""Command `aeron-async`: selects the subcommand, and turns its result into an exit code.
 
-Invariant: the module of a subcommand is imported when it is called, and not before; whatever goes
-wrong on purpose is one line on standard error, and never a traceback.
+Invariant: the module of a subcommand is imported only when the subcommand runs. An expected error
+is one line on standard error, and never a traceback.
 """
 
 from __future__ import annotations
@@ -62,14 +62,15 @@ PIPELINE_COMMANDS: Final = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 is success, 1 failure, 2 bad usage, 130 an interrupt and 143 a termination, both of which
-    close everything first. A reader of our output that goes away ends the command as a success.
+    Exit code 0 is success, 1 failure, 2 bad usage, 130 an interrupt and 143 a termination. On the
+    last two, the command closes everything first. If the reader of standard output goes away, the
+    command ends as a success.
 
     Args:
-        arguments: Those of the process unless given.
+        arguments: Command line; by default that of the process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    # A terminal that cannot show a sign gets a question mark, and not a traceback.
+    # A terminal that cannot show a character gets a question mark, and not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_app() -> App:
-    """Return the tree of commands; their modules are only named in it."""
+    """Return the tree of commands, which names their modules without importing them."""
     app = App(
         name=PROGRAM,
         help="Aeron for asyncio, at the command line.",
@@ -115,12 +116,12 @@ def make_app() -> App:
 
 
 def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
-    """Say in one line what went wrong, and return whose fault it was."""
+    """Print an error in one line, and return its exit code."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, MissingArgumentError) and error.argument and error.keyword is None:
-        # Of an option that is not there at all, nobody is to hear that its value is missing.
+        # cyclopts would report a missing value for an argument that was not given at all.
         text = f"{error.argument.name} is missing"
     if isinstance(error, CycloptsError):
         text += f" (see {' '.join((PROGRAM, *(error.command_chain or ())))} --help)"
@@ -130,7 +131,7 @@ def _fail(error: CycloptsError | AeronError | OSError) -> ExitCode:
 
 
 def _discard_output() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not fail to flush it."""
+    """Send buffered output to the null device, so that the interpreter can flush it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Options that every command with a driver has."""
+"""Options that several commands share, and the validation of their values."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 INT32 = validators.Number(gte=-(2**31), lt=2**31)
 INT64_MAX = 2**63 - 1
 LONGEST_MESSAGE = 16 * 1024 * 1024
-"""In bytes, of any channel."""
+"""Longest message of any channel, in bytes."""
 WHOLE = re.compile(r"-?[0-9]{1,40}")
 MOST = 1e9
-"""Seconds are 31 years, and more messages in a second there are not."""
+"""Upper limit on a duration in seconds, which is 31 years, and on a rate per second."""
 
 
 def _is_positive(_type: object, value: float | None) -> None:
@@ -53,23 +53,23 @@ Count = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=INT64_MA
 
 
 def bytes_from(_type: object, tokens: Sequence[Token]) -> int:
-    """Return an amount of bytes that was given as in a channel: `64k`, `1m` or digits.
+    """Parse an amount of bytes as in a channel: `64k`, `1m` or digits.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no amount of bytes.
     """
     text = tokens[0].value.strip()
-    # What is below 0, or beyond 64 bits, is refused where the limits are known.
+    # `sized` checks the limits.
     return int(text) if WHOLE.fullmatch(text) else parse_size(text)
 
 
 def sized(minimum: int, maximum: int = INT64_MAX) -> Parameter:
-    """Return what reads an amount of bytes within limits."""
+    """Return a parameter that parses an amount of bytes within limits."""
 
     def bytes_within(kind: object, tokens: Sequence[Token]) -> int:
         length = bytes_from(kind, tokens)
         if not minimum <= length <= maximum:
-            # A validator would quote the number of bytes, which nobody has typed.
+            # The validator would quote the number of bytes, which is not what the user typed.
             message = f"{tokens[0].value!r} must be from {minimum} to {maximum} bytes"
             raise ValueError(message)
         return length
@@ -82,7 +82,7 @@ Size = Annotated[int, sized(0)]
 MessageSize = Annotated[int, sized(0, LONGEST_MESSAGE)]
 RecordingId = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=INT64_MAX))]
 Int32 = Annotated[int, Parameter(validator=INT32)]
-"""Such as a stream or session id."""
+"""A stream id or a session id, for example."""
 Int64 = Annotated[int, Parameter(validator=validators.Number(gte=-INT64_MAX - 1, lte=INT64_MAX))]
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lt=2**16))]
 Stream = Annotated[int, Parameter(name=("--stream", "-s"), validator=INT32)]
@@ -93,7 +93,7 @@ Quiet = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=(), show_defa
 @Parameter(name="*", group="Running")
 @attrs.frozen(kw_only=True)
 class RunOptions:
-    """How a command runs, whatever it does.
+    """Options of every command that runs a driver.
 
     Attributes:
         loop: Event loop to run on; uvloop where it is installed.

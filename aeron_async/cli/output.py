@@ -1,12 +1,12 @@
-"""Where a command writes, and the words it uses for settings.
+"""Output of commands, and the translation of setting names into those of the command line.
 
-The library's errors and log lines name the arguments of its classes. At the command line these are
-options and variables of the environment, and here, for all commands, one becomes the other.
+Errors and log lines of the library name the arguments of its classes. At the command line these are
+options and environment variables, and `worded` replaces one by the other for all commands.
 
-Invariant: foreign words reach a terminal or a pipe only as `printable` shows them, and never as
-markup; JSON keeps the true text, with everything but visible ASCII escaped.
+Invariant: untrusted text reaches a terminal or a pipe only through `printable`, and never as
+markup. JSON keeps the true text, with everything but visible ASCII escaped.
 
-Colour and anything that moves appear on a terminal only, and not where `NO_COLOR` is set.
+Colour and moving output appear on a terminal only, and not if `NO_COLOR` is set.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MESSAGE_TIMEOUT: Final = "AERON_ARCHIVE_MESSAGE_TIMEOUT"
-"""How long the archive commands wait for an answer."""
+"""Environment variable: how long archive commands wait for a response."""
 
 OPTIONS: Final = {
     "`extending_publication`": "`pub --extend`",
@@ -62,19 +62,18 @@ NAME: Final = re.compile(
 
 
 def worded(text: str) -> str:
-    """Return a text with the options and variables that it means.
+    """Replace argument names in a text by options and environment variables.
 
-    A name without an underscore is taken for a word, and one in a path, a call or a value for
-    itself.
+    A name without an underscore is taken for a word. A name in a path, a call or a value stays.
     """
     return NAME.sub(lambda found: meanings().get(found[0], found[0]), text)
 
 
 @cache
 def meanings() -> Mapping[str, str]:
-    """Return what arguments are called at the command line."""
+    """Return the option or environment variable for each argument name."""
     from aeron_async.archive.context import ArchiveContext  # noqa: PLC0415 - errors alone need it
-    from aeron_async.driver.core.context import DriverContext  # noqa: PLC0415 - likewise
+    from aeron_async.driver.core.context import DriverContext  # noqa: PLC0415 - as above
 
     variables = {
         name: setting.env_name
@@ -85,19 +84,19 @@ def meanings() -> Mapping[str, str]:
 
 
 LINE_LENGTH_MAX: Final = 8_000
-"""In characters; a line of the result has several foreign words at most."""
+"""In characters; a line of output holds several untrusted texts at most."""
 
 PIPE_WIDTH: Final = 100
-"""Where no terminal says how wide it is, and `COLUMNS` says nothing either."""
+"""Width in characters if there is no terminal and `COLUMNS` is not set."""
 
 
 def print_line(text: str) -> None:
-    """Write one line of the result."""
+    """Write one line of output."""
     sys.stdout.write(f"{printable(text, LINE_LENGTH_MAX)}\n")
 
 
 def print_painted(*parts: tuple[str, int | None]) -> None:
-    """Write one line of the result, each part in its colour, as terminals number them."""
+    """Write one line of output, each part in its terminal colour."""
     sys.stdout.write(
         "".join(
             printable(text, LINE_LENGTH_MAX)
@@ -110,47 +109,47 @@ def print_painted(*parts: tuple[str, int | None]) -> None:
 
 
 def as_json(value: object) -> str:
-    """Return one line of JSON: the true text, and only visible ASCII in it."""
+    """Return one line of JSON: the true text, in visible ASCII only."""
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def print_json(value: object) -> None:
-    """Write one line of the result, as JSON."""
+    """Write one line of output, as JSON."""
     sys.stdout.write(f"{as_json(value)}\n")
 
 
 def safe_text(text: str, style: str = "") -> Text:
-    """Return what a table takes for foreign words."""
-    from rich.text import Text  # noqa: PLC0415 - commands that draw nothing do without it
+    """Return untrusted text as a table cell."""
+    from rich.text import Text  # noqa: PLC0415 - only drawing needs it
 
     return Text(printable(text, LINE_LENGTH_MAX), style=style)
 
 
 def remark(text: str) -> None:
-    """Say something beside the result."""
+    """Write a remark to standard error."""
     sys.stderr.write(f"{printable(text, LINE_LENGTH_MAX)}\n")
     sys.stderr.flush()
 
 
 def question(text: str) -> None:
-    """Ask something; the answer follows on the same line."""
+    """Write a question to standard error; the answer follows on the same line."""
     sys.stderr.write(f"{printable(text, LINE_LENGTH_MAX)} [y/N] ")
     sys.stderr.flush()
 
 
 def complain(error: BaseException | str) -> None:
-    """Say in one line what went wrong, in the words of the command line."""
+    """Write an error in one line, with the names of the command line."""
     remark(f"error: {worded(' '.join(str(error).split()))}")
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Return whether colours are wanted there."""
+    """Return whether a stream should have colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def make_console() -> Console:
-    """Return what draws tables on standard output; rich is imported here and nowhere earlier."""
-    from rich.console import Console  # noqa: PLC0415 - commands that draw nothing do without it
+    """Return a console that draws tables on standard output; rich is imported only here."""
+    from rich.console import Console  # noqa: PLC0415 - only drawing needs it
 
     is_told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     width = None if is_told else PIPE_WIDTH

@@ -1,4 +1,4 @@
-"""What a command's summary says of pauses of its event loop, during which nothing moved."""
+"""Pauses of the event loop, as a command's summary reports them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["Pauses"]
 
 @attrs.frozen
 class Pauses:
-    """The pauses of one driver's loop.
+    """Pauses of one driver's event loop.
 
     Attributes:
-        count: How many there were.
-        longest_ns: How long the longest was.
+        count: Number of pauses.
+        longest_ns: Duration of the longest pause.
     """
 
     count: int = 0
@@ -30,7 +30,7 @@ class Pauses:
 
     @classmethod
     def of(cls, counters: CountersManager | None) -> Pauses:
-        """Return those so far. They are in the summary: later ones are not logged any more."""
+        """Return the pauses so far, and stop logging later ones, because the summary follows."""
         hush_pauses()
         if counters is None:
             return cls()
@@ -41,12 +41,12 @@ class Pauses:
         return cls(*(0 if record is None else record.value for record in found))
 
     def __str__(self) -> str:
-        """Return what is added to a summary; nothing where there were none."""
+        """Return the text to add to a summary; empty if there were no pauses."""
         if not self.count:
             return ""
         times = plural(self.count, "time")
         return f"; the event loop stood still {times}, for {format_ns(self.longest_ns)} at most"
 
     def to_json(self) -> dict[str, object]:
-        """Return them as JSON has them."""
+        """Return the pauses as a JSON object."""
         return {"loop_pauses": self.count, "longest_loop_pause_ns": self.longest_ns}

@@ -1,8 +1,8 @@
-"""Packet captures: the classic pcap format, read record by record, down to the UDP payload.
+"""Packet captures in the classic pcap format, read record by record, down to the UDP payload.
 
 File header, 24 bytes: magic (which tells byte order and resolution), version, zone, accuracy, snap
 length, link type. Record header, 16 bytes: seconds, fraction, captured length, original length.
-Whatever is not UDP over IP is counted and passed over, for captures hold all kinds of things.
+Packets other than UDP over IP are counted and skipped, because captures hold all kinds of packets.
 
 Source: the pcap file format, draft-ietf-opsawg-pcap; the registry of link types.
 """
@@ -24,9 +24,9 @@ __all__ = ["CaptureError", "CaptureReader", "Datagram"]
 
 FILE_HEADER_LENGTH: Final = 24
 RECORD_HEADER_LENGTH: Final = 16
-# What no capture program exceeds: a longer record is not one.
+# No capture program writes a longer record, so a longer one is damaged.
 RECORD_LENGTH_MAX: Final = 256 * 1024
-# Magic number, by bytes: the byte order and the unit of fractions, in nanoseconds.
+# Byte order, and unit of fractions in nanoseconds, by magic number.
 MAGICS: Final[Mapping[bytes, tuple[str, int]]] = {
     b"\xd4\xc3\xb2\xa1": ("<", 1_000),
     b"\xa1\xb2\xc3\xd4": (">", 1_000),
@@ -38,7 +38,7 @@ PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 VLAN_TYPES: Final = frozenset({0x8100, 0x88A8})
 IP_TYPES: Final = frozenset({0x0800, 0x86DD})
 UDP: Final = 17
-# Hop-by-hop options, routing and destination options; their length stands in the second byte.
+# Hop-by-hop options, routing and destination options; the second byte holds the length.
 IPV6_EXTENSIONS: Final = frozenset({0, 43, 60})
 IPV4_FRAGMENT_MASK: Final = 0x3FFF
 
@@ -49,7 +49,7 @@ _IPV6: Final = Struct(">B3xHBx16s16s")
 
 
 class CaptureError(AeronError):
-    """A file that is no capture, or not a whole one; says at which offset."""
+    """The file is no capture, or is incomplete; the message names the offset."""
 
 
 class Datagram(NamedTuple):
@@ -67,16 +67,16 @@ class CaptureReader:
     """Reads a capture: iterate over its datagrams, once.
 
     Args:
-        file: Open at its first byte; it is never read whole, and never sought.
-        name: For messages.
+        file: Open at its first byte; the reader reads it piece by piece and never seeks.
+        name: Name in messages.
 
     Attributes:
         record_count: Packets read so far.
-        foreign_count: Packets so far that hold no whole UDP datagram: other protocols, fragments
-            of IP, and what the capture program has cut off.
+        foreign_count: Packets so far that hold no whole UDP datagram: other protocols, fragments of
+            IP, and packets that the capture program cut off.
 
     Raises:
-        CaptureError: It is no capture, or of a kind of link that is not known here.
+        CaptureError: The file is no capture, or its link type is unknown.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
@@ -93,7 +93,7 @@ class CaptureReader:
             raise CaptureError(message)
         order, self._fraction_ns = MAGICS[header[:4]]
         self._record = Struct(f"{order}IIII")
-        # The upper bits tell the length of a checksum that nobody records.
+        # The upper bits hold the length of a checksum that no program records.
         link_type = Struct(f"{order}I").unpack_from(header, 20)[0] & 0xFFFF
         if link_type not in LINKS:
             message = f"{name} is a capture of link type {link_type}, which is not known here"
@@ -104,7 +104,7 @@ class CaptureReader:
         """Yield the datagrams in order.
 
         Raises:
-            CaptureError: The file ends, or makes no sense, in the middle of a record.
+            CaptureError: The file ends, or is invalid, in the middle of a record.
         """
         offset = FILE_HEADER_LENGTH
         while header := self._file.read(RECORD_HEADER_LENGTH):
@@ -147,7 +147,7 @@ def udp_of(packet: bytes, start: int | None) -> tuple[str, str, tuple[int, int],
         # Large segments leave some drivers with a total length of 0.
         end = start + total if total else len(packet)
         start += (first & 0x0F) * 4
-    elif version == 6:  # noqa: PLR2004 - likewise
+    elif version == 6:  # noqa: PLR2004 - as above
         _, length, protocol, source, destination = _IPV6.unpack_from(packet, start)
         hosts = (f"[{IPv6Address(source)}]", f"[{IPv6Address(destination)}]")
         start += _IPV6.size
@@ -176,7 +176,7 @@ def dotted(address: bytes) -> str:
 
 
 def behind_ethernet(packet: bytes) -> int | None:
-    """Return where IP begins behind an Ethernet header, with whatever VLAN tags it has."""
+    """Return where IP begins behind an Ethernet header with any number of VLAN tags."""
     start = 14
     (kind,) = _UINT16.unpack_from(packet, start - 2)
     while kind in VLAN_TYPES:
@@ -207,4 +207,4 @@ LINKS: Final[Mapping[int, Callable[[bytes], int | None]]] = {
     229: lambda _packet: 0,  # IPv6 only
     276: behind_cooked_v2,
 }
-"""By link type: where IP begins in a packet, or None if it holds something else."""
+"""Where IP begins in a packet, by link type; None if the packet holds something else."""

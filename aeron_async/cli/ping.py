@@ -1,7 +1,7 @@
-"""`aeron-async ping`: how long a message takes there and back.
+"""Command `aeron-async ping`: the round-trip time of messages.
 
-The first eight bytes of a ping are the time it was meant to leave, in nanoseconds, little endian.
-Whoever echoes it unchanged is a pong: ours, or Aeron's own samples.
+The first eight bytes of a ping are the time when it was due, in nanoseconds, little endian. A pong,
+ours or one of Aeron's own samples, echoes it unchanged.
 
 Source: Aeron samples `cping.c`, `Ping.java`, `SampleConfiguration`.
 """
@@ -40,8 +40,8 @@ PONG_STREAM_ID: Final = 1003
 START_PONG: Final = "start `aeron-async pong`, with the same channels and stream ids, if none runs"
 
 TIMESTAMP: Final = Struct("<q")
-# Event loops round a pause to a millisecond, which would count as latency: the rest is waited for
-# by giving the loop one turn after the other.
+# Event loops round a pause to a millisecond, which would count as latency. The rest of a pause is
+# spent in turns of the event loop.
 SPIN_NS: Final = 3_000_000
 # Every latency is kept, eight bytes each.
 COUNT_MAX: Final = 50_000_000
@@ -144,10 +144,10 @@ async def _ping(
 
 @final
 class Pinger:
-    """Sends pings and times their pongs.
+    """Sends pings and measures their round trips.
 
     Attributes:
-        foreign_count: Messages that came back and were none of ours.
+        foreign_count: Messages received that were no pong to a ping of this process.
     """
 
     def __init__(
@@ -170,12 +170,12 @@ class Pinger:
 
         Args:
             count: Pings to send.
-            rate: Pings a second. A ping that leaves late counts from when it was due, so that one
-                slow answer is not hidden by the pings it held up. None sends the next ping when
-                the last pong is here.
+            rate: Pings per second. A ping that leaves late counts from when it was due, so that one
+                slow answer does not hide the pings it delayed. None sends the next ping when the
+                last pong has arrived.
 
         Raises:
-            AeronTimeoutError: No answer came for too long.
+            AeronTimeoutError: No pong came within the timeout.
         """
         latencies: array[int] = array("q")
         async with Watchdog(self._timeout, self._silence) as watchdog:
@@ -204,7 +204,7 @@ class Pinger:
         await self._publication.offer(self._message)
 
     async def _receive(self) -> int:
-        """Return how long the oldest ping under way took; what else comes is counted."""
+        """Return the round trip of the oldest pending ping; count other messages."""
         async for message in self._subscription:
             now_ns = time.monotonic_ns()
             if len(message.data) == len(self._message):
@@ -231,7 +231,7 @@ class Pinger:
 
 
 async def sleep_until(due_ns: int) -> None:
-    """Wait for a moment of the monotonic clock, more exactly than the event loop's timers do."""
+    """Wait for a time of the monotonic clock, more exactly than the event loop's timers."""
     pause_ns = due_ns - time.monotonic_ns()
     if pause_ns > 2 * SPIN_NS:
         await asyncio.sleep((pause_ns - SPIN_NS) / NS_PER_SECOND)
@@ -241,14 +241,14 @@ async def sleep_until(due_ns: int) -> None:
 
 @final
 class Report:
-    """What was measured, as a table or as JSON."""
+    """Prints the measurement, as a table or as JSON."""
 
     def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
         self._is_json = is_json
         self._is_quiet = is_quiet
 
     def say(self, text: str) -> None:
-        """Remark on something."""
+        """Write a remark unless quiet."""
         if not self._is_quiet:
             remark(text)
 

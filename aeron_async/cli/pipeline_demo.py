@@ -1,4 +1,4 @@
-"""`aeron-async pipeline demo`: the whole story on a small feed that is made up."""
+"""Command `aeron-async pipeline demo`: the whole pipeline on a small generated feed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def demo(
     """Publish a feed, record it, bring it into a lake, and draw the report.
 
     Args:
-        directory: Where archive, lake and report are left; empty, or a new one if not given.
-        count: Of messages.
-        rate: Messages in a second.
-        endpoint: Where the feed is published, on this host; at a free port of it if not given.
+        directory: Where to leave archive, lake and report; must be empty; by default a new one.
+        count: Number of messages.
+        rate: Messages per second.
+        endpoint: Endpoint of the feed on this host; by default a free port.
     """
     check_installed()
     from aeron_async.spark.pipeline.sample import SETTINGS  # noqa: PLC0415 - needs Spark
@@ -53,7 +53,7 @@ def demo(
     feed = record(archive, count=count, rate=rate, endpoint=endpoint)
     run_async(feed, RunOptions())
     flags = [flag for name, value in SETTINGS.items() for flag in flags_of(name, value)]
-    # A process of its own: this one has been a driver, and would pass on what it has open.
+    # A separate process, because this one has run a driver and would pass its open files on.
     done = subprocess.run([*PROGRAM, "run", str(archive), str(lake), *flags], check=False)  # noqa: S603 - ourselves
     if done.returncode:
         return done.returncode
@@ -63,7 +63,7 @@ def demo(
 
 
 async def record(archive: Path, *, count: int, rate: int, endpoint: str | None) -> int:
-    """Publish and record the feed, and say what was planted in it."""
+    """Publish and record the feed, and report the faults planted in it."""
     from aeron_async.spark.pipeline.sample import record_sample  # noqa: PLC0415 - as above
 
     planted = await record_sample(archive, count=count, rate=rate, endpoint=endpoint)

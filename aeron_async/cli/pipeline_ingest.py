@@ -1,9 +1,9 @@
-"""`aeron-async pipeline ingest`: live streams into a lake, with one command."""
+"""Command `aeron-async pipeline ingest`: live streams into a lake."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - annotations of commands are read when they run
+from pathlib import Path  # noqa: TC003 - cyclopts reads annotations at run time
 from typing import TYPE_CHECKING
 
 import attrs
@@ -40,23 +40,23 @@ def ingest(
     options: LakeOptions | None = None,
     running: RunOptions | None = None,
 ) -> int:
-    """Record live streams and bring them into a lake, until Ctrl-C; started again, it goes on.
+    """Record live streams and bring them into a lake, until Ctrl-C; a second run continues.
 
     Args:
-        archive: Directory to record into, made if there is none.
-        lake: Directory of the lake, made if there is none.
+        archive: Directory to record into; created if missing.
+        lake: Directory of the lake; created if missing.
         streams: CHANNEL STREAM, any number of such pairs.
-        trigger: Between two batches.
-        control: Where the archive answers the job, and other clients.
-        purge: When it ends, remove files of the archive that all have read, without asking; else
-            keep them.
+        trigger: Interval between two batches.
+        control: Control channel of the archive, for the job and for other clients.
+        purge: At the end, remove files of the archive that all consumers have read, without asking;
+            else keep them.
         json: One JSON object a line, for every batch.
-        options: What becomes of recordings.
+        options: Options of the lake.
         running: How to run.
     """
     found = live_streams(streams)
     options = options or LakeOptions()
-    # What is wrong with them is to be said before anything is recorded.
+    # Errors in the settings must show before anything is recorded.
     settings = options.settings(trigger)
     check_installed()
     check_format(settings)
@@ -86,7 +86,7 @@ def live_streams(given: tuple[str, ...]) -> list[LiveStream]:
     """Return pairs of a channel and a stream id.
 
     Raises:
-        ConfigurationError: There is none, or one has no stream id.
+        ConfigurationError: There are no streams, or one has no stream id.
     """
     channels, ids = given[::2], given[1::2]
     if not given or len(channels) != len(ids):
@@ -105,7 +105,7 @@ def live_streams(given: tuple[str, ...]) -> list[LiveStream]:
 
 
 def flags_of(options: LakeOptions) -> Iterator[str]:
-    """Yield the flags that say the same to `pipeline run`."""
+    """Yield these options as flags of `pipeline run`."""
     for name, value in attrs.asdict(options).items():
         flag = "--consumer" if name == "consumers" else f"--{name.replace('_', '-')}"
         for each in value if isinstance(value, list) else [] if value is None else [value]:
@@ -113,13 +113,13 @@ def flags_of(options: LakeOptions) -> Iterator[str]:
 
 
 def json_of(batch: IngestedBatch) -> None:
-    """Write a batch for programs."""
+    """Print a batch as JSON."""
     print_json({**batch.report, "behind": batch.behind})
     sys.stdout.flush()
 
 
 def line_of(batch: IngestedBatch) -> None:
-    """Write a batch for people."""
+    """Print a batch as text."""
     report = batch.report
     behind = ", ".join(f"recording {key} by {length:,} B" for key, length in batch.behind.items())
     print_line(

@@ -1,4 +1,4 @@
-"""`aeron-async pipeline run` and `report`: recordings into a lake, and a page about it."""
+"""Commands `aeron-async pipeline run` and `report`: recordings into a lake, and a page about it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def write_report(lake: Path, output: Path) -> None:
 @Parameter(name="*", group="Lake")
 @attrs.frozen(kw_only=True)
 class LakeOptions:
-    """What becomes of recordings; all of it may stand in a TOML file too.
+    """Options of a lake; a TOML file may hold them as well.
 
     Attributes:
         config: A TOML file; its keys are these flags, in snake case.
@@ -76,14 +76,14 @@ class LakeOptions:
         event_time: KIND=FIELD[:unit]; repeated.
         sequence: KIND=FIELD, which counts messages; repeated.
         latency: KIND=START..END[:unit]; repeated.
-        format: Of bronze and silver: parquet, delta or iceberg.
+        format: Format of bronze and silver: parquet, delta or iceberg.
         source: NAME=VALUE, an option of aeron_archive; repeated.
         conf: NAME=VALUE, a setting of Spark; repeated.
-        master: Of Spark.
-        max_file_bytes: Such as 128m.
-        compact_batches: So many small folders are put together.
-        purge_grace: Bytes that are kept beyond what all have read.
-        consumers: Checkpoints of others that read the same archive; repeated.
+        master: Spark master.
+        max_file_bytes: Size of a file, such as 128m.
+        compact_batches: Number of small folders that are joined.
+        purge_grace: Bytes to keep behind the position that all consumers have read.
+        consumers: Checkpoints of other queries that read the same archive; repeated.
     """
 
     config: Path | None = None
@@ -102,7 +102,7 @@ class LakeOptions:
     consumers: Annotated[list[str] | None, Parameter(name="--consumer")] = None
 
     def settings(self, trigger: str | None) -> PipelineSettings:
-        """Return them, with those of the file."""
+        """Return the settings of these flags and of the file."""
         flags = attrs.asdict(self)
         flags.pop("config")
         return PipelineSettings.load(self.config, {**flags, "trigger": trigger})
@@ -124,14 +124,14 @@ def run(
 
     Args:
         archive: Directory of an archive, ours or the official one; it may be running.
-        lake: Directory of the lake, made if there is none.
-        available_now: Take what there is, and end; so it is without --trigger too.
-        trigger: Wait so long between batches, such as 1m, until Ctrl-C.
-        purge: At the end, remove files of the archive that all have read, without asking; else only
-            name them.
-        control: To purge an archive that is running, its control channel.
+        lake: Directory of the lake; created if missing.
+        available_now: Ingest what is there, and end; this is the default without --trigger.
+        trigger: Interval between batches, such as 1m; continues until Ctrl-C.
+        purge: At the end, remove files of the archive that all consumers have read, without asking;
+            else only name them.
+        control: Control channel of a running archive, to purge it.
         json: One JSON object a line, for every batch, lag, and file to purge.
-        options: What becomes of recordings.
+        options: Options of the lake.
     """
     if available_now and trigger is not None:
         message = f"--available-now ends by itself, and --trigger {trigger} does not: give one"
@@ -168,7 +168,7 @@ def run(
 
 
 def purge_files(where: str, found: list[Watermark]) -> None:
-    """Remove files of an archive that all have read."""
+    """Remove files of an archive that all consumers have read."""
 
     async def purge() -> int:
         async with opened(where) as (_, archive):
@@ -182,22 +182,22 @@ def purge_files(where: str, found: list[Watermark]) -> None:
 
 @final
 class Stopper:
-    """Takes the first Ctrl-C, or SIGTERM, as a wish to end after the batch that is under way."""
+    """Turns the first Ctrl-C or SIGTERM into a request to stop after the current batch."""
 
     def __init__(self) -> None:
         self._number: int | None = None
         self._before: dict[int, Any] = {}
 
     def is_stopped(self) -> bool:
-        """Return whether somebody wants an end."""
+        """Return whether a stop was requested."""
         return self._number is not None
 
     def finished(self) -> ExitCode:
-        """Return how the command ended.
+        """Return the exit code; raise if a signal ended the command.
 
         Raises:
-            KeyboardInterrupt: By Ctrl-C.
-            TerminatedError: By SIGTERM.
+            KeyboardInterrupt: Ctrl-C.
+            TerminatedError: SIGTERM.
         """
         if self._number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -223,11 +223,12 @@ class Stopper:
 
 @final
 class Output:
-    """Writes what a pipeline tells, for people or for programs.
+    """Prints what a pipeline reports, as text or as JSON.
 
     Attributes:
-        is_unheard: Whether the reader has gone away. That ends the job as Ctrl-C does, for whoever
-            recorded beside it may have died; it never fails the batch that is told of.
+        is_unheard: Whether the reader of the output has gone away. That stops the job as Ctrl-C
+            does, because the reader may be the process that records, and it may have died. The
+            batch being reported does not fail.
     """
 
     def __init__(self, *, is_json: bool) -> None:
@@ -239,13 +240,13 @@ class Output:
         self._write(report, told(report))
 
     def lag(self, lag: Lag) -> None:
-        """Write a line where the lake is behind."""
+        """Print a line if the lake is behind."""
         if self._is_json or any(lag.behind.values()):
             parts = [f"recording {key} by {length:,} B" for key, length in lag.behind.items()]
             self._write(lag, f"behind after batch {lag.batch_id}: {', '.join(parts)}")
 
     def watermark(self, watermark: Watermark) -> None:
-        """Write a line for what may go."""
+        """Print a line for files that may be purged."""
         self._write(
             watermark,
             f"recording {watermark.recording_id}: all have read up to "
@@ -267,7 +268,7 @@ class Output:
 
 
 def told(report: BatchReport) -> str:
-    """Return a batch as a person reads it."""
+    """Return a batch as text."""
     parts = [
         f"batch {report.batch_id}: {plural(report.messages, 'message')}",
         format_bytes(report.bytes),

@@ -1,4 +1,4 @@
-"""`aeron-async pong`: send every ping back as it came.
+"""Command `aeron-async pong`: echoes every ping unchanged.
 
 Source: Aeron samples `cpong.c`, `Pong.java`.
 """
@@ -15,7 +15,8 @@ from aeron_async.errors import OfferTimeoutError
 
 __all__ = ["pong"]
 
-# How long an echo waits for the pinger's subscription; then it is dropped, for the pinger has gone.
+# How long an echo waits for the pinger's subscription; then the pinger has gone and the echo is
+# dropped.
 ECHO_TIMEOUT_S = 5.0
 
 
@@ -30,16 +31,16 @@ def pong(
     quiet: Quiet = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Send every ping back as it came, until Ctrl-C.
+    """Send every ping back unchanged, until Ctrl-C.
 
     Args:
-        ping_channel: Where pings come in.
+        ping_channel: Channel of pings.
         ping_stream: Stream id of pings.
-        pong_channel: Where pongs go.
+        pong_channel: Channel of pongs.
         pong_stream: Stream id of pongs.
         count: Stop after so many pings.
         json: Report as JSON at the end.
-        quiet: Do not remark on what is done.
+        quiet: Do not remark on progress.
         options: How to run.
     """
     main = _pong(

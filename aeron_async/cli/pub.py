@@ -1,4 +1,4 @@
-"""`aeron-async pub`: publish lines, messages given on the command line, or a stream made up."""
+"""Command `aeron-async pub`: publishes lines of input, given texts, or generated messages."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ __all__ = ["Pace", "pub"]
 
 DEFAULT_SIZE: Final = 32
 FILLER: Final = b"abcdefghijklmnopqrstuvwxyz"
-# Shorter pauses are not worth a timer: the event loops round to a millisecond.
+# Shorter pauses need no timer: event loops round to a millisecond.
 SHORTEST_PAUSE_NS: Final = 1_000_000
-# What was missed while the loop slept too long is made up for; what was not there to send is not.
+# Messages missed because the loop slept too long are sent late, up to this debt; time without input
+# adds none.
 LONGEST_DEBT_NS: Final = 100_000_000
-# How often to look whether the subscriber is still there: nobody reads remarks any faster.
+# How often to check whether the subscriber is connected; a user reads remarks no faster.
 WATCH_INTERVAL_S: Final = 0.25
-# Offers that find room never wait by themselves.
+# Offers that find window space never yield to the event loop by themselves.
 OFFERS_PER_TURN: Final = 256
 
 
@@ -67,17 +68,17 @@ def pub(
     quiet: Quiet = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Publish messages, once a subscriber is there.
+    """Publish messages, once a subscriber is connected.
 
     Args:
         channel: Such as "aeron:udp?endpoint=127.0.0.1:20121"; mind the quotes.
         stream: Stream id within the channel.
         message: Text to publish; may be given several times. Without it, and without --count and
             --size, each line of standard input is a message.
-        count: How often the messages given are published, or how many are made up.
-        size: Length in bytes of messages made up; without --count there is no end to them.
+        count: How often to publish the given messages, or how many to generate.
+        size: Length in bytes of generated messages; without --count there is no end to them.
         rate: Messages a second at most.
-        timeout: Seconds to wait for a subscriber, and later for room, before giving up.
+        timeout: Seconds to wait for a subscriber, and later for window space, before giving up.
         extend: Begin where this recording has stopped, for `archive record --extend`; with
             --archive.
         archive: Directory or control channel of the archive that has it.
@@ -107,7 +108,7 @@ def pub(
 
 @final
 class Source:
-    """Where the messages come from."""
+    """Source of the messages."""
 
     def __init__(self, *, message: list[str] | None, count: int | None, size: int | None) -> None:
         self._message = message
@@ -118,7 +119,7 @@ class Source:
         """Refuse messages that are known to be too long, before anything waits.
 
         Raises:
-            ConfigurationError: One is longer than the channel takes.
+            ConfigurationError: A message is longer than the channel allows.
         """
         given = [len(text.encode("utf-8", "surrogateescape")) for text in self._message or []]
         longest = max([self._size or 0, *given])
@@ -130,7 +131,7 @@ class Source:
             raise ConfigurationError(text)
 
     async def messages(self, *, max_length: int) -> AsyncIterator[bytes]:
-        """Yield one message after the other; lines of standard input are read off the loop."""
+        """Yield the messages; lines of standard input are read in another thread."""
         if self._message:
             given = [text.encode("utf-8", "surrogateescape") for text in self._message]
             for _ in range(self._count or 1):
@@ -153,7 +154,7 @@ class Source:
 
 @final
 class Pace:
-    """Spreads messages evenly over time; those a little late follow at once, to keep the rate."""
+    """Spreads messages evenly over time; slightly late ones follow at once, to keep the rate."""
 
     def __init__(self, rate: float | None) -> None:
         self._interval_ns = 0 if rate is None else NS_PER_SECOND / rate
@@ -172,7 +173,7 @@ class Pace:
 
 @final
 class Report:
-    """What has been published, and how long that took."""
+    """Counts what was published, and reports it."""
 
     def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
         self._is_json = is_json
@@ -184,7 +185,7 @@ class Report:
         self.counters: CountersManager | None = None
 
     def say(self, text: str) -> None:
-        """Tell what is going on."""
+        """Write a remark unless quiet."""
         if not self._is_quiet:
             remark(text)
 
@@ -194,11 +195,11 @@ class Report:
         return self._started_ns != 0
 
     def start(self) -> None:
-        """Begin to count the time."""
+        """Start measuring the time."""
         self._started_ns = time.monotonic_ns()
 
     def leave(self, publication: ExclusivePublication) -> None:
-        """Tell what has been published so far, and that closing may take a while."""
+        """Report what was published so far, and that closing may take a while."""
         if self.is_started and not publication.is_closed:
             self.finish(publication)
             if self.message_count:
@@ -206,7 +207,7 @@ class Report:
                 self.say(f"closing: up to {limit_s:g} s for what is left; Ctrl-C again to stop")
 
     def finish(self, publication: ExclusivePublication) -> None:
-        """Tell what has been published."""
+        """Report what was published."""
         elapsed_ns = time.monotonic_ns() - self._started_ns
         pauses = Pauses.of(self.counters)
         rate = per_second(self.message_count, elapsed_ns)
@@ -253,7 +254,7 @@ class ConnectionWatch:
         self._timer.cancel()
 
     def look(self) -> None:
-        """Remark on what has changed."""
+        """Remark on a change of the connection."""
         is_connected = self._publication.is_connected
         if is_connected != self._was_connected:
             self._was_connected = is_connected
@@ -290,7 +291,7 @@ async def _pub(
             report.leave(publication)
             raise
         except (AeronError, OSError) as error:
-            # Closing may take its time: what went wrong is said before.
+            # Closing may take a while, so report the error first.
             hush_pauses()
             complain(error)
             report.leave(publication)
@@ -306,7 +307,7 @@ async def continuing(channel: str, stream: int, archive: str, recording_id: int)
         ConfigurationError: The recording is of another stream.
     """
     from aeron_async.archive.recording_channels import extending_channel  # noqa: PLC0415 - few extend
-    from aeron_async.cli.archive_where import described  # noqa: PLC0415 - likewise
+    from aeron_async.cli.archive_where import described  # noqa: PLC0415 - as above
 
     descriptor = await described(archive, recording_id)
     if descriptor.stream_id != stream:
@@ -331,7 +332,7 @@ async def _publish(
         report.say("waiting for a subscriber")
     await publication.wait_connected(timeout)
     report.start()
-    # Only now: the time before there was a subscriber is none to make up for.
+    # Created only now, because the time without a subscriber must not count as a debt.
     pace = Pace(rate)
     with ConnectionWatch(publication, report) as watch:
         async for data in source.messages(max_length=publication.max_message_length):

@@ -1,4 +1,4 @@
-"""From a coroutine to an exit code: the event loop, its signals, and the log are chosen here."""
+"""Runner of a command: event loop, signals and log, from a coroutine to an exit code."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ REMEDIES: Final[Mapping[str, str]] = {
     ),
     "event_loop_lagged": "let this machine do less at once",
 }
+"""What the user of a command can do, by log event."""
 LOCAL_REMEDY: Final = (
     "if another process publishes over aeron:udp, record that channel, without aeron-spy: and "
     "--local, or a client of this archive asks for SourceLocation.REMOTE"
 )
-"""What to do about a recording that waits for a publication of its own driver."""
-"""What a command's user can do, by the event of the log."""
+"""Remedy for a recording that waits for a publication of its own driver."""
 PAUSE: Final = "event_loop_lagged"
 HUSHED: Final[set[str]] = set()
-"""Events that are logged no more in this run."""
+"""Log events that are suppressed from now on in this run."""
 ADVICE: Final[list[str]] = []
-"""What this command adds to whatever it says of long waits."""
+"""Texts that this command adds to remarks about long waits."""
 WORDED: Final = frozenset({"remedy", "error", "reason"})
-"""Fields of the log that name settings."""
+"""Fields of log events that name settings."""
 
 
 @final
@@ -54,17 +54,17 @@ class ExitCode(IntEnum):
 
 
 class TerminatedError(Exception):
-    """Somebody asked this process to end, and everything has been closed."""
+    """The process received SIGTERM, and everything has been closed."""
 
 
 def run(main: Coroutine[object, object, int], options: RunOptions) -> int:
-    """Run a command on the event loop asked for, and return its exit code.
+    """Run a command on the chosen event loop, and return its exit code.
 
-    Ctrl-C and SIGTERM cancel it, so that it closes what it has opened; a second Ctrl-C does not
-    wait for that.
+    Ctrl-C and SIGTERM cancel the command, so that it closes what it has opened; a second Ctrl-C
+    does not wait for that.
 
     Raises:
-        ConfigurationError: uvloop was asked for, and is not installed.
+        ConfigurationError: uvloop was chosen, and is not installed.
         KeyboardInterrupt: Ctrl-C, after closing.
         TerminatedError: SIGTERM, after closing.
     """
@@ -78,10 +78,10 @@ def run(main: Coroutine[object, object, int], options: RunOptions) -> int:
 
 
 def loop_factory(name: str | None) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes an event loop; None is uvloop where it is installed.
+    """Return a factory of event loops; None selects uvloop if it is installed.
 
     Raises:
-        ConfigurationError: uvloop was asked for, and is not installed.
+        ConfigurationError: uvloop was chosen, and is not installed.
     """
     is_installed = find_spec("uvloop") is not None
     if name == "asyncio" or (name is None and not is_installed):
@@ -96,10 +96,10 @@ def loop_factory(name: str | None) -> Callable[[], asyncio.AbstractEventLoop]:
 
 def configure_logs(*, is_verbose: bool) -> None:
     """Write log lines to standard error: warnings and worse, or everything."""
-    import logging  # noqa: PLC0415 - commands without a driver do without it
-    import os  # noqa: PLC0415 - likewise
+    import logging  # noqa: PLC0415 - only commands with a driver need it
+    import os  # noqa: PLC0415 - as above
 
-    import structlog  # noqa: PLC0415 - likewise
+    import structlog  # noqa: PLC0415 - as above
 
     HUSHED.clear()
     ADVICE.clear()
@@ -122,10 +122,10 @@ def configure_logs(*, is_verbose: bool) -> None:
 def _say_waits_plainly(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Remark on what waits for long in a plain line, and not as an event.
+    """Write a plain remark instead of an event about a long wait.
 
     Raises:
-        DropEvent: It was one.
+        DropEvent: The event was about a long wait.
     """
     import structlog  # noqa: PLC0415 - most commands log nothing
 
@@ -144,17 +144,17 @@ def _say_waits_plainly(
 
 
 def hush_pauses() -> None:
-    """Log pauses of the event loop no more in this run.
+    """Stop logging pauses of the event loop in this run.
 
-    The results have been shown, or the command is about to end: what it imports and writes then
-    holds up nothing that anybody waits for.
+    The results have been shown, or the command is about to end; a pause for its last imports and
+    writes delays nothing.
     """
     HUSHED.add(PAUSE)
 
 
 @contextmanager
 def advising(text: str) -> Iterator[None]:
-    """Add a text to whatever is said of long waits within."""
+    """Add a text to remarks about long waits within the block."""
     ADVICE.append(text)
     try:
         yield
@@ -165,7 +165,7 @@ def advising(text: str) -> Iterator[None]:
 def _name_remedies_of_the_command_line(
     _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Replace remedies that are Python; whoever runs a command writes none."""
+    """Replace remedies and settings of the Python API by those of the command line."""
     from aeron_async.cli.output import worded  # noqa: PLC0415 - most commands log nothing
 
     if event["event"] in HUSHED:
@@ -203,9 +203,9 @@ async def _until_terminated(main: Coroutine[object, object, int]) -> int:
 
 
 async def together(*coroutines: Coroutine[object, object, object]) -> None:
-    """Run coroutines at once until all have ended; the first error of any ends the others.
+    """Run coroutines concurrently until all have ended; the first error ends the others.
 
-    The error is raised as it is, and not in a group: a person reads it.
+    The error is raised as it is and not in a group, because a user reads it.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -217,13 +217,14 @@ async def together(*coroutines: Coroutine[object, object, object]) -> None:
 
 @final
 class Watchdog:
-    """Ends a block in which nothing has been marked for too long: `async with Watchdog(5, ...)`.
+    """Ends a block if no progress was marked for too long: `async with Watchdog(5, ...)`.
 
-    A timer per message would cost more than the message; this one is set anew when it fires.
+    A timer for each message would cost more than the message; this timer is rescheduled only when
+    it fires.
 
     Args:
-        timeout: Seconds between two marks at most; None is without limit.
-        error: Raised when they pass; or what makes it then.
+        timeout: Seconds between two marks at most; None for no limit.
+        error: Raised after the timeout; or a function that makes it.
     """
 
     def __init__(self, timeout: float | None, error: Exception | Callable[[], Exception]) -> None:
@@ -235,7 +236,7 @@ class Watchdog:
         self._marked_at = self._loop.time()
 
     def mark(self) -> None:
-        """Say that something has happened."""
+        """Mark progress."""
         self._marked_at = self._loop.time()
 
     async def __aenter__(self) -> Self:

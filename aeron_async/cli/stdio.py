@@ -1,8 +1,8 @@
-"""Standard input and output in a thread of their own, and questions asked there.
+"""Standard input and output in a thread of their own, and questions to the user.
 
-A pipe that nobody reads blocks the thread that writes to it, and the media driver must not stand
-still that long. So one thread does the blocking calls, one after the other; it may be abandoned in
-the middle of one, which the executor's threads may not.
+A pipe without a reader blocks the thread that writes to it, and the media driver must not stand
+still that long. So one thread makes the blocking calls, one after the other. The program may end
+while that thread is in a call, which an executor's threads do not allow.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ R = TypeVar("R")
 class BlockingCalls:
     """Makes blocking calls in a thread of its own, in order: `await calls.call(os.read, 0, 100)`.
 
-    A thread that is still in a call when the program ends goes with it.
+    A call that is still running when the program ends is abandoned.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class BlockingCalls:
         return await future
 
     def close(self) -> None:
-        """Let the thread end after the call it is in."""
+        """End the thread after its current call."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -83,10 +83,10 @@ def _settle(future: asyncio.Future[Any], result: object, error: Exception | None
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write everything, however many calls that takes.
+    """Write everything, in as many calls as necessary.
 
     Raises:
-        BrokenPipeError: Nobody reads any more.
+        BrokenPipeError: The reader has gone.
     """
     view = memoryview(data)
     while view:
@@ -99,9 +99,10 @@ async def read_lines(
     """Yield the lines of a file, pipe or terminal as they come, without their newlines.
 
     Args:
-        calls: Where to wait for them.
-        descriptor: Of the open file.
-        max_length: Longest line, in bytes; what has no newline would otherwise grow for ever.
+        calls: Thread that reads them.
+        descriptor: Open file descriptor.
+        max_length: Longest line in bytes; input without a newline would otherwise grow without
+            limit.
 
     Raises:
         MessageTooLongError: A line is longer.
@@ -125,17 +126,17 @@ YES: Final = frozenset({"y", "yes"})
 
 
 def can_ask() -> bool:
-    """Return whether there is a person at a terminal."""
+    """Return whether a user is at a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def check_can_ask(*, yes: bool, dry_run: bool, what: str) -> None:
-    """Refuse a command that would have to ask, and cannot; before it opens anything.
+    """Refuse a command that must ask and cannot, before it opens anything.
 
     Args:
         yes: Whether --yes was given.
         dry_run: Whether --dry-run was given.
-        what: The command would do, such as "remove files".
+        what: What the command would do, such as "remove files".
 
     Raises:
         ConfigurationError: Both options were given, or neither and there is no terminal.
@@ -152,7 +153,7 @@ def check_can_ask(*, yes: bool, dry_run: bool, what: str) -> None:
 
 
 async def ask(text: str, *, yes: bool) -> bool:
-    """Return whether the person at the terminal agrees, or has agreed by --yes."""
+    """Return whether the user agrees at the terminal, or has agreed by --yes."""
     if yes:
         return True
     calls = BlockingCalls()
@@ -163,7 +164,7 @@ async def ask(text: str, *, yes: bool) -> bool:
 
 
 def ask_at_once(text: str) -> bool:
-    """Return whether the person at the terminal agrees; blocks until there is an answer."""
+    """Return whether the user agrees at the terminal; blocks until there is an answer."""
     question(text)
     answer = sys.stdin.readline()
     if answer.strip().lower() in YES:

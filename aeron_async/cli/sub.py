@@ -1,7 +1,7 @@
-"""`aeron-async sub`: print the messages of a stream.
+"""Command `aeron-async sub`: prints the messages of a stream.
 
-Invariant: the position of an image moves after its messages have been written, so that whoever
-reads our output slowly slows the publisher, and nothing piles up in between.
+Invariant: the position of an image moves after its messages have been written. So a slow reader of
+the output slows the publisher down, and nothing accumulates in between.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sub(
         format: How a message is printed: as it is, one a line; in hexadecimal; as JSON; not at all.
         count: Stop after so many messages.
         timeout: Stop when no message has come for so many seconds; a failure if any is missing.
-        quiet: Do not remark on what comes and goes.
+        quiet: Do not remark on sessions and counts.
         json: The same as --format json.
         options: How to run.
     """
@@ -117,10 +117,10 @@ async def _sub(
 
 @final
 class FewRemarks:
-    """Remarks that peers cause: ten a second at most, and how many were left out.
+    """Limits remarks caused by peers to ten a second, and counts the others.
 
     Args:
-        say: Takes a remark.
+        say: Writes a remark.
         now_ns: Reads the time.
     """
 
@@ -134,7 +134,7 @@ class FewRemarks:
         self._timer: asyncio.TimerHandle | None = None
 
     def say(self, text: str) -> None:
-        """Remark on something, or count it for later; called in the event loop."""
+        """Write a remark, or count it; called in the event loop."""
         now_ns = self._now_ns()
         if now_ns >= self._began_ns + NS_PER_SECOND:
             self.finish()
@@ -148,7 +148,7 @@ class FewRemarks:
             self._timer = asyncio.get_running_loop().call_later(1, self.finish)
 
     def finish(self) -> None:
-        """Say how many were left out, if any were."""
+        """Report how many remarks were dropped, if any."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -159,7 +159,7 @@ class FewRemarks:
 
 @final
 class Printer:
-    """Turns messages into lines, counts them, and remarks on who sends them."""
+    """Formats and counts messages, and remarks on sessions."""
 
     def __init__(self, name: Format, *, is_quiet: bool) -> None:
         self._format = formatters()[name]
@@ -172,17 +172,17 @@ class Printer:
         self._few = FewRemarks(self.say)
 
     def name_source(self, *, session_id: int, stream_id: int) -> None:
-        """Print these in JSON, whatever session and stream bring the messages here."""
+        """Set the session and stream that JSON shows, in place of those of a replay."""
         if self._format is json_line:
             self._format = partial(json_line, session_id=session_id, stream_id=stream_id)
 
     def say(self, text: str) -> None:
-        """Remark on something."""
+        """Write a remark unless quiet."""
         if not self._is_quiet:
             remark(text)
 
     def take(self, messages: list[Message]) -> bytes:
-        """Count messages, and return the lines for them."""
+        """Count messages, and return their lines."""
         self._last_ns = time.monotonic_ns()
         self._first_ns = self._first_ns or self._last_ns
         self.message_count += len(messages)
@@ -201,21 +201,21 @@ class Printer:
         self.say(f"{text}{Pauses.of(self.counters)}")
 
     def on_available_image(self, image: Image) -> None:
-        """Remark on a publication that has been joined."""
+        """Remark on a session that has joined."""
         self._few.say(
             f"session {image.session_id} from {image.source_identity} joined at position "
             f"{image.join_position}"
         )
 
     def on_unavailable_image(self, image: Image) -> None:
-        """Remark on a publication that has gone."""
+        """Remark on a session that has gone."""
         self._few.say(f"session {image.session_id} gone")
 
 
 def formatters() -> Mapping[Format, Formatter]:
-    """Return what turns a message into bytes, by the name of the format."""
+    """Return the function that formats a message, by the name of the format."""
     return {
-        # What a message holds could move the cursor of a terminal, or worse.
+        # A message may hold control characters that move a terminal's cursor, or worse.
         "text": printable_line if sys.stdout.isatty() else raw_line,
         "hex": lambda message: message.data.hex().encode() + b"\n",
         "json": json_line,
@@ -229,7 +229,7 @@ def raw_line(message: Message) -> bytes:
 
 
 def printable_line(message: Message) -> bytes:
-    """Return the whole message with everything escaped that is no visible text, and a newline."""
+    """Return the whole message with invisible characters escaped, and a newline."""
     data = message.data
     return printable(data, LONGEST_ESCAPE * (len(data) + 1) + MARGIN).encode() + b"\n"
 
@@ -237,7 +237,7 @@ def printable_line(message: Message) -> bytes:
 def json_line(
     message: Message, *, session_id: int | None = None, stream_id: int | None = None
 ) -> bytes:
-    """Return the message and where it comes from, as one line of JSON.
+    """Return the message and its source, as one line of JSON.
 
     The payload is `text` if it is UTF-8, and `hex` otherwise.
     """
