@@ -44,7 +44,7 @@ ALL_AND_STOP: Final = -2
 
 @final
 class SourceLocation(IntEnum):
-    """Where a stream to be recorded comes from."""
+    """Where the publisher of a recorded stream is."""
 
     LOCAL = 0
     """A publication of this driver: over UDP it is spied upon, and not sent twice."""
@@ -54,7 +54,7 @@ class SourceLocation(IntEnum):
 
 @final
 class RecordingSignal(IntEnum):
-    """What has become of a recording."""
+    """The change of state that a recording went through."""
 
     START = 0
     STOP = 1
@@ -68,14 +68,14 @@ class RecordingSignal(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class RecordingSignalEvent:
-    """Something has become of a recording.
+    """A change of state of a recording.
 
     Attributes:
-        recording_id: Of the recording.
-        subscription_id: That records it; -1 where there is none.
-        position: Where it happened, in bytes; -1 where that means nothing.
+        recording_id: Id of the recording.
+        subscription_id: Id of the subscription that records; -1 if there is none.
+        position: Position of the change, in bytes; -1 if the signal has no position.
         signal: What happened.
-        correlation_id: Of the request that led to it; -1 where that was none of this client.
+        correlation_id: Id of the request that caused it; -1 if it was not a request of this client.
     """
 
     recording_id: int
@@ -90,9 +90,9 @@ class RecordingSubscription:
     """A subscription that records.
 
     Attributes:
-        subscription_id: As the request to record was answered with.
-        stream_id: Of the stream.
-        channel: With only what tells streams apart.
+        subscription_id: Id that the request to record returned.
+        stream_id: Stream within the channel.
+        channel: Channel, reduced to the parameters that tell streams apart.
     """
 
     subscription_id: int
@@ -101,10 +101,10 @@ class RecordingSubscription:
 
 
 class Replay(ABC):
-    """The messages of a recording, one after the other: an iterator, to be closed when left early.
+    """Iterator over the messages of a recording, in order; close it if you leave it early.
 
     Attributes:
-        recording_id: Of the recording.
+        recording_id: Id of the recording.
     """
 
     recording_id: int
@@ -112,23 +112,23 @@ class Replay(ABC):
     @property
     @abstractmethod
     def position(self) -> int:
-        """Return where the message ends that was handed out last, in bytes."""
+        """Return the end position of the message returned last, in bytes."""
 
     def __aiter__(self) -> Self:
         return self
 
     @abstractmethod
     async def __anext__(self) -> Message:
-        """Return the next message; the iteration ends where the replay does.
+        """Return the next message; the iteration ends where the replay ends.
 
         Raises:
-            ArchiveFileError: A file is damaged; all before it was handed out.
-            ArchiveError: The replay ended before it should have.
+            ArchiveFileError: A file is damaged; all messages before the damage were returned.
+            ArchiveError: The replay ended too early.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Read no more; closing twice is closing once."""
+        """Stop reading; a second call does nothing."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,10 +143,11 @@ class Replay(ABC):
 
 
 class SignalReader(ABC):
-    """What becomes of recordings, from when it was made: an iterator, to be closed when left early.
+    """Iterator over the signals of recordings; close it if you leave it early.
 
-    It hears from the moment that `Archive.signals` returns it, whether somebody waits or not: no
-    task needs to wait for the first one before the request that leads to it.
+    It collects signals from the moment that `Archive.signals` returns it, even while no task waits
+    for the next one. So a caller can make a request first and read the signal of that request
+    later.
     """
 
     def __aiter__(self) -> Self:
@@ -154,15 +155,16 @@ class SignalReader(ABC):
 
     @abstractmethod
     async def __anext__(self) -> RecordingSignalEvent:
-        """Return the next event; the iteration ends when the archive or this is closed.
+        """Return the next event; the iteration ends when the archive or this reader is closed.
 
         Raises:
-            ArchiveError: The archive is gone; or so many were not read that some were lost.
+            ArchiveError: The archive is gone, or events were lost because they were read too
+                slowly.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Hear of nothing more, which ends who waits; closing twice is closing once."""
+        """Stop collecting and end the waiting task's iteration; a second call does nothing."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -177,10 +179,10 @@ class SignalReader(ABC):
 
 
 class Archive(ABC):
-    """Records streams, and replays them; see `LocalArchive` and `RemoteArchive`.
+    """An archive that records and replays streams; see `LocalArchive` and `RemoteArchive`.
 
-    Every call may raise `ArchiveError` with the reason that the archive gives, `ClosedError` once
-    it is closed, and `AeronTimeoutError` where one that is elsewhere does not answer.
+    Every call may raise `ArchiveError` with the reason that the archive gives, `ClosedError` after
+    the archive was closed, and `AeronTimeoutError` if a remote archive does not answer.
     """
 
     # Recording.
@@ -195,15 +197,15 @@ class Archive(ABC):
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
-        """Record a stream from now on: each source of it, one after the other or at once.
+        """Record a stream from now on: every source of it, one after the other or at once.
 
         Args:
-            channel: As for a subscription.
-            stream_id: Within the channel.
-            source_location: Whether its publication is of this driver.
+            channel: Channel, as for a subscription.
+            stream_id: Stream within the channel.
+            source_location: Whether the publication belongs to the archive's own driver.
             auto_stop: Stop when the first source has ended.
-            on_failed: Called with why, where a source is not recorded, or not to its end; without
-                it, that is in the log only, and told to whoever stops the recording.
+            on_failed: Called with the error if a source is not recorded, or not to its end. Without
+                it the error only reaches the log and the caller that stops the recording.
 
         Returns:
             The id of the subscription that records.
@@ -223,7 +225,7 @@ class Archive(ABC):
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
-        """Go on with a recording that has stopped; its publication must begin where that ended.
+        """Extend a stopped recording; its publication must begin at the recording's stop position.
 
         `extending_publication` makes such a publication.
 
@@ -231,7 +233,7 @@ class Archive(ABC):
             The id of the subscription that records.
 
         Raises:
-            ArchiveError: It is being recorded, or the stream is another.
+            ArchiveError: The recording is active, or belongs to another stream.
             UnknownRecordingError: No recording has that id.
         """
 
@@ -239,38 +241,39 @@ class Archive(ABC):
     async def extending_publication(
         self, recording_id: int, channel: str, stream_id: int
     ) -> ExclusivePublication:
-        """Return a publication that begins where a recording has stopped, to extend it with.
+        """Return a publication that begins where a recording has stopped, to extend the recording.
 
         Raises:
-            ArchiveError: It has not stopped.
+            ArchiveError: The recording has not stopped.
             UnknownRecordingError: No recording has that id.
         """
 
     @abstractmethod
     async def stop_recording(self, channel: str, stream_id: int) -> None:
-        """Record a stream no more.
+        """Stop recording a stream.
 
         Raises:
-            ArchiveError: It was not recorded.
+            ArchiveError: The stream was not being recorded.
         """
 
     @abstractmethod
     async def stop_recording_subscription(self, subscription_id: int) -> None:
-        """Record no more with a subscription; see `start_recording`.
+        """Stop a recording subscription; see `start_recording`.
 
         Raises:
-            ArchiveError: There is none with that id.
+            ArchiveError: No recording subscription has that id.
         """
 
     @abstractmethod
     async def stop_recording_by_identity(self, recording_id: int) -> bool:
-        """Stop one recording, and return whether it was going on."""
+        """Stop one recording, and return whether it was active."""
 
     @abstractmethod
     async def recording_subscriptions(self) -> list[RecordingSubscription]:
-        """Return what was asked to be recorded and has not ended, oldest first.
+        """Return the recording subscriptions that have not ended, oldest first.
 
-        One may have begun nothing yet, or record several sources at once; any client may stop it.
+        A subscription may have started no recording yet, or record several sources at once. Any
+        client may stop it.
         """
 
     # Replaying.
@@ -284,19 +287,19 @@ class Archive(ABC):
         *,
         follow: bool = False,
     ) -> Replay:
-        """Return an iterator over the messages of a recording; it ends, or raises, never stalls.
+        """Return an iterator over the messages of a recording; it ends or raises, but never stalls.
 
         Args:
-            recording_id: Of the recording.
-            from_position: Where to begin, in bytes; its start when not given. A place between two
-                fragments begins with the next message.
-            to_position: Where to end; where it ends when not given.
-            follow: Go on with what is still recorded, and with what a later extension adds.
+            recording_id: Id of the recording.
+            from_position: Where to begin, in bytes; the start of the recording if not given. A
+                position between two fragments of a message begins with the next message.
+            to_position: Where to end, in bytes; the end of the recording if not given.
+            follow: Continue with what is recorded later, and with what a later extension adds.
 
         Raises:
             UnknownRecordingError: No recording has that id.
-            InvalidPositionError: A position is outside, or in the middle of a frame; the nearest
-                that is not is named.
+            InvalidPositionError: A position is outside the recording, or inside a frame; the error
+                gives the nearest valid position.
         """
 
     @abstractmethod
@@ -310,32 +313,32 @@ class Archive(ABC):
         length: int = ALL_AND_FOLLOW,
         limit_counter_id: int | None = None,
     ) -> int:
-        """Publish a recording anew, for whoever subscribes; return the id of the replay.
+        """Publish a recording on a channel and return the id of the replay.
 
-        The low half of the id is the session of its publication.
+        The low half of the id is the session id of its publication.
 
         Args:
-            recording_id: Of the recording.
-            channel: Where to publish.
-            stream_id: Within the channel.
-            position: Where to begin, in bytes; -1 is where the recording does.
+            recording_id: Id of the recording.
+            channel: Channel to publish on.
+            stream_id: Stream within the channel.
+            position: Where to begin, in bytes; -1 is the start of the recording.
             length: In bytes; or `ALL_AND_FOLLOW`, or `ALL_AND_STOP`.
-            limit_counter_id: A counter whose value the replay does not pass.
+            limit_counter_id: Counter whose value the replay position does not pass.
 
         Raises:
             UnknownRecordingError: No recording has that id.
-            InvalidPositionError: The position is outside, or in the middle of a frame.
+            InvalidPositionError: The position is outside the recording, or inside a frame.
         """
 
     @abstractmethod
     async def stop_replay(self, replay_session_id: int) -> None:
-        """Stop a replay; one that has ended is none any more."""
+        """Stop a replay; a replay that has ended is ignored."""
 
     @abstractmethod
     async def stop_all_replays(self, recording_id: int | None = None) -> None:
         """Stop all replays, or all of one recording."""
 
-    # What is there.
+    # Listing.
 
     @abstractmethod
     def recordings(
@@ -355,7 +358,7 @@ class Archive(ABC):
 
     @abstractmethod
     async def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording.
+        """Return the descriptor of a recording.
 
         Raises:
             UnknownRecordingError: No recording has that id.
@@ -369,72 +372,72 @@ class Archive(ABC):
 
     @abstractmethod
     async def start_position(self, recording_id: int) -> int:
-        """Return where a recording begins, in bytes."""
+        """Return the position where a recording begins, in bytes."""
 
     @abstractmethod
     async def stop_position(self, recording_id: int) -> int | None:
-        """Return where a recording has stopped, in bytes; None while it goes on."""
+        """Return the position where a recording has stopped, in bytes; None while it is active."""
 
     @abstractmethod
     async def recording_position(self, recording_id: int) -> int | None:
-        """Return up to where a recording has been written, in bytes; None when it has stopped."""
+        """Return the recorded position of an active recording, in bytes; None if it has stopped."""
 
     @abstractmethod
     async def max_recorded_position(self, recording_id: int) -> int:
-        """Return up to where a recording can be replayed, in bytes, whether it goes on or not."""
+        """Return the position up to which a recording can be replayed, in bytes, active or not."""
 
-    # Making room.
+    # Freeing disk space.
 
     @abstractmethod
     async def truncate(self, recording_id: int, position: int) -> int:
-        """Forget what was recorded from a position on; return how many files that removes.
+        """Discard everything recorded after a position; return how many files were removed.
 
         Raises:
-            ArchiveError: It is being recorded, or replayed beyond the position.
-            InvalidPositionError: The position is outside, or in the middle of a frame.
+            ArchiveError: The recording is active, or a replay reads beyond the position.
+            InvalidPositionError: The position is outside the recording, or inside a frame.
         """
 
     @abstractmethod
     async def purge_segments(self, recording_id: int, new_start_position: int) -> int:
-        """Forget whole files before a position; return how many.
+        """Delete the segment files before a position; return how many.
 
         Raises:
-            InvalidPositionError: No file begins there, or something replays what lies before it.
+            InvalidPositionError: No segment begins there, or a replay reads before the position.
         """
 
     @abstractmethod
     async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
-        """Let a recording begin later, and leave the files before that where they are.
+        """Move the start of a recording forward, and keep the segment files before it on disk.
 
         Raises:
-            InvalidPositionError: As `purge_segments`.
+            InvalidPositionError: See `purge_segments`.
         """
 
     @abstractmethod
     async def attach_segments(self, recording_id: int) -> int:
-        """Let a recording begin as early as there are files that it follows; return how many."""
+        """Move the start of a recording back over the detached files before it; return how many."""
 
     @abstractmethod
     async def delete_detached_segments(self, recording_id: int) -> int:
-        """Remove the files before the start of a recording; return how many."""
+        """Delete the detached segment files before the start of a recording; return how many."""
 
     @abstractmethod
     async def purge_recording(self, recording_id: int) -> int:
-        """Forget a recording and remove its files; return how many. Its id is never used again.
+        """Delete a recording and its files; return how many. Its id is never used again.
 
         Raises:
-            ArchiveError: It is being recorded or replayed.
+            ArchiveError: The recording is active, or a replay reads it.
         """
 
-    # What happens.
+    # Signals.
 
     @abstractmethod
     def signals(self) -> SignalReader:
-        """Return an iterator over what becomes of recordings, from now on."""
+        """Return an iterator over the signals of all recordings, from now on."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Stop what it does for this caller, and close; closing twice is closing once."""
+        """Stop this caller's recordings and replays, and close; a second call does nothing."""
 
     async def __aenter__(self) -> Self:
         return self

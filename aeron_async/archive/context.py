@@ -51,15 +51,15 @@ INT32_MAX: Final = 2**31 - 1
 
 @attrs.frozen(kw_only=True)
 class ArchiveSetting:
-    """What is known of a setting beyond its value.
+    """The declaration of a setting.
 
     Attributes:
         name: Aeron's property, such as `aeron.archive.dir`.
-        default: In the unit of the field.
-        doc: One sentence.
+        default: Default value, in the unit of the field.
+        doc: Description in one sentence.
         minimum: Least number.
         maximum: Largest number.
-        parse: Reads its text.
+        parse: Parses its text.
         is_optional: Whether it may be None.
     """
 
@@ -77,20 +77,20 @@ class ArchiveSetting:
         return self.name.upper().replace(".", "_")
 
     def convert(self, value: object) -> object:
-        """Return a size or a duration that was given as text, such as `64k` or `5s`, as a number.
+        """Return a size or a duration given as text, such as `64k` or `5s`, as a number.
 
         Raises:
-            ConfigurationError: The text means nothing for this kind of setting.
+            ConfigurationError: The text is not valid for this kind of setting.
         """
         if isinstance(value, str) and self.parse in {parse_size, parse_duration_ns}:
             return self.read(value)
         return value
 
     def read(self, text: str) -> object:
-        """Return the value that a text spells.
+        """Parse the text of a value.
 
         Raises:
-            ConfigurationError: The text means nothing for this kind of setting.
+            ConfigurationError: The text is not valid for this kind of setting.
         """
         try:
             return self.parse(text.strip())
@@ -99,7 +99,7 @@ class ArchiveSetting:
             raise ConfigurationError(message) from error
 
     def check(self, value: object) -> None:
-        """Refuse a value of another kind, or beyond the limits.
+        """Refuse a value of the wrong type, or beyond the limits.
 
         Raises:
             ConfigurationError: Names the property, the variable, the limit and the value.
@@ -123,10 +123,10 @@ class ArchiveSetting:
 
 
 def parse_integer(text: str) -> int:
-    """Return a whole number.
+    """Parse a whole number.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: The text is not a whole number.
     """
     if INTEGER.fullmatch(text) is None:
         message = f"{text!r} is not a whole number"
@@ -135,33 +135,33 @@ def parse_integer(text: str) -> int:
 
 
 def setting_of(attribute: attrs.Attribute[Any]) -> ArchiveSetting:
-    """Return what is known of a field made by the functions below."""
+    """Return the declaration of a field that the functions below made."""
     setting: ArchiveSetting = attribute.metadata[KEY]
     return setting
 
 
 def size(property_name: str, default: int, doc: str, **more: Any) -> Any:
-    """Declare a number of bytes."""
+    """Declare a setting in bytes."""
     return field(property_name, default, doc, parse=parse_size, **more)
 
 
 def duration(property_name: str, default: int, doc: str, **more: Any) -> Any:
-    """Declare a number of nanoseconds."""
+    """Declare a setting in nanoseconds."""
     return field(property_name, default, doc, parse=parse_duration_ns, **more)
 
 
 def count(property_name: str, default: int, doc: str, **more: Any) -> Any:
-    """Declare any other number."""
+    """Declare a setting that is another number."""
     return field(property_name, default, doc, parse=parse_integer, **more)
 
 
 def name(property_name: str, default: str | None, doc: str, **more: Any) -> Any:
-    """Declare a text."""
+    """Declare a setting that is text."""
     return field(property_name, default, doc, parse=str, **more)
 
 
 def channel(property_name: str, default: str | None, doc: str) -> Any:
-    """Declare a channel; None leaves it out."""
+    """Declare a setting that is a channel, or None for no channel."""
     return field(property_name, default, doc, parse=str, is_optional=True)
 
 
@@ -176,7 +176,7 @@ def field(
 
 
 def validate(_instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Check a value when it is given."""
+    """Check the value of a setting."""
     setting_of(attribute).check(value)
 
 
@@ -195,10 +195,11 @@ def stream(property_name: str, default: int, doc: str) -> Any:
 @final
 @attrs.frozen(kw_only=True)
 class ArchiveContext:
-    """The settings of an archive: what is not given has Aeron's default.
+    """The settings of an archive; a setting that is not given has Aeron's default.
 
-    Sizes are in bytes and durations in nanoseconds, or either is text as in a channel: `"64k"`,
-    `"5s"`. Reads no environment; `from_environment` does. Every field is described by `settings`.
+    Sizes are in bytes and durations in nanoseconds; either may be text as in a channel URI, such as
+    `"64k"` or `"5s"`. The constructor does not read the environment; `from_environment` does.
+    `settings` describes every field.
 
     Raises:
         ConfigurationError: A value is beyond its limits; names the setting.
@@ -356,14 +357,14 @@ class ArchiveContext:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
-        """Take what is given, else what the environment says, else the defaults.
+        """Return a context from the given settings, then the environment, then the defaults.
 
         Args:
-            environ: Variables by name; those of this process unless given.
+            environ: Variables by name; those of this process if not given.
             overrides: Settings by field name, as for the class itself.
 
         Raises:
-            ConfigurationError: A value cannot be read, or as for the class itself.
+            ConfigurationError: A value cannot be parsed, or as for the class itself.
         """
         variables = os.environ if environ is None else environ
         found: dict[str, Any] = {}
@@ -377,7 +378,7 @@ class ArchiveContext:
 
     @classmethod
     def settings(cls) -> Mapping[str, ArchiveSetting]:
-        """Return what is known of every setting, by field name."""
+        """Return the declaration of every setting, by field name."""
         return _SETTINGS
 
 

@@ -73,7 +73,7 @@ log: Final = get_logger(__name__)
 
 @attrs.frozen
 class OpenFiles:
-    """What an archive holds open for as long as it lives."""
+    """The directory and files that an open archive holds."""
 
     directory: Directory
     mark: MarkFile
@@ -81,13 +81,13 @@ class OpenFiles:
 
 
 def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int) -> OpenFiles:
-    """Take the directory, and let recordings end that were going on when its archive died.
+    """Open the directory, and end recordings that were active when its last archive died.
 
     Raises:
         ArchiveBusyError: Another archive holds the directory.
-        ArchiveFileError: What is there cannot be read.
+        ArchiveFileError: The mark file or the catalog cannot be read.
         StorageError: The disk is full, or failed.
-        OSError: The directory cannot be had.
+        OSError: The directory cannot be opened.
     """
     try:
         return take_files(context, directory, now_ms)
@@ -100,7 +100,7 @@ def open_files(context: ArchiveContext, directory: Directory | None, now_ms: int
 
 
 def take_files(context: ArchiveContext, directory: Directory | None, now_ms: int) -> OpenFiles:
-    """Take the directory, as `open_files`; what the disk says does not name it."""
+    """Open the directory as `open_files` does; errors of the disk do not name it yet."""
     checksum = checksum_named(context.record_checksum)
     directory = OsDirectory(context.directory) if directory is None else directory
     mark_directory = None if context.mark_file_dir is None else OsDirectory(context.mark_file_dir)
@@ -145,7 +145,8 @@ def take_files(context: ArchiveContext, directory: Directory | None, now_ms: int
             catalog.close()
             raise
     except BaseException:
-        # What was found of it before stays said: whoever comes next, ours or not, can take it.
+        # Close the mark file too. Recovered stop positions stay in the catalog for the next
+        # archive.
         mark.close()
         raise
     return OpenFiles(directory, mark, catalog)
@@ -154,23 +155,23 @@ def take_files(context: ArchiveContext, directory: Directory | None, now_ms: int
 async def opened_files(
     disk: Disk, context: ArchiveContext, directory: Directory | None, now_ms: int
 ) -> OpenFiles:
-    """Take the directory, as `open_files`; who is cancelled meanwhile lets go of it again.
+    """Open the directory as `open_files` does; close it again if the caller is cancelled.
 
     Raises:
-        ArchiveBusyError: As `open_files`; likewise the others.
+        ArchiveBusyError: See `open_files`, also for the other errors.
     """
     opening = disk.begin(open_files, context, directory, now_ms)
     try:
         return await finished(opening)
     except BaseException:
         if not opening.cancelled() and opening.exception() is None:
-            # Nobody would ever close it, and it keeps all others out of the directory.
+            # No caller has the result: left open, it would keep every other archive out.
             await disk.run(close_files, opening.result())
         raise
 
 
 def close_files(files: OpenFiles) -> None:
-    """Say that the archive has ended in order, and let go of the directory."""
+    """Mark the archive as closed in order, and release the directory."""
     try:
         files.catalog.close()
     finally:
@@ -181,7 +182,7 @@ def close_files(files: OpenFiles) -> None:
 
 
 class LocalListing:
-    """The part of `LocalArchive` that tells of recordings and makes room."""
+    """The methods of `LocalArchive` that list recordings and free disk space."""
 
     _resources: ArchiveResources
     _recordings: Recordings
@@ -190,7 +191,7 @@ class LocalListing:
     @abstractmethod
     def _check_open(self) -> None: ...
 
-    # What is there.
+    # Listing.
 
     async def recordings(
         self,
@@ -215,7 +216,7 @@ class LocalListing:
             yield each
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording; see `Archive.describe`."""
+        """Return the descriptor of a recording; see `Archive.describe`."""
         self._check_open()
         return await self._resources.desk.get(check_id(recording_id))
 
@@ -237,16 +238,16 @@ class LocalListing:
         return found
 
     async def start_position(self, recording_id: int) -> int:
-        """Return where a recording begins, in bytes."""
+        """Return the position where a recording begins, in bytes."""
         return (await self.describe(recording_id)).start_position
 
     async def stop_position(self, recording_id: int) -> int | None:
-        """Return where a recording has stopped, in bytes; None while it goes on."""
+        """Return the position where a recording has stopped, in bytes; None while it is active."""
         descriptor = await self.describe(recording_id)
         return None if descriptor.is_active else descriptor.stop_position
 
     async def recording_position(self, recording_id: int) -> int | None:
-        """Return up to where a recording has been written, in bytes; None when it has stopped."""
+        """Return the recorded position of an active recording, in bytes; None if it has stopped."""
         descriptor = await self.describe(recording_id)
         session = self._recordings.sessions.get(recording_id)
         if session is None and not descriptor.is_active:
@@ -254,13 +255,13 @@ class LocalListing:
         return self._recordings.recorded_position(descriptor)
 
     async def max_recorded_position(self, recording_id: int) -> int:
-        """Return up to where a recording can be replayed, in bytes, whether it goes on or not."""
+        """Return the position up to which a recording can be replayed, in bytes, active or not."""
         return self._recordings.recorded_position(await self.describe(recording_id))
 
-    # Making room.
+    # Freeing disk space.
 
     async def truncate(self, recording_id: int, position: int, *, correlation_id: int = -1) -> int:
-        """Forget what was recorded from a position on; see `Archive.truncate`."""
+        """Discard everything recorded after a position; see `Archive.truncate`."""
         self._check_open()
         return await self._room.truncate(
             check_id(recording_id), check_id(position, "position"), correlation_id
@@ -269,7 +270,7 @@ class LocalListing:
     async def purge_segments(
         self, recording_id: int, new_start_position: int, *, correlation_id: int = -1
     ) -> int:
-        """Forget whole files before a position; see `Archive.purge_segments`."""
+        """Delete the segment files before a position; see `Archive.purge_segments`."""
         self._check_open()
         return await self._room.purge_segments(
             check_id(recording_id),
@@ -278,24 +279,24 @@ class LocalListing:
         )
 
     async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
-        """Let a recording begin later; see `Archive.detach_segments`."""
+        """Move the start of a recording forward; see `Archive.detach_segments`."""
         self._check_open()
         await self._room.detach_segments(
             check_id(recording_id), check_id(new_start_position, "new_start_position")
         )
 
     async def attach_segments(self, recording_id: int) -> int:
-        """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
+        """Move the start of a recording back over detached files; see `Archive.attach_segments`."""
         self._check_open()
         return await self._room.attach_segments(check_id(recording_id))
 
     async def delete_detached_segments(self, recording_id: int, *, correlation_id: int = -1) -> int:
-        """Remove the files before the start of a recording; return how many."""
+        """Delete the detached files before the start of a recording; return how many."""
         self._check_open()
         return await self._room.delete_detached_segments(check_id(recording_id), correlation_id)
 
     async def purge_recording(self, recording_id: int, *, correlation_id: int = -1) -> int:
-        """Forget a recording and remove its files; see `Archive.purge_recording`."""
+        """Delete a recording and its files; see `Archive.purge_recording`."""
         self._check_open()
         return await self._room.purge_recording(check_id(recording_id), correlation_id)
 
@@ -305,7 +306,7 @@ ALIVE_SECONDS: Final = 1.0
 
 @final
 class LocalArchive(LocalListing, Archive):
-    """Records and replays here; made by `open`, and closed before its client is."""
+    """An archive in this event loop. `open` makes it; close it before its client."""
 
     def __init__(
         self, resources: ArchiveResources, files: OpenFiles, *, is_disk_owned: bool
@@ -331,26 +332,26 @@ class LocalArchive(LocalListing, Archive):
         directory: Directory | None = None,
         disk: Disk | None = None,
     ) -> Opening[LocalArchive]:
-        """Open the archive of a directory, and make it if there is none.
+        """Open the archive of a directory, and create the archive if there is none.
 
-        Recordings that were going on when another process died end where their files do.
+        Recordings that were active when another process died end where their segment files end.
 
         Args:
-            aeron: A client that has been started; it stays the caller's.
+            aeron: A started client; the archive does not close it.
             context: The settings.
-            directory: In place of the one that the settings name.
-            disk: Where blocking work is done; threads of its own when not given.
+            directory: Used instead of the directory that the settings name.
+            disk: Runs blocking disk work; threads of the archive's own if not given.
 
         Returns:
-            What is awaited for the archive, or entered with `async with` to have it closed in the
-            end; either raises:
+            An awaitable for the archive, and also an async context manager that closes it at the
+                end. Either raises:
 
         Raises:
-            ConfigurationError: An argument is something else; at the call.
+            ConfigurationError: An argument has the wrong type; raised by the call itself.
             ArchiveBusyError: Another archive holds the directory.
-            ArchiveFileError: What is there cannot be read.
+            ArchiveFileError: The mark file or the catalog cannot be read.
             StorageError: The disk is full, or failed.
-            OSError: The directory cannot be had.
+            OSError: The directory cannot be opened.
         """
         check_aeron_and_context("LocalArchive.open", aeron, context)
         return Opening(cls._open(aeron, context, directory, disk), "LocalArchive.open")
@@ -386,13 +387,13 @@ class LocalArchive(LocalListing, Archive):
 
     @property
     def refused_images(self) -> int:
-        """Return how many sources were not recorded because there were too many."""
+        """Return how many sources were not recorded because `max_recorded_images` was reached."""
         return self._recordings.refused_images
 
     # Recording.
 
     async def recording_subscriptions(self) -> list[RecordingSubscription]:
-        """Return what was asked for and has not ended; see `Archive.recording_subscriptions`."""
+        """Return the requests that have not ended; see `Archive.recording_subscriptions`."""
         self._check_open()
         return [
             RecordingSubscription(
@@ -436,7 +437,7 @@ class LocalArchive(LocalListing, Archive):
         correlation_id: int = -1,
         control_session_id: int = 0,
     ) -> int:
-        """Go on with a recording that has stopped; see `Archive.extend_recording`."""
+        """Extend a stopped recording; see `Archive.extend_recording`."""
         self._check_open()
         return await self._recordings.start(
             channel,
@@ -462,12 +463,12 @@ class LocalArchive(LocalListing, Archive):
         )
 
     async def stop_recording(self, channel: str, stream_id: int) -> None:
-        """Record a stream no more; see `Archive.stop_recording`."""
+        """Stop recording a stream; see `Archive.stop_recording`."""
         self._check_open()
         await self._recordings.stop_channel(channel, stream_id)
 
     async def stop_recording_subscription(self, subscription_id: int) -> None:
-        """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
+        """Stop a recording subscription; see `Archive.stop_recording_subscription`."""
         self._check_open()
         await self._recordings.stop_subscription(check_id(subscription_id, "subscription_id"))
 
@@ -488,8 +489,8 @@ class LocalArchive(LocalListing, Archive):
     ) -> Replay:
         """Return an iterator over the messages of a recording; see `Archive.replay`.
 
-        One that follows never ends by itself but at `to_position`: when the recording stops it
-        waits for an extension.
+        A replay that follows ends only at `to_position`: when the recording stops, the replay waits
+        for an extension.
         """
         self._check_open()
         check_replayed(recording_id, from_position, to_position, follow=follow)
@@ -518,7 +519,7 @@ class LocalArchive(LocalListing, Archive):
         on_failed: Callable[[AeronError], object] | None = None,
         handshake_length: int | None = None,
     ) -> int:
-        """Publish a recording anew; see `Archive.start_replay`, and `Replays.start`."""
+        """Publish a recording on a channel; see `Archive.start_replay` and `Replays.start`."""
         self._check_open()
         check_callable(on_failed, "on_failed")
         check_ids(recording_id=recording_id, position=position, length=length)
@@ -546,17 +547,17 @@ class LocalArchive(LocalListing, Archive):
         check_given(recording_id=recording_id)
         await self._replays.stop_all(recording_id)
 
-    # What happens.
+    # Signals.
 
     def signals(self) -> SignalReader:
-        """Return an iterator over what becomes of recordings, from now on."""
+        """Return an iterator over the signals of all recordings, from now on."""
         self._check_open()
         return self._resources.signals.stream()
 
     async def aclose(self) -> None:
-        """Stop all recordings and replays, and close the files, cancelled or not.
+        """Stop all recordings and replays, and close the files, even if the caller is cancelled.
 
-        Closing twice is closing once; a second caller waits for the first.
+        A second caller waits for the first.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="aeron-archive-close")
@@ -564,7 +565,7 @@ class LocalArchive(LocalListing, Archive):
 
     async def _close(self) -> None:
         resources = self._resources
-        # Whatever fails, the rest is closed.
+        # If one step fails, the stack still runs the others.
         async with AsyncExitStack() as stack:
             if self._is_disk_owned:
                 stack.push_async_callback(resources.disk.aclose)
@@ -578,14 +579,14 @@ class LocalArchive(LocalListing, Archive):
             stack.push_async_callback(self._recordings.aclose)
 
     def _replayed(self, recording_id: int) -> Iterator[tuple[int, int | None]]:
-        """Return for each replay of a recording where it is, and where it ends, in bytes."""
+        """Yield the position and the end position, in bytes, of each replay of a recording."""
         yield from self._replays.of(recording_id)
         for replay in list(self._iterators):
             if replay.recording_id == recording_id and replay.is_under_way:
                 yield replay.position, replay.end_position
 
     async def _stay_alive(self) -> None:
-        """Say every second that the directory is held."""
+        """Refresh the mark file every second, which shows that the directory is in use."""
         resources = self._resources
         while True:
             await asyncio.sleep(ALIVE_SECONDS)

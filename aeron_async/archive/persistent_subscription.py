@@ -1,14 +1,15 @@
 """A subscription that reads a recording first, and then joins its live stream.
 
-`PersistentSubscription` replays from the position it is given, and joins the live stream
-(`LiveStream`) when it has come near its end. It reads both until they meet: it takes the first
-message of the live stream from the recording, and every later one from the live stream. Where the
-live stream is lost, because this reader was too slow or the source went away, it replays again from
-the last message.
+`PersistentSubscription` replays from the position that the caller gives, and joins the live stream
+(`LiveStream`) when the replay has come near the end of the recording. It reads both until they
+meet: it takes the first message of the live stream from the recording, and every later one from the
+live stream. If the live stream is lost, because this reader was too slow or the source left, it
+replays again from the last message.
 
-Invariant: every message comes once, in order, whatever happens to either. But where the recording
-has stopped and its stream has continued, the messages in between are lost: a `RecordingGap`. It
-ends the iteration with an error, or it is reported and the live stream follows behind it.
+Invariant: every message comes once and in order, even if the replay or the live stream fails. The
+exception is a `RecordingGap`: if the recording has stopped and its stream has continued, the
+messages in between are lost. A gap ends the iteration with an error, or it is reported and the live
+stream follows behind it.
 
 Differs: Aeron waits for the recording to go on.
 
@@ -58,10 +59,10 @@ class LiveStream:
     """The live stream of a recording, joined in the background up to its first message.
 
     Attributes:
-        session_id: Of the source that is waited for: an extension has another.
-        join_position: Where it was joined, in bytes; None until then.
-        first: The message that came first; None until there is one.
-        is_lost: Whether it ended before that.
+        session_id: Session of the publisher; an extended recording has a new one.
+        join_position: Position where the stream was joined, in bytes; None until then.
+        first: First message; None until it has arrived.
+        is_lost: Whether the stream ended before its first message.
     """
 
     def __init__(self, aeron: Aeron, channel: ChannelUri, stream_id: int, session_id: int) -> None:
@@ -76,7 +77,8 @@ class LiveStream:
         self._is_first_taken = False
         self.is_lost: bool = False
         self._task = asyncio.create_task(self._join(), name="aeron-persistent-subscription")
-        # Seen by `check`; where the client closes first, nothing asks any more why it failed.
+        # `check` raises the task's error. If the client closes first, nothing retrieves it: mark it
+        # as retrieved, so that asyncio does not log it.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def _join(self) -> None:
@@ -98,7 +100,7 @@ class LiveStream:
             self.is_lost = True
 
     def check(self) -> None:
-        """Raise what joining raised.
+        """Raise the error of joining, if there was one.
 
         Raises:
             AeronError: The live stream cannot be subscribed to.
@@ -107,11 +109,12 @@ class LiveStream:
             self._task.result()
 
     async def following(self) -> Message | None:
-        """Return the next message, the first one first; None where the stream is lost, or over."""
+        """Return the next message, beginning with `first`; None if the stream is lost or over."""
         if self._image is None:
             return None
         if not self._is_first_taken:
-            # Waited for by itself: whoever is cancelled here leaves it for the next call.
+            # `wait` does not cancel the task: a cancelled caller leaves the message for the next
+            # call.
             await asyncio.wait((self._task,))
             self._is_first_taken = True
             self.check()
@@ -125,7 +128,7 @@ class LiveStream:
         """Leave the live stream."""
         self._task.cancel()
         try:
-            # Awaited itself, it could not be told whose cancellation came back.
+            # Awaiting the task itself could not tell its cancellation from that of the caller.
             await asyncio.wait((self._task,))
         finally:
             if self._subscription is not None:
@@ -145,9 +148,9 @@ class RecordingGap:
     """A part of a stream that was neither recorded nor received.
 
     Attributes:
-        recording_id: Of the recording.
-        start_position: Where the recording, or what was read of its stream, ends; in bytes.
-        end_position: Where the live stream goes on, in bytes.
+        recording_id: Id of the recording.
+        start_position: Where the recorded or received part ends, in bytes.
+        end_position: Where the live stream continues, in bytes.
     """
 
     recording_id: int
@@ -156,10 +159,10 @@ class RecordingGap:
 
 
 def check_on_gap(on_gap: object) -> None:
-    """Refuse what is no way to treat a gap.
+    """Check the argument `on_gap`.
 
     Raises:
-        ConfigurationError: Names the ways.
+        ConfigurationError: The value is not one of `OnGap`.
     """
     if on_gap not in get_args(OnGap):
         message = f'on_gap is {on_gap!r}, and must be "raise" or "report"'
@@ -169,15 +172,15 @@ def check_on_gap(on_gap: object) -> None:
 async def end_behind(
     archive: Archive, recording_id: int, live: LiveStream | None, position: int | None
 ) -> int | None:
-    """Return where a recording has stopped, if nothing of it lies behind a position.
+    """Return the stop position of a recording if it has no message after a position, else None.
 
-    None also where its stream is not received: then there is nothing to go over to.
+    None also if the live stream is not joined: then there is nothing to switch to.
 
     Args:
-        archive: Where it is recorded.
-        recording_id: Of the recording.
-        live: Its stream.
-        position: Up to where it was replayed, in bytes; None for not at all.
+        archive: Archive that holds the recording.
+        recording_id: Id of the recording.
+        live: Live stream of the recording.
+        position: Position up to which it was replayed, in bytes; None if not at all.
     """
     if live is None or live.join_position is None:
         return None
@@ -187,7 +190,8 @@ async def end_behind(
     stop = descriptor.stop_position
     begin = descriptor.start_position if position is None else position
     if begin < stop:
-        # Padding may lie there, or what the disk is slow to give: only reading tells.
+        # The rest may be padding, or messages that a slow disk has not delivered: read it to find
+        # out.
         rest = archive.replay(recording_id, begin, stop)
         try:
             async for _ in rest:
@@ -219,29 +223,30 @@ class PersistentSubscription:
     """Messages of a recording and of its live stream, each once; made by `subscribe`.
 
     Args:
-        archive: Where it is recorded.
-        aeron: Subscribes to the live stream.
-        recording_id: Of the recording; while it is extended the live stream is that of the session
-            which extends it.
-        live_channel: Of the live stream. Unless it says otherwise it is read untethered: a reader
-            that is too slow is left behind, and replays, and holds nobody up.
-        live_stream_id: Of the live stream.
-        from_position: Where to begin, in bytes; the start of the recording when not given.
-        on_gap: Where the recording has stopped and its stream has gone on: "raise" ends the
-            iteration with `RecordingGapError`; "report" logs the gap, puts it into `gaps`, and goes
-            on with the live stream.
+        archive: Archive that holds the recording.
+        aeron: Client that subscribes to the live stream.
+        recording_id: Id of the recording; while it is extended, the live stream is that of the
+            extending session.
+        live_channel: Channel of the live stream. It is read untethered unless the channel says
+            otherwise: a reader that is too slow loses the live stream and replays, and does not
+            block the publisher.
+        live_stream_id: Stream within that channel.
+        from_position: Where to begin, in bytes; the start of the recording if not given.
+        on_gap: What to do if the recording has stopped and its stream has continued: "raise" ends
+            the iteration with `RecordingGapError`; "report" logs the gap, appends it to `gaps`, and
+            continues with the live stream.
 
     Attributes:
-        recording_id: Of the recording.
-        position: Where the message ends that was handed out last, in bytes.
+        recording_id: Id of the recording.
+        position: End position of the message returned last, in bytes.
         join_count: How often the live stream was joined.
         fallback_count: How often it was lost again.
-        gaps: The gaps that were reported, the last 64 of them.
+        gaps: The last 64 reported gaps.
 
     Raises:
-        ChannelUriError: The live channel cannot be meant.
-        ConfigurationError: It names a session, which is the recording's to say; or another
-            argument cannot be meant.
+        ChannelUriError: The live channel is not valid.
+        ConfigurationError: The live channel names a session, which comes from the recording; or
+            another argument is not valid.
     """
 
     join_count: int
@@ -262,7 +267,7 @@ class PersistentSubscription:
         check_on_gap(on_gap)
         self.recording_id: int = check_whole(recording_id, "recording_id")
         self._stream_id = check_stream_id(live_stream_id)
-        # -1 is the position of one that has handed out nothing yet.
+        # -1 is the `position` of a subscription that has not returned a message yet.
         from_position = None if from_position == -1 else from_position
         if from_position is not None:
             from_position = check_whole(from_position, "from_position")
@@ -298,12 +303,12 @@ class PersistentSubscription:
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message, waiting for it; the iteration ends when this side closes.
+        """Return the next message, waiting for it; the iteration ends when the subscription closes.
 
         Raises:
-            RecordingGapError: The recording has stopped, and its stream has gone on.
+            RecordingGapError: The recording has stopped, and its stream has continued.
             ArchiveError: The recording cannot be replayed.
-            ConfigurationError: It is of another stream than the live one.
+            ConfigurationError: Recording and live stream have different stream ids.
             AeronError: The live stream cannot be subscribed to.
         """
         while not self._is_closed:
@@ -327,7 +332,7 @@ class PersistentSubscription:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Read no more; closing twice is closing once."""
+        """Stop reading; a second call does nothing."""
         self._is_closed = True
         watching, self._watching = self._watching, None
         if watching is not None:
@@ -352,7 +357,7 @@ class PersistentSubscription:
         await self.aclose()
 
     async def _replayed(self) -> Message | None:
-        """Return the next message of the recording, and go over to the live stream in time."""
+        """Return the next message of the recording; switch to the live stream when they meet."""
         if self._replay is None:
             if self.fallback_count and not await self._is_recorded():
                 return None
@@ -370,7 +375,7 @@ class PersistentSubscription:
         try:
             message = await anext(self._replay)
         except StopAsyncIteration:
-            # Only a replay that was closed meanwhile ends.
+            # A replay that follows ends only if it was closed during the await.
             message = None
         if self._has_closed():
             return None
@@ -382,12 +387,12 @@ class PersistentSubscription:
         return message
 
     async def _on_replay_ended(self) -> None:
-        """Go on behind the end of a replay, or raise why there is none.
+        """Continue after the end of a replay, or raise why it ended.
 
         Raises:
-            AeronError: Looking for the end of the recording has failed.
-            RecordingGapError: As `_cross`.
-            ClosedError: The replay was closed by somebody else.
+            AeronError: The watch task failed.
+            RecordingGapError: See `_cross`.
+            ClosedError: Another task closed the replay.
         """
         if self._failure is not None:
             raise self._failure
@@ -400,11 +405,11 @@ class PersistentSubscription:
             await self._cross(end_position, self._live)
 
     def _has_closed(self) -> bool:
-        """Return whether it was closed meanwhile."""
+        """Return whether the subscription was closed during an await."""
         return self._is_closed
 
     async def _look(self) -> None:
-        """Join the live stream if what is still to be replayed is little."""
+        """Join the live stream if little is left to replay."""
         live = self._live
         if live is not None:
             live.check()
@@ -443,20 +448,21 @@ class PersistentSubscription:
         self._live = LiveStream(self._aeron, self._channel, self._stream_id, descriptor.session_id)
 
     def _go_over(self, position: int) -> None:
-        """Let the live stream go on, once what came first on it was replayed."""
+        """Switch to the live stream once its first message was replayed."""
         live, replay = self._live, self._replay
         if live is None or live.first is None or replay is None or position < live.first.position:
             return
-        # To be closed with the next call: this one has a message that a cancellation would lose.
+        # The next call closes the replay: awaiting that here could lose the message to a
+        # cancellation.
         self._replay, self._finished = None, replay
         self.join_count += 1
         if self._watching is not None:
             self._watching.cancel()
 
-    # Where the recording has stopped.
+    # Recordings that have stopped.
 
     async def _watch(self, replay: Replay) -> None:
-        """End a replay that has come to the end of a recording whose stream has gone on."""
+        """End a replay at the end of a recording that has stopped while its stream continues."""
         position = None
         try:
             while True:
@@ -475,11 +481,11 @@ class PersistentSubscription:
         await replay.aclose()
 
     async def _cross(self, end_position: int, live: LiveStream) -> None:
-        """Go over to the live stream where the recording has ended.
+        """Switch to the live stream at the end of the recording.
 
         Raises:
-            RecordingGapError: It was joined behind that, and the caller wants to be told so; the
-                subscription is closed then.
+            RecordingGapError: The live stream was joined later, and `on_gap` is "raise"; the
+                subscription is then closed.
         """
         join_position = live.join_position
         if join_position is not None and join_position > end_position:
@@ -498,7 +504,7 @@ class PersistentSubscription:
     async def _is_recorded(self) -> bool:
         """Return whether the recording holds what follows the last message.
 
-        Where it has stopped before that, the live stream is joined again, and its gap told of.
+        If it stopped before that, join the live stream again and report or raise the gap.
         """
         live: LiveStream | None = None
         try:

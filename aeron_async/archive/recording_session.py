@@ -1,20 +1,21 @@
-"""One recording session: blocks of an image, written to segment files in their order.
+"""One recording session: the blocks of an image, written to segment files in order.
 
-A `RecordingSession` gives the blocks of its image to a `RecordingLane`, of which there are two.
-`ThreadLane` has a thread of its own that the interpreter never holds up, and takes several blocks
-at once: a thread of the interpreter waits for its turn before and after each write, and while the
-event loop is busy a turn takes milliseconds, in which a publisher fills its window. `PoolLane`
-shares the threads of all other disk work, and takes one block at a time; it serves where there is
-no compiled kernel, where files are not the system's, and where frames get checksums.
+A `RecordingSession` gives the blocks of its image to a `RecordingLane`. There are two kinds.
+`ThreadLane` has a native thread that never waits for the interpreter, and takes several blocks at
+once. A Python thread would wait for the interpreter before and after each write; while the event
+loop is busy each such wait takes milliseconds, in which a publisher fills its window. `PoolLane`
+shares the threads of all other disk work, and takes one block at a time. It is used if the compiled
+extension is missing, if the files are not files of the operating system, or if frames get
+checksums.
 
 Invariant: the memory of a block belongs to the log of the image, and a lane reads it until the
 block has been collected.
 
 Invariant: the position of the image moves when everything before it has been written, and not
-earlier. So the disk slows the publisher down, and what a reader of the recording sees has been
-written.
+earlier. So a slow disk slows the publisher down, and a reader of the recording sees only what has
+been written.
 
-Source: Aeron `RecordingSession`, `ArchiveConductor.startRecordingSession`, `RecordingSession.init`.
+Source: Aeron `RecordingSession`, `ArchiveConductor.startRecordingSession`.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ BELL_LENGTH: Final = 64
 
 
 class RecordingLane(Protocol):
-    """Writes blocks, and says how far it is.
+    """Writes blocks, and returns how far it has come.
 
     Attributes:
-        begun: Position behind the last block that was begun, in bytes.
-        failure: What the disk failed with, once it is closed, if `collect` has not said so; also
-            where the closing was cancelled, and could not raise it.
+        begun: End position of the block that was begun last, in bytes.
+        failure: After `aclose`, the error of the disk that `collect` did not raise; set also if
+            `aclose` was cancelled and could not raise it.
     """
 
     begun: int
@@ -83,7 +84,7 @@ class RecordingLane(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is under way that was not collected."""
+        """Return whether every block that was begun has been collected."""
         ...
 
     def room(self) -> int:
@@ -91,16 +92,16 @@ class RecordingLane(Protocol):
         ...
 
     def begin(self, block: memoryview, padding: int) -> None:
-        """Let a block be written, behind those that were begun before.
+        """Begin writing a block, after the blocks that were begun before.
 
         Args:
             block: Whole frames of one term.
-            padding: How far the last one, if it is padding, goes on.
+            padding: Bytes of a padding frame at the end beyond its header.
         """
         ...
 
     def collect(self) -> int:
-        """Return up to which position everything has been written; see `RecordingWriter.write`.
+        """Return the position up to which everything has been written; see `RecordingWriter.write`.
 
         Raises:
             StorageError: The disk failed, and nothing more will be written.
@@ -108,10 +109,10 @@ class RecordingLane(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Wait for what was begun, cancelled or not, and close the file.
+        """Wait for the blocks that were begun, even if cancelled, and close the file.
 
         Raises:
-            StorageError: The disk failed, and `collect` has not said so.
+            StorageError: The disk failed, and `collect` did not raise it.
             OSError: The file cannot be closed.
         """
         ...
@@ -125,18 +126,18 @@ def open_lane(
     ring: Callable[[], object],
     longest: int = LARGEST_WRITE,
 ) -> RecordingLane:
-    """Return the lane that suits best.
+    """Return a thread lane if possible, else a pool lane.
 
     Args:
-        writer: Open where the recording goes on; the lane closes it.
-        disk: Where else is written.
-        term_length: Of the stream, in bytes.
+        writer: Writer at the position where the recording begins; the lane closes it.
+        disk: Runs all other disk work.
+        term_length: Term length of the stream, in bytes.
         ring: Called in the loop when there may be something to collect.
-        longest: Longest block, in bytes; the longest frame at least.
+        longest: Longest block, in bytes; at least the longest frame.
     """
     part = min(max(term_length // PARTS_OF_A_TERM, SMALLEST_WRITE), longest)
     if BlockWriter is not None and disk.is_apart and writer.file_number is not None:
-        # A loop that watches no descriptors, or none that are left: the other lane does as well.
+        # If the loop watches no descriptors, or none are left, the pool lane does the same work.
         with suppress(NotImplementedError, OSError):
             return ThreadLane(writer, disk, BlockWriter, part=part, ring=ring)
     return PoolLane(writer, disk, part=part, ring=ring)
@@ -144,7 +145,7 @@ def open_lane(
 
 @final
 class PoolLane:
-    """One block at a time, by `RecordingWriter.write`; see `RecordingLane`."""
+    """Lane that writes one block at a time in the disk's threads; see `RecordingLane`."""
 
     def __init__(
         self, writer: RecordingWriter, disk: Disk, *, part: int, ring: Callable[[], object]
@@ -159,7 +160,7 @@ class PoolLane:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is under way; see `RecordingLane.is_idle`."""
+        """Return whether no block is in progress; see `RecordingLane.is_idle`."""
         return self._writing is None
 
     def room(self) -> int:
@@ -167,20 +168,20 @@ class PoolLane:
         return self._length if self._writing is None else 0
 
     def begin(self, block: memoryview, padding: int) -> None:
-        """Let a block be written; see `RecordingLane.begin`."""
+        """Begin writing a block; see `RecordingLane.begin`."""
         self.begun += len(block) + padding
         self._writing = self._disk.begin(self._writer.write, [(block, padding)])
         self._writing.add_done_callback(lambda _: self._ring())
 
     def collect(self) -> int:
-        """Return how far it is; see `RecordingLane.collect`."""
+        """Return how far the lane has written; see `RecordingLane.collect`."""
         if self._writing is not None and self._writing.done():
             writing, self._writing = self._writing, None
             writing.result()
         return self._writer.position
 
     async def aclose(self) -> None:
-        """Wait, and close the file; see `RecordingLane.aclose`."""
+        """Wait for the last block, and close the file; see `RecordingLane.aclose`."""
         writing, self._writing = self._writing, None
         try:
             await close_file(self._writer, self._disk, writing)
@@ -190,14 +191,14 @@ class PoolLane:
 
 @final
 class ThreadLane:
-    """Several blocks at once, by a thread of its own; see `RecordingLane`.
+    """Lane that writes several blocks at once in its own native thread; see `RecordingLane`.
 
     Args:
-        writer: Whose file has a number.
-        disk: Where the next file is opened.
+        writer: Writer whose file has a descriptor.
+        disk: Opens the next segment file.
         blocks: The compiled writer.
-        part: Longest block, in bytes, that leaves who publishes room to go on.
-        ring: As for `open_lane`.
+        part: Longest block, in bytes, that leaves the publisher room in its window.
+        ring: See `open_lane`.
 
     Raises:
         NotImplementedError: The loop watches no descriptors.
@@ -218,7 +219,7 @@ class ThreadLane:
         self._writer = writer
         self._disk = disk
         self._ring = ring
-        # Where each block waits for the disk, few long ones are better than many.
+        # If each block waits for the disk, few long blocks are better than many.
         self._length = min(part, LARGEST_WRITE if writer.sync_level else LARGEST_OF_MANY)
         self._most = 1 if writer.sync_level else MOST_AT_ONCE
         self._lengths: deque[int] = deque()
@@ -238,18 +239,18 @@ class ThreadLane:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing is under way; see `RecordingLane.is_idle`."""
+        """Return whether no block is in progress; see `RecordingLane.is_idle`."""
         return not self._lengths and self._rolling is None
 
     def room(self) -> int:
         """Return how long the next block may be; see `RecordingLane.room`."""
         if self._rolling is not None or self.begun >= self._writer.segment_end:
-            # There is no file to write to, or it is not sure that there will be one.
+            # The next segment file is not open yet, and opening it may fail.
             return 0
         return self._length if len(self._lengths) < self._most else 0
 
     def begin(self, block: memoryview, padding: int) -> None:
-        """Let a block be written; see `RecordingLane.begin`."""
+        """Begin writing a block; see `RecordingLane.begin`."""
         writer = self._writer
         file = writer.file_number
         assert file is not None, "a lane of its own has a file of the system"
@@ -258,7 +259,7 @@ class ThreadLane:
         self.begun += len(block) + padding
 
     def collect(self) -> int:
-        """Return how far it is; see `RecordingLane.collect`."""
+        """Return how far the lane has written; see `RecordingLane.collect`."""
         writer = self._writer
         failure = self._failure()
         if failure is not None:
@@ -267,25 +268,27 @@ class ThreadLane:
             rolling, self._rolling = self._rolling, None
             rolling.result()
         elif self._rolling is None and writer.position >= writer.segment_end:
-            # Now and not with the next block: an official archive leaves an empty file as well.
+            # Open the next segment now and not with the next block: the official archive also
+            # leaves an empty file at the end.
             self._rolling = self._disk.begin(writer.roll)
             self._rolling.add_done_callback(lambda _: self._ring())
         return writer.position
 
     async def aclose(self) -> None:
-        """Wait, and close the file; see `RecordingLane.aclose`."""
+        """Wait for the blocks that were begun, and close the file; see `RecordingLane.aclose`."""
         try:
             await self._disk.run(self._blocks.close)
         except BaseException:
-            # Cancelled, or no thread could be had to wait in: that is to be heard of. What the
-            # disk failed with is kept.
+            # Cancelled, or no thread was available to wait in: raise that. `failure` keeps the
+            # error of the disk.
             with suppress(StorageError, OSError):
                 await self._end()
             raise
         await self._end()
 
     async def _end(self) -> None:
-        # Done already, unless no thread could be had to wait in: it rings no closed bell.
+        # Closed already, unless no thread was available to wait in. The native thread must be gone
+        # before its pipe is closed.
         self._blocks.close()
         was_told, failure = self._has_failed, self._failure()
         self._close_bell()
@@ -297,7 +300,7 @@ class ThreadLane:
             self.failure = self.failure or failure_of(rolling)
 
     def _failure(self) -> StorageError | None:
-        """Take what has been written, and return what ended it, if anything did."""
+        """Count the blocks that were written, and return the error of the disk, if any."""
         number = self._take()
         if not number:
             return None
@@ -305,7 +308,7 @@ class ThreadLane:
         return self._writer.failure(OSError(number, os.strerror(number)))
 
     def _take(self) -> int:
-        """Count what has been written, and return the number of the error that ended it, or 0."""
+        """Count the blocks that were written, and return the errno that ended the writing, or 0."""
         count, failure = self._blocks.collect()
         for _ in range(count):
             self._writer.position += self._lengths.popleft()
@@ -325,7 +328,7 @@ class ThreadLane:
 
 
 def failure_of(work: asyncio.Future[Any] | None) -> StorageError | None:
-    """Return what work on the disk that is done, if it is, failed with."""
+    """Return the storage error of disk work, if the work is done and failed with one."""
     if work is None or not work.done() or work.cancelled():
         return None
     error = work.exception()
@@ -338,7 +341,7 @@ async def close_file(
     last: asyncio.Future[Any] | None,
     failure: StorageError | None = None,
 ) -> None:
-    """Wait for the work that was begun last, close the file, and raise what failed first.
+    """Wait for the work that was begun last, close the file, and raise the first failure.
 
     Raises:
         StorageError: The disk had failed before, or the last work did.
@@ -371,24 +374,24 @@ log: Final = get_logger(__name__)
 
 @final
 class RecordingSession:
-    """Records one image until it ends, it is stopped, or the disk fails.
+    """Records one image until the image ends, the session is stopped, or the disk fails.
 
     Args:
-        descriptor: Of the recording, in the catalog already.
-        image: To be recorded.
-        subscription: That the image is of.
-        writer: Open where the image begins; closed in the end.
-        counter: Shows the position; closed in the end.
-        disk: Where is written.
-        longest_write: Most bytes of one block.
+        descriptor: Descriptor of the recording, already in the catalog.
+        image: Image to be recorded.
+        subscription: Subscription of the image.
+        writer: Writer at the image's join position; the session closes it.
+        counter: Shows the recorded position; the session closes it.
+        disk: Runs the writes.
+        longest_write: Longest block, in bytes.
 
     Attributes:
-        recording_id: Of the recording.
-        start_position: Where this session began, in bytes; not where the recording did.
-        position: Up to where everything has been written, in bytes.
+        recording_id: Id of the recording.
+        start_position: Where this session began, in bytes; an extended recording began earlier.
+        position: Position up to which everything has been written, in bytes.
         progress: Rings when the position has moved, and when the session has ended.
-        error: Why it ended, if it should not have.
-        is_over: Whether nothing more will be written, and `position` is where it has ended.
+        error: Why the session ended too early; None if it did not.
+        is_over: Whether nothing more will be written; `position` is then the stop position.
     """
 
     start_position: int
@@ -429,27 +432,28 @@ class RecordingSession:
         counter.set(self.position)
 
     def stop(self) -> None:
-        """Record what is there by now, and then no more."""
+        """Record the data that has arrived by now, then end."""
         self._is_stopping = True
         self.subscription._progress.ring()
 
     def mark_stopped(self) -> None:
-        """Say that the catalog knows the end."""
+        """Close the counter after the catalog holds the stop position."""
         self._counter.close()
         self.progress.ring()
 
     async def run(self) -> None:
-        """Record until there is no more; never raises but for cancellation."""
+        """Record until the end; raise nothing but cancellation."""
         try:
             await self._record()
         except StorageError as error:
-            # What the writer says has been written is all that there is.
+            # The position of the writer is the end of what was written.
             self._failures.append(error)
         finally:
             try:
                 await self._lane.aclose()
             except StorageError:
-                # Of a block that was under way; the lane keeps it, also where it is cancelled.
+                # The error of a block in progress; the lane keeps it in `failure`, also when
+                # cancelled.
                 pass
             except OSError as error:
                 log.warning(
@@ -461,7 +465,7 @@ class RecordingSession:
                 await self._settle()
 
     async def _settle(self) -> None:
-        """Find out where the recording ends, now that nothing is under way any more.
+        """Determine where the recording ends, now that no block is in progress.
 
         Differs: Aeron believes what it has copied out of a log that did not wait for it.
         """
@@ -480,7 +484,7 @@ class RecordingSession:
         except StorageError as error:
             self._failures.append(error)
         finally:
-            # Not before: who replays would take for the end what is not yet written.
+            # Only now: a replay must not take an earlier position for the end.
             self.position = writer.position
             self._report()
             self.is_over = True
@@ -493,31 +497,34 @@ class RecordingSession:
         while end is None or self.position < end:
             was_stopping, was_closed = self._is_stopping, image.is_closed
             if lane.begun > self.position and image.is_let_go:
-                # Nobody can tell whether what is under way was read before it was written over.
+                # The stream has continued without this image: a block in progress may have been
+                # overwritten before the lane read it.
                 return
             self._collect()
             self._begin()
             if lane.is_idle and (was_stopping or was_closed or image.is_end_of_stream):
                 return
             if was_stopping and end is None:
-                # Whoever goes on publishing would keep it going for ever.
+                # A publisher that keeps publishing must not keep the session open: end one term
+                # later.
                 end = self.position + image.term_length
             await progress.wait()
 
     def _begin(self) -> None:
-        """Let what is there be written, as much as may be under way at once."""
+        """Begin writing the available blocks, as many as the lane takes."""
         lane = self._lane
         while room := lane.room():
             block, padding = self.image._peek_block(lane.begun, room)
             if not len(block):
                 return
             if not lane.is_idle and len(block) < room // 2 and not padding:
-                # It grows while others are under way, and costs as much as a long one.
+                # The block will grow while others are written, and a short block costs as much as a
+                # long one.
                 return
             lane.begin(block, padding)
 
     def _collect(self) -> None:
-        """Let go of what has been written: readers may have it, and the publisher its room."""
+        """Advance the position past the written blocks, for replays and for the publisher."""
         position = self._lane.collect()
         if position != self.position:
             self.position = position
@@ -526,7 +533,7 @@ class RecordingSession:
             self.progress.ring()
 
     def _report(self) -> None:
-        """Tell of what failed, with the position where the recording has ended."""
+        """Log the failures, with the position where the recording has ended."""
         fields = {"recording_id": self.recording_id, "position": self.position}
         for error in self._failures:
             self.error = self.error or error
@@ -536,15 +543,15 @@ class RecordingSession:
 async def open_session(
     resources: ArchiveResources, image: Image, descriptor: RecordingDescriptor
 ) -> RecordingSession:
-    """Return what records an image; nothing is left open if that cannot be had.
+    """Open the session that records an image; on failure everything it opened is closed.
 
     Args:
-        resources: Of the archive.
-        image: To be recorded.
-        descriptor: Of the recording, in the catalog already.
+        resources: Resources of the archive.
+        image: Image to be recorded.
+        descriptor: Descriptor of the recording, already in the catalog.
 
     Raises:
-        StorageError: The file cannot be had.
+        StorageError: The file cannot be opened.
         RegistrationError: No counter is left.
     """
     context = resources.context
@@ -562,7 +569,7 @@ async def open_session(
         writer = await finished(opening)
     except asyncio.CancelledError:
         if not opening.cancelled() and opening.exception() is None:
-            # It was opened all the same, and nobody else would close it.
+            # The file was opened despite the cancellation, and only this task can close it.
             await resources.disk.run(opening.result().close)
         raise
     try:

@@ -1,7 +1,6 @@
-"""Requests to record, their entries in the catalog, and a session for each image.
+"""Recordings: requests to record, their catalog entries, and one session for each image.
 
-Source: Aeron `ArchiveConductor`, its part of recordings, `ArchiveConductor.startRecordingSession`,
-`extendRecordingSession`.
+Source: Aeron `ArchiveConductor.startRecordingSession`, `extendRecordingSession`.
 """
 
 from __future__ import annotations
@@ -60,22 +59,22 @@ __all__ = [
 
 @attrs.define(eq=False, kw_only=True)
 class RecordingRequest:
-    """A subscription that records.
+    """A request to record, with its subscription.
 
     Attributes:
-        key: What another request for the same stream would have too.
-        original_channel: As the request had it.
-        stripped_channel: What is left of that in the catalog.
-        recording_id: That is extended; None where each image gets a recording of its own.
-        auto_stop: Whether it ends with its first image.
-        correlation_id: Of the request.
-        control_session_id: Of who asked for an extension.
-        subscription: That records; None until the driver has made it.
-        tasks: One for each image that it has had.
-        active_count: How many of them record, or are about to.
-        is_lacking: Whether one of them was not, or not whole.
-        is_stopping: Whether only what is there by now is still recorded.
-        error: Why it recorded less than was asked for.
+        key: Equal for two requests that would record the same stream.
+        original_channel: Channel as the caller gave it.
+        stripped_channel: Channel as the catalog stores it.
+        recording_id: Recording to be extended; None if each image starts a recording of its own.
+        auto_stop: Whether the request ends with its first image.
+        correlation_id: Correlation id of the request.
+        control_session_id: Control session that asked for an extension.
+        subscription: Subscription that records; None until the driver has added it.
+        tasks: One task for each image of the subscription.
+        active_count: How many of these tasks record, or are about to.
+        is_lacking: Whether an image was not recorded, or not completely.
+        is_stopping: Whether the request was stopped: only data that has arrived is still recorded.
+        error: First reason why less was recorded than requested.
         on_failed: Called with each such reason.
     """
 
@@ -96,7 +95,7 @@ class RecordingRequest:
     on_failed: Callable[[ArchiveError], object] | None = None
 
     def fail(self, error: ArchiveError | None) -> None:
-        """Remember why less was recorded than was asked for, and tell whoever asked."""
+        """Store why less was recorded than requested, and call `on_failed`."""
         if error is None:
             return
         self.error = self.error or error
@@ -105,11 +104,11 @@ class RecordingRequest:
 
     @property
     def subscription_id(self) -> int:
-        """Return the id by which it is stopped; -1 before there is one."""
+        """Return the id that stops this request; -1 until the driver has added the subscription."""
         return -1 if self.subscription is None else self.subscription.registration_id
 
     def add(self, task: asyncio.Task[None]) -> None:
-        """Count one more image, which a task records."""
+        """Add the task that records one more image."""
         self.tasks.append(task)
         self.active_count += 1
         if not self.auto_stop:
@@ -119,12 +118,12 @@ class RecordingRequest:
 def new_recording(
     request: RecordingRequest, image: Image, *, segment_length: int, now_ms: int
 ) -> RecordingDescriptor:
-    """Return the entry of a recording that begins, without its id.
+    """Return the catalog entry of a new recording, still without its id.
 
     Args:
-        request: That asked for it.
-        image: That is to be recorded.
-        segment_length: As the settings have it, in bytes; a term may be longer.
+        request: The request to record.
+        image: Image to be recorded.
+        segment_length: As configured, in bytes; raised to the term length if that is longer.
         now_ms: The time, in milliseconds since 1970.
     """
     return RecordingDescriptor(
@@ -144,10 +143,10 @@ def new_recording(
 
 
 def check_extension(descriptor: RecordingDescriptor, image: Image) -> None:
-    """Refuse an image that does not go on where a recording has stopped.
+    """Refuse an image that does not begin where the recording stopped.
 
     Raises:
-        ArchiveError: It begins elsewhere, or its terms or datagrams are others.
+        ArchiveError: The join position, initial term id, term length or MTU differs.
     """
     for name, found, wanted in (
         ("joinPosition", image.join_position, descriptor.stop_position),
@@ -165,7 +164,7 @@ def check_extension(descriptor: RecordingDescriptor, image: Image) -> None:
 
 
 async def pass_over(image: Image, request: RecordingRequest) -> None:
-    """Take what an image brings and record none of it: its publisher is not held up.
+    """Consume an image without recording it, so that its publisher is not blocked.
 
     Differs: Aeron takes nothing, and the publisher of such an image stands still.
     """
@@ -179,7 +178,7 @@ async def pass_over(image: Image, request: RecordingRequest) -> None:
             await progress.wait()
 
 
-# Ends that the catalog does not have yet.
+# Stop positions that the catalog does not hold yet.
 
 TRY_AGAIN_SECONDS: Final = 1.0
 
@@ -188,11 +187,11 @@ log: Final = get_logger(__name__)
 
 @final
 class RecordingEnds:
-    """Where recordings have ended that the catalog still takes for active.
+    """Stop positions of recordings that are still active in the catalog.
 
     Args:
-        resources: Of the archive.
-        on_written: Called when the catalog has come to know of one late.
+        resources: Resources of the archive.
+        on_written: Called after a delayed write of a stop position has ended.
     """
 
     def __init__(self, resources: ArchiveResources, on_written: Callable[[], object]) -> None:
@@ -201,19 +200,19 @@ class RecordingEnds:
         self._positions: dict[int, int] = {}
 
     def position(self, recording_id: int) -> int | None:
-        """Return where a recording has ended whose entry does not say so; None for all others."""
+        """Return the stop position of a recording that the catalog still lacks; else None."""
         return self._positions.get(recording_id)
 
     def forget(self, recording_id: int) -> None:
-        """Write no end any more of a recording that goes on."""
+        """Drop the pending stop position of a recording that is being extended."""
         self._positions.pop(recording_id, None)
 
     async def write(self, recording_id: int, position: int) -> ArchiveError | None:
-        """Write where a recording has ended, now or as soon as the disk lets that happen.
+        """Write a stop position to the catalog, now or as soon as the disk accepts it.
 
         Returns:
-            Why it could not be written now. If it never can, recovery finds it out from the files
-            when the archive opens the next time.
+            Why it could not be written now, or None. If it is never written, recovery derives it
+                from the segment files when the archive is opened again.
         """
         now_ms = self._resources.aeron.clock.epoch_ms()
         self._positions[recording_id] = position
@@ -239,13 +238,14 @@ class RecordingEnds:
     async def _try_writing(self, recording_id: int, position: int, now_ms: int) -> None:
         await self._resources.desk.call(self._write, recording_id, position, now_ms)
         if self._positions.get(recording_id) == position:
-            # Another end may have come meanwhile, of an extension, and is still to be written.
+            # An extension may have ended during the await; its stop position is still to be
+            # written.
             del self._positions[recording_id]
 
     def _write(self, recording_id: int, position: int, now_ms: int) -> None:
-        """Write an end while nobody else works on the catalog, if it still is one."""
+        """Write a stop position, under the lock of the catalog, if it is still wanted."""
         catalog = self._resources.desk.catalog
-        # What was said to have failed may have been written, and been changed since.
+        # A write that reported a failure may have succeeded, and the entry may have changed since.
         if (
             self._positions.get(recording_id) == position
             and recording_id in catalog
@@ -254,20 +254,21 @@ class RecordingEnds:
             catalog.update(recording_id, stop_position=position, stop_timestamp_ms=now_ms)
 
 
-# Entries in the catalog.
+# Catalog entries.
 
 
 @final
 class RecordingEntries:
-    """Writes that a recording begins, or goes on.
+    """Writes catalog entries for recordings that start or are extended.
 
     Args:
-        resources: Of the archive.
-        ends: Where recordings have ended that the catalog takes for active.
-        active: Ids of the recordings that are written now.
+        resources: Resources of the archive.
+        ends: Stop positions that the catalog does not hold yet.
+        active: Ids of the recordings that have a session.
 
     Attributes:
-        extending: Where recordings go on whose session is just about to be, in bytes.
+        extending: Join positions of extensions whose session is not open yet, in bytes, by
+            recording id.
     """
 
     def __init__(
@@ -279,10 +280,10 @@ class RecordingEntries:
         self.extending: dict[int, int] = {}
 
     async def begin(self, request: RecordingRequest, image: Image) -> RecordingDescriptor:
-        """Return the entry of a recording, which is new unless one is extended.
+        """Return the catalog entry for an image: a new one, or that of the extended recording.
 
         Raises:
-            ArchiveError: The image does not go on with what is to be extended.
+            ArchiveError: The image does not begin where the extended recording stopped.
             StorageError: The disk is full, or failed.
         """
         resources = self._resources
@@ -307,7 +308,7 @@ class RecordingEntries:
             )
         except BaseException:
             if stops:
-                # Some of it may have been written, and the recording seem to go on.
+                # The entry may be partly written: without its stop position it would look active.
                 await self._ends.write(recording_id, stops[0])
             raise
         self.extending[recording_id] = image.join_position
@@ -316,13 +317,13 @@ class RecordingEntries:
     def _extend(
         self, request: RecordingRequest, recording_id: int, image: Image, stops: list[int]
     ) -> RecordingDescriptor:
-        """Let an entry seem to go on, while nobody else truncates, purges or extends it.
+        """Mark an entry as active again, under the lock of the catalog.
 
         Args:
-            request: That asked for it.
-            recording_id: Of the recording.
-            image: That it is to go on with.
-            stops: Gets where it had stopped, as soon as that may be written over.
+            request: The request to extend.
+            recording_id: Id of the recording.
+            image: Image that extends it.
+            stops: Receives the old stop position just before the entry is overwritten.
         """
         catalog = self._resources.desk.catalog
         descriptor = catalog.get(recording_id)
@@ -330,7 +331,8 @@ class RecordingEntries:
             message = f"cannot extend active recording {recording_id}"
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
         check_extension(descriptor, image)
-        # What a truncation left when its archive died would lie behind what is recorded now.
+        # If the archive died during a truncation, old frames remain behind the stop position and
+        # would lie behind the newly recorded ones.
         clear_behind_stop(self._resources.directory, catalog, recording_id)
         stops.append(descriptor.stop_position)
         self._ends.forget(recording_id)
@@ -344,13 +346,16 @@ class RecordingEntries:
         )
 
     async def give_up(self, recording_id: int, position: int) -> None:
-        """Write that nothing is recorded: it is in the catalog, and would seem to go on."""
+        """Write the stop position of a recording whose session could not be opened.
+
+        Without it the entry in the catalog would look active.
+        """
         self.extending.pop(recording_id, None)
         await self._ends.write(recording_id, position)
 
 
 def free_length(path: str) -> int | None:
-    """Return how many bytes may still be written where a directory is; None if nobody knows."""
+    """Return the free bytes of the file system of a directory; None if it cannot be determined."""
     try:
         found = os.statvfs(path)
     except (OSError, AttributeError):
@@ -359,10 +364,10 @@ def free_length(path: str) -> int | None:
 
 
 async def check_room(resources: ArchiveResources) -> None:
-    """Refuse to record where there is little room left.
+    """Refuse to record if the disk has too little free space.
 
     Raises:
-        ArchiveError: There is.
+        ArchiveError: Free space is below `low_storage_threshold`.
     """
     least = resources.context.low_storage_threshold
     free = await resources.disk.run(free_length, resources.directory.path)
@@ -379,12 +384,12 @@ async def check_room(resources: ArchiveResources) -> None:
 
 @final
 class Recordings:
-    """All that is being recorded by one archive.
+    """All active recordings of one archive.
 
     Attributes:
-        sessions: By the ids of their recordings.
-        generation: How often anything has begun or ended.
-        refused_images: Sources that were not recorded because there were too many.
+        sessions: Recording sessions by recording id.
+        generation: Counts starts and stops, so that a reader notices a change.
+        refused_images: Sources that were not recorded because `max_recorded_images` was reached.
     """
 
     def __init__(self, resources: ArchiveResources) -> None:
@@ -398,7 +403,7 @@ class Recordings:
         self._is_closed = False
         self._ends = RecordingEnds(resources, self.on_changed)
         self._entries = RecordingEntries(resources, self._ends, self.sessions)
-        # Whoever sends to a channel that is recorded can cause these.
+        # Remote senders can cause these lines, so they have a log budget.
         self._peer_log = within(resources.aeron.driver.conductor.log_budget, log)
         driver = resources.aeron.driver
         hint_ns, budget = driver.context.waiting_hint_ns, driver.conductor.log_budget
@@ -407,7 +412,7 @@ class Recordings:
         )
 
     def recorded_position(self, descriptor: RecordingDescriptor) -> int:
-        """Return up to where a recording has been written, whether it goes on or not."""
+        """Return the position up to which a recording is written, active or not."""
         session = self.sessions.get(descriptor.recording_id)
         if session is not None:
             return session.position
@@ -416,21 +421,21 @@ class Recordings:
         end = self._ends.position(descriptor.recording_id)
         if end is not None:
             return end
-        # It is in the catalog, and its session just about to be.
+        # The entry is in the catalog, but its session is not open yet.
         return self._entries.extending.get(descriptor.recording_id, descriptor.start_position)
 
     def is_beginning(self, descriptor: RecordingDescriptor) -> bool:
-        """Return whether a recording is in the catalog, and its session is just about to be."""
+        """Return whether a recording is in the catalog, but its session is not open yet."""
         recording_id = descriptor.recording_id
         is_ended = not descriptor.is_active or self._ends.position(recording_id) is not None
         return not is_ended and recording_id not in self.sessions
 
     def on_changed(self) -> None:
-        """Let whoever follows a recording look at it again."""
+        """Wake the replays that follow a recording."""
         self.generation += 1
         self._resources.changed.ring()
 
-    # Asking for a recording.
+    # Starting a recording.
 
     async def start(
         self,
@@ -444,10 +449,11 @@ class Recordings:
         control_session_id: int = 0,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
-        """Record a stream, and return the id of the subscription; see `Archive`."""
+        """Record a stream, and return the id of the subscription; see `Archive.start_recording`."""
         uri = subscription_uri(channel, check_stream_id(stream_id))
         await self._check_may_start(recording_id, stream_id)
-        # From here on up to where it is known there is no waiting: others may have begun meanwhile.
+        # No await from here until the request is registered: another request may have started
+        # during the await above.
         self._check_open()
         self._check_count()
         key = recording_key(uri, stream_id)
@@ -490,7 +496,7 @@ class Recordings:
         early: list[Image] = []
 
         def on_image(image: Image) -> None:
-            # Those that are there already come before the subscription is known.
+            # Images that exist already are announced before `add_subscription` returns.
             if request.subscription is None:
                 early.append(image)
             else:
@@ -523,7 +529,7 @@ class Recordings:
         if recording_id is not None:
             descriptor = await self._resources.desk.get(recording_id)
             if descriptor.stream_id != stream_id:
-                # As the official archive: there is no recording of that id and that stream.
+                # The official archive answers the same: no recording has that id and that stream.
                 message = (
                     f"cannot extend recording {recording_id} with streamId={stream_id} for "
                     f"existing streamId={descriptor.stream_id}"
@@ -534,10 +540,10 @@ class Recordings:
                 raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
         await check_room(self._resources)
 
-    # Ending one.
+    # Stopping a recording.
 
     async def stop_channel(self, channel: str | ChannelUri, stream_id: int) -> None:
-        """Stop what a request with that channel and stream began."""
+        """Stop the request with that channel and stream."""
         uri = subscription_uri(channel, check_stream_id(stream_id))
         request = self._requests.get(recording_key(uri, stream_id))
         if request is None or request.subscription is None:
@@ -546,7 +552,7 @@ class Recordings:
         await self._stop(request)
 
     async def stop_subscription(self, subscription_id: int) -> None:
-        """Stop what records with a subscription."""
+        """Stop the request with that subscription id."""
         for request in self._requests.values():
             if request.subscription_id == subscription_id:
                 await self._stop(request)
@@ -566,7 +572,7 @@ class Recordings:
         return True
 
     async def _stop(self, request: RecordingRequest) -> None:
-        """End a request, whatever becomes of who asked for that; tell what it recorded too little.
+        """Stop a request even if the caller is cancelled, and raise the error of its recording.
 
         Differs: Aeron stops where it happens to be; here what is there by now is still recorded.
         """
@@ -580,7 +586,7 @@ class Recordings:
             raise request.error
 
     async def _finish(self, request: RecordingRequest) -> None:
-        # An image that the driver has joined is announced in the next turn of the loop.
+        # The driver announces an image that it has joined in the next iteration of the loop.
         await asyncio.sleep(0)
         request.is_stopping = True
         for session in self._sessions_of(request):
@@ -592,7 +598,7 @@ class Recordings:
         self._close_subscription(request)
 
     async def aclose(self) -> None:
-        """Stop everything, and let nothing begin any more."""
+        """Stop all recordings, and refuse new ones."""
         self._is_closed = True
         self._hints.close()
         for request in list(self._requests.values()):
@@ -601,11 +607,12 @@ class Recordings:
             except ArchiveError as error:
                 log.warning("recording_not_begun", error=str(error))
         if self._stopping:
-            # What somebody else stops just now is recorded to its end too.
+            # Wait also for requests that other callers are stopping, so that these are recorded to
+            # their end.
             await asyncio.wait(self._stopping)
 
     def requests(self) -> list[RecordingRequest]:
-        """Return what was asked for and has not ended."""
+        """Return the requests that have a subscription and have not ended."""
         return [each for each in self._requests.values() if each.subscription is not None]
 
     def _sessions_of(self, request: RecordingRequest) -> list[RecordingSession]:
@@ -619,7 +626,7 @@ class Recordings:
         if request.subscription is not None:
             request.subscription.close()
 
-    # Each image.
+    # Images.
 
     def _on_image(self, request: RecordingRequest, image: Image) -> None:
         if request.is_stopping or (request.auto_stop and request.tasks):
@@ -628,19 +635,19 @@ class Recordings:
         request.add(self._resources.tasks.start(self._record(request, image), name))
 
     async def _record(self, request: RecordingRequest, image: Image) -> None:
-        """Record one image; one that cannot be holds nobody up, and ends none of the others."""
+        """Record one image; an image that cannot be recorded does not affect the others."""
         try:
             is_whole = await self._record_whole(request, image)
         finally:
             request.active_count -= 1
         if request.auto_stop or (request.is_lacking and not request.active_count):
-            # Whoever asks anew gets those back that were passed over.
+            # A new request for the stream then receives the images that were passed over.
             self._close_subscription(request)
         elif not is_whole:
             await pass_over(image, request)
 
     async def _record_whole(self, request: RecordingRequest, image: Image) -> bool:
-        """Record one image from beginning to end; return whether that was so.
+        """Record one image from beginning to end; return whether it was recorded completely.
 
         Differs: Aeron records as many at once as come; here each may cost a thread.
         """
@@ -652,7 +659,7 @@ class Recordings:
                 f"session {image.session_id} of stream {image.stream_id} is not"
             )
             refusal = ArchiveError(message, code=ArchiveErrorCode.MAX_RECORDINGS)
-            # There may be room for what comes later: the request goes on.
+            # The request stays open: there may be room for later images.
             return self._not_begun(request, image, refusal, is_lacking=False)
         self._image_count += 1
         try:
@@ -673,8 +680,8 @@ class Recordings:
     def _not_begun(
         self, request: RecordingRequest, image: Image, error: Exception, *, is_lacking: bool = True
     ) -> bool:
-        """Tell that an image is not recorded, and return False."""
-        # A second source of what is being extended is nobody's who asked.
+        """Report that an image is not recorded, and return False."""
+        # If the recording has a session already, this is a second source that was not asked for.
         if request.recording_id not in self.sessions:
             request.is_lacking = request.is_lacking or is_lacking
             request.fail(error if isinstance(error, ArchiveError) else ArchiveError(str(error)))
@@ -696,19 +703,20 @@ class Recordings:
             session.stop()
         signal = RecordingSignal.START
         if request.recording_id is not None:
-            # What another source was refused for is no news.
+            # The recording is extended now: an earlier refusal of another source no longer matters.
             request.error, request.is_lacking = None, False
             signal = RecordingSignal.EXTEND
         self._tell(request, descriptor.recording_id, image.join_position, signal)
         return session
 
     async def _end(self, request: RecordingRequest, session: RecordingSession) -> None:
-        """Write where a session has ended, and tell."""
+        """Write the stop position of a session, and send the stop signal."""
         request.is_lacking = request.is_lacking or session.error is not None
         recording_id = session.recording_id
         error = await self._ends.write(recording_id, session.position)
         self.sessions.pop(recording_id, None)
-        # Whoever takes its stop for the end of it all has heard of this before.
+        # Fail the request before the stop signal: a caller that takes the signal for the end has
+        # the error by then.
         request.fail(session.error or error)
         self._tell(request, recording_id, session.position, RecordingSignal.STOP)
         session.mark_stopped()

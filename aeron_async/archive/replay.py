@@ -1,11 +1,11 @@
-"""A replay as an iterator: the messages of a recording of this archive.
+"""A replay as an iterator over the messages of a recording of this archive.
 
-`LocalReplay` reads blocks from the disk, one ahead of the one whose messages it returns. It reads
-an active recording like a stopped one, up to where it has been written; there it waits until the
-recording has grown. So there is no seam between what was recorded before and what is being recorded
-now.
+`LocalReplay` reads blocks from the disk, one ahead of the block whose messages it returns. It reads
+an active recording like a stopped one, up to the position where it has been written. There the
+replay waits until the recording has grown. So there is no seam between older and newly recorded
+data.
 
-Source: Aeron `FragmentAssembler`, `ReplayMerge`, `AeronArchive.replay`; as an iterator it is ours.
+Source: Aeron `FragmentAssembler`, `ReplayMerge`, `AeronArchive.replay`. Aeron has no such iterator.
 """
 
 from __future__ import annotations
@@ -55,19 +55,20 @@ FRAME_MASK: Final = 31
 
 @final
 class ReplayRange:
-    """Where one replay stands, and up to where it may go on.
+    """The current position of one replay, and its end.
 
     Args:
-        resources: Of the archive.
-        recordings: What is being recorded.
-        recording_id: Of the recording.
-        from_position: Where to begin; its start when not given.
-        to_position: Where to end; where it ends when not given.
+        resources: Resources of the archive.
+        recordings: The active recordings.
+        recording_id: Id of the recording.
+        from_position: Where to begin; the start of the recording if not given.
+        to_position: Where to end; the end of the recording if not given.
         follow: Whether to wait for more.
 
     Attributes:
-        position: Where it begins, in bytes, from `begin` on.
-        is_under_way: Whether that is known, and nobody is to take away what is to be replayed.
+        position: Where the replay begins, in bytes; valid after `begin`.
+        is_under_way: Whether the position is known, so that truncating or purging the range is
+            refused.
     """
 
     _reader: RecordingReader
@@ -95,15 +96,15 @@ class ReplayRange:
 
     @property
     def end_position(self) -> int | None:
-        """Return where the replay ends, in bytes; None if it goes on as the recording does."""
+        """Return where the replay ends, in bytes; None if it follows the recording."""
         return self._to
 
     async def begin(self) -> RecordingDescriptor:
-        """Look the recording up, and check the positions.
+        """Look up the recording, and check the positions.
 
         Raises:
             UnknownRecordingError: No recording has that id.
-            InvalidPositionError: A position is outside, or in the middle of a frame.
+            InvalidPositionError: A position is outside the recording, or inside a frame.
             ArchiveFileError: A file is damaged.
         """
         resources = self._resources
@@ -133,9 +134,9 @@ class ReplayRange:
         return descriptor
 
     def read_ahead(self, buffer: ScanBuffer) -> asyncio.Future[RecordedBlock | None] | None:
-        """Ask for the block behind the last one; None if it is not there yet.
+        """Begin reading the block after the last one; return None if it is not written yet.
 
-        Nothing else is to be asked for before it has been read.
+        Only one read may be in progress.
         """
         recorded = self._recorded()
         limit = recorded if self._to is None else min(recorded, self._to)
@@ -144,11 +145,11 @@ class ReplayRange:
         return self._resources.disk.begin(self._reader.read, buffer, recorded=recorded, limit=limit)
 
     async def wait(self) -> bool:
-        """Wait until there may be more, and return whether there ever can be.
+        """Wait until there may be more, and return whether there can ever be more.
 
         Raises:
             UnknownRecordingError: The recording was purged.
-            ArchiveError: It was cut off before where this replay has come to.
+            ArchiveError: The recording was truncated before the position of this replay.
         """
         position = self._reader.position
         if self._is_over or not self._follow or (self._to is not None and position >= self._to):
@@ -174,7 +175,7 @@ class ReplayRange:
         return True
 
     def end(self) -> None:
-        """Wait no more, and wake whoever does."""
+        """End the replay, and wake the waiting task."""
         self._is_over = True
         self._resources.changed.ring()
         session = self._recordings.sessions.get(self.recording_id)
@@ -182,13 +183,13 @@ class ReplayRange:
             session.progress.ring()
 
     async def aclose(self) -> None:
-        """Close what was opened; closing twice is closing once."""
+        """Close the reader; a second call does nothing."""
         if self._is_begun:
             self._is_begun = False
             await self._resources.disk.run(self._reader.close)
 
     def __del__(self) -> None:
-        # A loop that was left early, and never closed what it iterated over.
+        # The caller left its loop early and did not close the iterator.
         if self._is_begun:
             self._reader.close()
 
@@ -206,16 +207,16 @@ class ReplayRange:
 
 
 def check_within(position: int, descriptor: RecordingDescriptor, recorded: int, what: str) -> None:
-    """Refuse a position where a recording has no frame.
+    """Refuse a position where the recording has no frame.
 
     Args:
-        position: Asked for.
-        descriptor: Of the recording.
-        recorded: Up to where there is something, in bytes.
-        what: What the replay does there, in a word.
+        position: The requested position.
+        descriptor: Descriptor of the recording.
+        recorded: Position up to which the recording is written, in bytes.
+        what: Verb for the error text: "begins" or "ends".
 
     Raises:
-        InvalidPositionError: It is outside, or no multiple of 32.
+        InvalidPositionError: The position is outside the recording, or no multiple of 32.
     """
     start = descriptor.start_position
     if not start <= position <= recorded:
@@ -241,7 +242,7 @@ END_BIT: Final = DataFlags.END_FRAGMENT << FLAGS_SHIFT
 
 @final
 class ReplayBuffer(ScanBuffer):
-    """Memory for a block, in one more view of the same bytes: as 64-bit words."""
+    """Memory for a block, with an additional view of the same bytes as 64-bit words."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,7 +251,7 @@ class ReplayBuffer(ScanBuffer):
 
 @final
 class ReplayAssembler:
-    """Puts one message together at a time; frames come in their order, without a gap.
+    """Assembles fragmented messages, one at a time; frames come in order and without a gap.
 
     Args:
         longest: Longest message, in bytes.
@@ -270,16 +271,16 @@ class ReplayAssembler:
     def take(
         self, memory: ReplayBuffer, offset: int, end: int, base: int, source: MessageSource
     ) -> tuple[LogMessage | None, int]:
-        """Take fragments up to the end of a message or of the block; return it, and where that is.
+        """Take fragments up to the end of a message or block; return the message and the offset.
 
-        A fragment whose message did not begin here is passed over.
+        A fragment whose message began before the replay is skipped.
 
         Args:
-            memory: That holds the frames.
-            offset: Of the first.
-            end: Behind the last.
-            base: Position of the memory's beginning.
-            source: Of the message.
+            memory: Memory that holds the frames.
+            offset: Offset of the first frame.
+            end: Offset behind the last frame.
+            base: Position of offset 0.
+            source: Source of the message.
         """
         words = memory.words
         while offset < end:
@@ -313,12 +314,12 @@ NEVER: Final = (1 << 63) - 1
 
 @final
 class ReplaySource(Taking):
-    """Stands in a message where an image does.
+    """Takes the place of an image as the source of replayed messages.
 
     Attributes:
-        session_id: Of the publication that was recorded last.
-        stream_id: That was recorded.
-        source_identity: Where the stream came from.
+        session_id: Session of the publication that was recorded last.
+        stream_id: Stream that was recorded.
+        source_identity: Address of the publisher.
     """
 
     def __init__(
@@ -328,22 +329,22 @@ class ReplaySource(Taking):
         self.stream_id = stream_id
         self.source_identity = source_identity
         self._position = position
-        # Nobody wants to hear of any progress.
+        # Nothing waits for the position of a replay.
         self._trigger = NEVER
         self._is_closed = False
         self._attach(Cell(memoryview(bytearray(8)).cast("q")), Doorbell())
 
     @property
     def position(self) -> int:
-        """Return where the message ends that was taken last, in bytes."""
+        """Return the end position of the message taken last, in bytes."""
         return self._position
 
-    def _move_trigger(self) -> None:
-        """Do nothing: nobody waits for a position of a replay."""
+    def move_trigger(self) -> None:
+        """Do nothing: nothing waits for the position of a replay."""
 
     @classmethod
     def of(cls, descriptor: RecordingDescriptor, position: int) -> MessageSource:
-        """Return the source of a replay that begins at a position, in bytes."""
+        """Return the source for a replay that begins at a position, in bytes."""
         return cls(
             position=position,
             session_id=descriptor.session_id,
@@ -366,8 +367,8 @@ class LocalReplay(Reading, Replay):
     """The messages of a recording of this archive; made by `LocalArchive.replay`.
 
     Args:
-        resources: Of the archive.
-        extent: From where to where, and what may still come.
+        resources: Resources of the archive.
+        extent: Range of the replay.
     """
 
     if TYPE_CHECKING:
@@ -394,13 +395,13 @@ class LocalReplay(Reading, Replay):
 
     @property
     def position(self) -> int:
-        """Return where the message ends that was handed out last, in bytes."""
+        """Return the end position of the message returned last, in bytes."""
         taken = self._taken
         return self._extent.position if taken is None else taken.position
 
     @property
     def is_under_way(self) -> bool:
-        """Return whether it has begun, or is about to, and has not ended."""
+        """Return whether the range is known and the replay has not ended."""
         return self._extent.is_under_way and not self._is_closed
 
     @property
@@ -409,7 +410,7 @@ class LocalReplay(Reading, Replay):
         return self._extent.end_position
 
     async def _anext_waiting(self) -> Message:
-        """Return the next message, whatever it takes; see `Reading.__anext__`."""
+        """Return the next message, waiting for it if necessary; see `Reading.__anext__`."""
         if self._is_waiting:
             message = "another task reads this replay: one task does, and may hand messages on"
             raise BusyError(message)
@@ -438,7 +439,7 @@ class LocalReplay(Reading, Replay):
             await self._next_batch()
 
     async def _look(self) -> None:
-        """Give the loop a turn if it is time."""
+        """Yield to the event loop if this task has run for long enough."""
         turn = self._loop_turn
         is_due = self._turn_budget < 0
         is_over = turn.is_over()
@@ -448,10 +449,10 @@ class LocalReplay(Reading, Replay):
             turn.begin()
 
     async def _next_batch(self) -> None:
-        """Read on until there are messages.
+        """Read until there are messages.
 
         Raises:
-            StopAsyncIteration: There are no more to come.
+            StopAsyncIteration: The replay has ended.
         """
         while not self._is_closed:
             block = self._block
@@ -462,7 +463,7 @@ class LocalReplay(Reading, Replay):
                 return
 
     def _read(self, block: RecordedBlock) -> bool:
-        """Read what the block still has; return whether that gave any message."""
+        """Read messages from the rest of the block; return whether there were any."""
         memory, offset, end, base = self._buffer, self._offset, block.length, block.position
         source, assembler = self._source, self._assembler
         if not assembler.is_under_way:
@@ -502,7 +503,7 @@ class LocalReplay(Reading, Replay):
         return True
 
     async def _next_block(self) -> bool:
-        """Go on with the next block, waiting for it; return whether there is one."""
+        """Switch to the next block, waiting for it; return whether there is one."""
         self._batch = NOTHING
         if not self._is_begun:
             await self._begin()
@@ -517,7 +518,7 @@ class LocalReplay(Reading, Replay):
                 return False
         ahead = self._ahead
         while not ahead.done():
-            # Cancelled or not, the block stays asked for, and the next call goes on with it.
+            # If this task is cancelled here, the read continues and the next call uses its result.
             await asyncio.wait((ahead,))
         self._ahead = None
         if self._is_closed:
@@ -530,7 +531,7 @@ class LocalReplay(Reading, Replay):
         return True
 
     def _read_ahead(self) -> None:
-        """Ask for the block behind the last one, if it is there."""
+        """Begin reading the block after the last one, if it is written."""
         buffer = self._spare.pop() if self._spare else ReplayBuffer()
         self._ahead = self._extent.read_ahead(buffer)
         if self._ahead is None:
@@ -539,17 +540,18 @@ class LocalReplay(Reading, Replay):
             self._buffer_ahead = buffer
 
     async def _begin(self) -> None:
-        """Find out where to begin, and where to end."""
+        """Determine where to begin, and where to end."""
         descriptor = await self._extent.begin()
         self._source = ReplaySource.of(descriptor, self._extent.position)
         self._assembler = ReplayAssembler(max_message_length(descriptor.term_length))
         self._is_begun = True
 
     def end(self, because: ClosedError | None = None) -> None:
-        """Let the iteration end.
+        """End the iteration.
 
         Args:
-            because: Raised in its place: the archive closes, and this is not the end of it.
+            because: Raised in place of the end, because the archive closes before the replay is
+                complete.
         """
         if not self._is_closed:
             self._closed_because = because

@@ -1,11 +1,10 @@
 """Replays into publications: the sessions of one archive, and the limit of each.
 
-A `ReplaySession` publishes frames as they were recorded, but for session and stream, and at the
-same positions; in place of recorded padding it appends padding of its own. The subscribers set the
-pace.
+A `ReplaySession` publishes frames as they were recorded, at the same positions; only session id and
+stream id differ. It does not copy recorded padding but appends padding of the same length. Flow
+control of the subscribers sets the pace.
 
-Source: Aeron `ReplaySession`, `ArchiveConductor`, its part of replays;
-`CreateReplayPublicationSession`.
+Source: Aeron `ReplaySession`, `ArchiveConductor.startReplay`, `CreateReplayPublicationSession`.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ LOOK_SECONDS: Final = 0.005
 
 @final
 class CounterLimit:
-    """A counter of anybody's whose value a replay does not pass; when it goes, the last one."""
+    """A counter that limits a replay; when the counter is freed, its last value stays the limit."""
 
     def __init__(self, counters: CountersReader, counter_id: int) -> None:
         self._counters = counters
@@ -74,7 +73,7 @@ class CounterLimit:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the counter has gone, or is another by now."""
+        """Return whether the counter was freed, or its id reused."""
         counters, counter_id = self._counters, self._counter_id
         return (
             counters.state(counter_id) != ALLOCATED
@@ -82,7 +81,7 @@ class CounterLimit:
         )
 
     def value(self) -> int:
-        """Return the value."""
+        """Return the counter's value, or its last value once it was freed."""
         if not self.is_over:
             self._value = self._counters.value(self._counter_id)
         return self._value
@@ -90,13 +89,13 @@ class CounterLimit:
 
 @final
 class ReplayLimit:
-    """The limit of one replay.
+    """The positions that limit one replay.
 
     Args:
-        recorded: Up to where the recording has been written, in bytes.
-        end: Where the replay ends, in bytes; None goes on as long as the recording does.
-        session: That records it now; None if it has stopped.
-        counter: Whose value is not to be passed; None for none.
+        recorded: Position up to which the recording was written at the start, in bytes.
+        end: Position where the replay ends, in bytes; None follows the recording.
+        session: Active recording session; None if the recording has stopped.
+        counter: Counter whose value is not to be passed; None for none.
     """
 
     def __init__(
@@ -113,10 +112,10 @@ class ReplayLimit:
         self._counter = counter
 
     async def following(self, position: int) -> tuple[int, int] | None:
-        """Wait until there is more behind a position.
+        """Wait until there is something to replay after a position.
 
         Returns:
-            Up to where has been recorded, and up to where may be replayed; None at the end.
+            The recorded position and the position up to which the replay may go; None at the end.
         """
         while self.end is None or position < self.end:
             session, counter = self._session, self._counter
@@ -141,7 +140,7 @@ def counter_limit(counters: CountersReader, counter_id: int) -> CounterLimit:
     """Return a counter as a limit.
 
     Raises:
-        ClosedError: There is none with that id.
+        ClosedError: No counter has that id.
     """
     if not 0 <= counter_id < counters.limit or counters.state(counter_id) != ALLOCATED:
         message = f"no counter has the id {counter_id}"
@@ -167,16 +166,16 @@ log: Final = get_logger(__name__)
 
 
 def address_frames(words: memoryview, length: int, *, session_id: int, stream_id: int) -> int:
-    """Give frames the session and stream of the publication that they go to.
+    """Set the session id and stream id of recorded frames to those of a publication.
 
     Args:
         words: The frames as 32-bit words.
-        length: Of all of them, in bytes; of padding, which is the last, the header only.
-        session_id: Of the publication.
-        stream_id: Of the publication.
+        length: Length of the frames, in bytes; of a padding frame at the end, only its header.
+        session_id: Session of the publication.
+        stream_id: Stream of the publication.
 
     Returns:
-        The length of those that hold data, in bytes.
+        The length of the data frames, in bytes, without a padding frame at the end.
     """
     last = at = 0
     end = length >> 2
@@ -185,7 +184,8 @@ def address_frames(words: memoryview, length: int, *, session_id: int, stream_id
         words[at + STREAM_WORD] = stream_id
         last = at
         at += ((words[at] + FRAME_MASK) & ~FRAME_MASK) >> 2
-    # Only a header tells: the end of a payload may look like one.
+    # Only the header of the last frame is reliable: the end of a payload may look like a padding
+    # header.
     is_padded = words[last + TYPE_WORD] >> TYPE_SHIFT == 0
     return last << 2 if is_padded else length
 
@@ -195,18 +195,18 @@ class ReplaySession:
     """Publishes one recording, or a part of it.
 
     Args:
-        replay_id: Of the replay; its low half is the session of the publication.
-        recording_id: Of the recording.
-        publication: Its own; closed in the end.
-        reader: Stands where the replay begins; closed in the end.
-        limit: Up to where it may go now, and in the end.
-        disk: Where is read.
+        replay_id: Id of the replay; its low half is the session id of the publication.
+        recording_id: Id of the recording.
+        publication: Publication of this replay; the session closes it.
+        reader: Reader at the position where the replay begins; the session closes it.
+        limit: Position up to which the replay may go now, and its end.
+        disk: Runs the reads.
         block_length: Longest block, in bytes.
-        connect_timeout_ns: How long to wait for somebody who subscribes.
-        is_bounded: Whether little may be sent before somebody has.
-        log_budget: For its log lines: whoever asks for replays causes them.
-        on_failed: Called when it ends as it should not have, and not because it was stopped, or
-            because whoever subscribed has gone.
+        connect_timeout_ns: How long to wait for a subscriber.
+        is_bounded: Whether the publication sends little until a subscriber has answered.
+        log_budget: Budget of its log lines, which remote clients can cause.
+        on_failed: Called with the error if the replay fails; not if it was stopped, or its
+            subscriber has left.
     """
 
     def __init__(
@@ -239,16 +239,16 @@ class ReplaySession:
 
     @property
     def position(self) -> int:
-        """Return up to where the recording has been read, in bytes."""
+        """Return the position up to which the recording was read, in bytes."""
         return self._reader.position
 
     @property
     def end_position(self) -> int | None:
-        """Return where the replay ends, in bytes; None if it goes on as the recording does."""
+        """Return where the replay ends, in bytes; None if it follows the recording."""
         return self._limit.end
 
     async def run(self) -> None:
-        """Publish until the end, and close; never raises but for cancellation."""
+        """Publish until the end, then close; raise nothing but cancellation."""
         is_whole = False
         try:
             await self._connect()
@@ -263,13 +263,14 @@ class ReplaySession:
         finally:
             try:
                 if not self.publication.is_closed:
-                    # What is cut short must not look as if it had ended.
+                    # Revoke a replay that was cut short, so that its subscriber does not take it
+                    # for complete.
                     await self.publication.aclose(revoke=not is_whole)
             finally:
                 await self._disk.run(self._reader.close)
 
     def _told(self) -> dict[str, int]:
-        """Return what log lines say of it."""
+        """Return the fields of every log line."""
         return {
             "replay_id": self.replay_id,
             "recording_id": self.recording_id,
@@ -278,7 +279,7 @@ class ReplaySession:
 
     async def _connect(self) -> None:
         publication = self.publication
-        # The channel is a client's, who is told itself.
+        # A client chose the channel, and that client gets the error: the log stays silent.
         publication.logs_waits = False
         try:
             await publication.wait_connected(self._connect_timeout_ns / SECOND_NS)
@@ -299,12 +300,12 @@ class ReplaySession:
                 await self._publish(block)
 
     def _read(self, recorded: int, limit: int) -> RecordedBlock | None:
-        """Read a block, and make its frames those of the publication; note where data ends."""
+        """Read a block, address its frames to the publication, and note where the data ends."""
         reader, buffer = self._reader, self._buffer
         begin = reader.position
         block = reader.read(buffer, recorded=recorded, limit=limit)
         if block is None and limit < recorded:
-            # As the official archive: a frame that straddles the end goes out whole.
+            # As in the official archive: a frame that straddles the limit is replayed whole.
             block = reader.read(buffer, recorded=recorded)
             if block is not None:
                 block = first_frame(block)
@@ -328,7 +329,7 @@ class ReplaySession:
             await self._pad((left + FRAME_MASK) & ~FRAME_MASK)
 
     async def _pad(self, length: int) -> None:
-        """Append as much padding as there was, in one frame where that can be."""
+        """Append padding of the recorded length, in one frame if possible."""
         publication = self.publication
         longest = publication.max_message_length & ~FRAME_MASK
         while length > longest:
@@ -338,7 +339,7 @@ class ReplaySession:
 
 
 def first_frame(block: RecordedBlock) -> RecordedBlock:
-    """Return a block of the first frame only."""
+    """Return a block that holds only the first frame."""
     words = block.buffer.words
     length = (words[0] + FRAME_MASK) & ~FRAME_MASK
     if length >= block.length:
@@ -354,7 +355,7 @@ UINT32_MASK: Final = 0xFFFF_FFFF
 
 @final
 class Replays:
-    """All that is being replayed by one archive."""
+    """All replays of one archive."""
 
     def __init__(self, resources: ArchiveResources, recordings: Recordings) -> None:
         self._resources = resources
@@ -380,9 +381,9 @@ class Replays:
     ) -> int:
         """Publish a recording, and return the id of the replay; see `Archive.start_replay`.
 
-        At most `file_io_max_length` bytes are read in one go, unless that is not positive; and
-        `on_failed` is called when it ends as it should not have, and was not stopped. No more than
-        `handshake_length` bytes leave before a receiver has answered, where that is given.
+        A positive `file_io_max_length` limits the bytes of one read. `on_failed` is called with the
+        error if the replay fails without being stopped. `handshake_length`, where given, limits the
+        bytes that are sent before a receiver has answered.
         """
         resources = self._resources
         most = resources.context.max_concurrent_replays
@@ -401,7 +402,8 @@ class Replays:
                 raise ArchiveError(message)
             limit = self._limit(descriptor, position, length, limit_counter_id)
             begin = descriptor.start_position if position == NULL_POSITION else position
-            # From here on nobody takes away what it is to replay.
+            # From here on `of` lists this replay, so that truncating or purging its range is
+            # refused.
             self._opening[opening] = (recording_id, begin, limit.end)
             recorded = self._recordings.recorded_position(descriptor)
             await resources.disk.run(
@@ -430,7 +432,8 @@ class Replays:
         """Stop a replay, if it has not ended."""
         task = self._tasks.get(replay_id)
         if task is not None:
-            # A task that is cancelled before its first step never takes one, not even to close.
+            # Give the task its first step: a task cancelled before that never runs, not even its
+            # clean-up.
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait((task,))
@@ -442,12 +445,12 @@ class Replays:
                 await self.stop(session.replay_id)
 
     async def aclose(self) -> None:
-        """Stop all replays, and let none begin any more."""
+        """Stop all replays, and refuse new ones."""
         self._is_closed = True
         await self.stop_all()
 
     def of(self, recording_id: int) -> Iterator[tuple[int, int | None]]:
-        """Return for each replay of a recording where it is, and where it ends, in bytes."""
+        """Yield the position and the end position, in bytes, of each replay of a recording."""
         for session in self._sessions.values():
             if session.recording_id == recording_id:
                 yield session.position, session.end_position
@@ -456,9 +459,9 @@ class Replays:
                 yield opening[1:]
 
     async def _begun(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording, once it goes on if it is just about to.
+        """Return the descriptor of a recording; if its session is about to open, wait for that.
 
-        Without its session it would pass for one that has stopped where it begins.
+        Without a session the recording would look as if it had stopped at its start position.
         """
         resources, recordings = self._resources, self._recordings
         with suppress(TimeoutError):
@@ -479,11 +482,11 @@ class Replays:
         length: int,
         limit_counter_id: int | None,
     ) -> ReplayLimit:
-        """Return up to where a replay may go.
+        """Return the limit of a replay.
 
         Raises:
-            InvalidPositionError: It would begin outside of the recording, or beyond the limit.
-            ArchiveError: There is nothing to be replayed, or no such counter.
+            InvalidPositionError: The replay would begin outside the recording, or beyond the limit.
+            ArchiveError: There is nothing to replay, or no such counter.
         """
         recording_id = descriptor.recording_id
         session = self._recordings.sessions.get(recording_id)
@@ -527,7 +530,7 @@ class Replays:
         position: int,
         handshake_length: int | None,
     ) -> ExclusivePublication:
-        """Return a publication that begins where the replay does."""
+        """Return a publication that begins where the replay begins."""
         term_length = descriptor.term_length
         linger_ns = uri.linger_timeout_ns
         if linger_ns is None:
@@ -580,7 +583,7 @@ class Replays:
             ),
             limit=limit,
             disk=resources.disk,
-            # A block may overshoot the window by its length, and never reaches the next term.
+            # A block may overshoot the window by its length, and never crosses the end of a term.
             block_length=max(min(block_length, descriptor.term_length // 4), publication.mtu_length)
             & -32,
             connect_timeout_ns=context.connect_timeout_ns,
@@ -598,17 +601,17 @@ class Replays:
 
 
 def end_of(recording_id: int, begin: int, length: int, *, stop: int, is_fixed: bool) -> int | None:
-    """Return where a replay ends, in bytes; None if it goes on as the recording does.
+    """Return where a replay ends, in bytes; None if it follows the recording.
 
     Args:
-        recording_id: Of the recording.
-        begin: Where the replay begins.
-        length: As it was asked for.
-        stop: Up to where it could go now.
-        is_fixed: Whether it never can go further.
+        recording_id: Id of the recording.
+        begin: Where the replay begins, in bytes.
+        length: Requested length, in bytes, or one of the two special lengths.
+        stop: Position up to which could be replayed now, in bytes.
+        is_fixed: Whether that position cannot grow.
 
     Raises:
-        ArchiveError: There is nothing to be replayed.
+        ArchiveError: There is nothing to replay.
     """
     if length == ALL_AND_FOLLOW:
         return stop if is_fixed else None
