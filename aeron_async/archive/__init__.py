@@ -1,6 +1,6 @@
-"""Recording and replaying streams, in Aeron Archive's own format.
+"""Recording and replaying of streams, in Aeron Archive's own format.
 
-Names are imported when they are asked for: who only reads files needs no client.
+Names are imported on first use, so that a program that only reads files loads no client.
 """
 
 from __future__ import annotations

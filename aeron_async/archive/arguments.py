@@ -1,4 +1,4 @@
-"""Checks of the arguments that callers hand to an archive."""
+"""Checks of the arguments that callers pass to an archive."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ NARROW: Final = frozenset({"stream_id", "session_id", "limit_counter_id"})
 
 
 def check_id(number: SupportsIndex, name: str = "recording_id") -> int:
-    """Return the id of a recording, a replay or a subscription, or a position.
+    """Return the id of a recording, replay or subscription, or a position.
 
-    One that cannot be is for the archive to refuse, which knows those that are.
+    Only type and size are checked. The archive refuses ids and positions that do not exist.
 
     Raises:
-        ConfigurationError: It is no whole number, or does not fit signed 64 bits.
+        ConfigurationError: It is not a whole number, or does not fit signed 64 bits.
     """
     return check_number(number, name, minimum=INT64_MIN, maximum=INT64_MAX, why=": signed 64 bits")
 
 
 def check_ids(**values: Any) -> None:
-    """Check all that are ids, positions or lengths by their names.
+    """Check ids, positions and lengths by the names of the arguments.
 
     Raises:
-        ConfigurationError: One is no whole number, or does not fit the bits that it has.
+        ConfigurationError: One is not a whole number, or does not fit its number of bits.
     """
     for name, value in values.items():
         if name in NARROW:
@@ -65,10 +65,10 @@ def check_ids(**values: Any) -> None:
 
 
 def check_given(**values: Any) -> None:
-    """Check likewise what may be None where it is not given.
+    """Check ids, positions and lengths like `check_ids`; None is allowed.
 
     Raises:
-        ConfigurationError: One is no whole number, or does not fit the bits that it has.
+        ConfigurationError: One is not a whole number, or does not fit its number of bits.
     """
     check_ids(**{name: value for name, value in values.items() if value is not None})
 
@@ -76,11 +76,11 @@ def check_given(**values: Any) -> None:
 def check_replayed(
     recording_id: int, from_position: int | None, to_position: int | None, *, follow: bool
 ) -> None:
-    """Check what is to be replayed, as far as that can be told from the arguments alone.
+    """Check the arguments of a replay, as far as that is possible without the recording.
 
     Raises:
-        ConfigurationError: One is no whole number, or does not fit signed 64 bits; or `follow` is
-            neither true nor false.
+        ConfigurationError: One is not a whole number, or does not fit signed 64 bits; or `follow`
+            is not a bool.
     """
     check_id(recording_id)
     check_given(from_position=from_position, to_position=to_position)
@@ -88,10 +88,10 @@ def check_replayed(
 
 
 def check_flag(value: object, name: str) -> bool:
-    """Return what is true or false.
+    """Return a bool argument.
 
     Raises:
-        ConfigurationError: It is neither: the text "no" would be taken for true.
+        ConfigurationError: It is not a bool: the text "no", for example, would count as true.
     """
     if not isinstance(value, bool):
         message = f"{name}={shown(value)} must be True or False"
@@ -100,10 +100,10 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def check_channel_part(channel: object) -> str:
-    """Return a part of channels that are looked for.
+    """Return the part of a channel that a listing searches for.
 
     Raises:
-        ConfigurationError: It is no text.
+        ConfigurationError: It is not text.
     """
     if not isinstance(channel, str):
         message = f"channel={shown(channel)} must be text: a part of the recorded channel, or ''"
@@ -114,17 +114,17 @@ def check_channel_part(channel: object) -> str:
 def check_stream(
     role: str, channel: object, stream_id: int, check: Callable[[ChannelUri, int], None]
 ) -> tuple[ChannelUri, int]:
-    """Return a channel as a value, and a stream of it.
+    """Return a parsed channel and a stream id.
 
     Args:
-        role: The arguments are called after it, such as `control_channel`, `control_stream_id`.
-        channel: Given.
-        stream_id: Within the channel.
-        check: Refuses what cannot play the role.
+        role: Prefix of the argument names, as in `control_channel`, `control_stream_id`.
+        channel: The channel argument.
+        stream_id: Stream within the channel.
+        check: Refuses a channel that does not suit the role.
 
     Raises:
-        ChannelUriError: The channel cannot be meant, or not for that role.
-        ConfigurationError: It is neither text nor a channel, or the stream id is none.
+        ChannelUriError: The channel is not valid, or not for that role.
+        ConfigurationError: It is neither text nor a channel, or the stream id is not valid.
     """
     stream_id = check_stream_id(stream_id, f"{role}_stream_id")
     try:
@@ -137,7 +137,7 @@ def check_stream(
 
 
 def check_answered_on(uri: ChannelUri, stream_id: int) -> None:
-    """Refuse a channel on which an archive elsewhere cannot publish to this client.
+    """Refuse a channel on which a remote archive cannot publish to this client.
 
     Raises:
         ChannelUriError: Says what does not fit.
@@ -152,10 +152,10 @@ def check_answered_on(uri: ChannelUri, stream_id: int) -> None:
 
 
 def check_location(source_location: Any) -> SourceLocation:
-    """Return where a stream to be recorded comes from; its name and its number are taken, too.
+    """Return a source location; its name or its number is accepted, too.
 
     Raises:
-        ConfigurationError: It is neither place.
+        ConfigurationError: It is not a source location.
     """
     if isinstance(source_location, str):
         found = SourceLocation.__members__.get(source_location.strip().upper())
@@ -173,11 +173,11 @@ def check_location(source_location: Any) -> SourceLocation:
 
 
 def check_archive_and_aeron(call: str, archive: Any, aeron: Any, *, needs: tuple[str, ...]) -> None:
-    """Refuse arguments that are something else, or in another order.
+    """Refuse arguments of the wrong type, or in the wrong order.
 
     Args:
-        call: What they were given to.
-        archive: An archive that is open.
+        call: Name of the called function or class.
+        archive: An open archive.
         aeron: A client.
         needs: Attributes that the archive must have.
 
@@ -200,7 +200,7 @@ def check_archive_and_aeron(call: str, archive: Any, aeron: Any, *, needs: tuple
 
 
 def check_aeron_and_context(call: str, aeron: object, context: object) -> None:
-    """Refuse what is no client, or no settings of an archive.
+    """Refuse what is not a client, or not the settings of an archive.
 
     Raises:
         ConfigurationError: Names what was given, and what to give.
@@ -215,7 +215,7 @@ def check_aeron_and_context(call: str, aeron: object, context: object) -> None:
 
 
 def check_aeron(call: str, aeron: object) -> None:
-    """Refuse what is no client.
+    """Refuse what is not a client.
 
     Raises:
         ConfigurationError: Names what was given.

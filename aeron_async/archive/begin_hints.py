@@ -1,7 +1,7 @@
 """Warnings, one each, about requested recordings that do not start, and the likely reason.
 
-An archive records by default what its own driver publishes. A user who publishes through another
-driver would otherwise wait, without a word, for a recording that never begins.
+By default an archive records what its own driver publishes. A user who publishes through another
+driver would otherwise wait, without any message, for a recording that never starts.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log: Final = get_logger(__name__)
 
 @final
 class BeginHints:
-    """Waits for what was asked for to begin, and says so where it does not.
+    """Waits for requested recordings to start, and logs a warning if one does not.
 
     Args:
-        signals: That tell of recordings.
-        hint_ns: How long a recording may take to begin before that is logged; 0 is for ever.
-        is_elsewhere: Whether the archive is; who publishes over IPC reaches one that is here.
-        log_budget: For the lines: clients of a served archive can cause any number of them. None
-            is without limit.
+        signals: Signals of recordings.
+        hint_ns: How long a recording may take to start before the warning; 0 is unlimited.
+        is_elsewhere: Whether the archive is remote; publishers over IPC only reach a local one.
+        log_budget: Budget of the log lines, which clients of a served archive can cause. None is
+            unlimited.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class BeginHints:
         self._is_elsewhere = is_elsewhere
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._keys: dict[int, str] = {}
-        # A recording may begin before whoever asked has heard the answer.
+        # A recording may start before its request is answered.
         self._begun: deque[int] = deque(maxlen=MOST_REMEMBERED)
         self._stop_listening = signals.listen(self._on_signal)
 
@@ -77,15 +77,15 @@ class BeginHints:
         *,
         explain: Callable[[], Why] | None = None,
     ) -> int:
-        """Begin to wait for the first recording of a subscription, and return its id.
+        """Begin to wait for the first recording of a subscription, and return the subscription id.
 
         Args:
-            subscription_id: Of the subscription that records.
-            channel: As it was asked for.
-            stream_id: Within the channel.
-            source_location: As it was asked for.
-            explain: Says why that subscription waits, where it is of this process; without it only
-                likely slips are logged.
+            subscription_id: Id of the subscription that records.
+            channel: Channel of the request.
+            stream_id: Stream within the channel.
+            source_location: Source location of the request.
+            explain: Returns why the subscription waits, if it belongs to this process; without it
+                only likely mistakes are logged.
         """
         uri = ChannelUri.parse(channel) if isinstance(channel, str) else channel
         is_only_there = uri.is_spy or uri.media is Media.IPC
@@ -106,20 +106,20 @@ class BeginHints:
         return subscription_id
 
     def forget(self, subscription_id: int) -> None:
-        """Wait no more for one: it has begun, or is not wanted any more."""
+        """Stop waiting for a subscription: it records, or is not wanted any more."""
         timer = self._timers.pop(subscription_id, None)
         if timer is not None:
             del self._keys[subscription_id]
             timer.cancel()
 
     def forget_stream(self, channel: str, stream_id: int) -> None:
-        """Wait no more for what one channel and stream are to bring."""
+        """Stop waiting for the recordings of one channel and stream."""
         key = recording_key(ChannelUri.parse(channel), stream_id)
         for subscription_id in [each for each, known in self._keys.items() if known == key]:
             self.forget(subscription_id)
 
     def close(self) -> None:
-        """Wait for nothing more; closing twice is closing once."""
+        """Stop waiting for all; a second call does nothing."""
         for subscription_id in list(self._timers):
             self.forget(subscription_id)
         self._stop_listening()

@@ -1,7 +1,7 @@
-"""Blocking work off the event loop: threads for the disk, and the catalog behind them.
+"""Blocking work off the event loop: threads for the disk, and an asynchronous catalog.
 
-Invariant: work that a `Disk` has begun is done before its caller goes on, cancelled or not. The
-memory that the work reads belongs to another object, which may take it back then.
+Invariant: `Disk.run` returns only when the work is done, even if the caller is cancelled. The work
+reads memory of another object, which may reuse that memory afterwards.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ Result = TypeVar("Result")
 
 
 class Disk(Protocol):
-    """Does blocking work for tasks.
+    """Executor of blocking work.
 
     Attributes:
-        is_apart: Whether that is done off the loop, which goes on meanwhile.
+        is_apart: Whether the work runs off the event loop, which continues while it runs.
     """
 
     is_apart: bool
 
     async def run(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
-        """Call a function, and return what it returns once it is done."""
+        """Call a function, and return its result once it is done."""
         ...
 
     def begin(
         self, function: Callable[..., Result], /, *args: Any, **keywords: Any
     ) -> asyncio.Future[Result]:
-        """Let a function be called, and return where its result will be; see `finished`."""
+        """Start a call, and return the future of its result; see `finished`."""
         ...
 
     async def aclose(self) -> None:
-        """Wait for what was begun, and do nothing more."""
+        """Wait for the calls that were started, and refuse new ones."""
         ...
 
 
 async def finished(future: asyncio.Future[Result]) -> Result:
-    """Wait for work to be done, cancelled or not, and return its result.
+    """Wait until work is done, even if cancelled, and return its result.
 
-    Cancellation is passed on when the work is done.
+    A cancellation is raised when the work is done.
     """
     try:
         return await asyncio.shield(future)
@@ -72,19 +72,19 @@ async def finished(future: asyncio.Future[Result]) -> Result:
             try:
                 await asyncio.wait((future,))
             except asyncio.CancelledError:
-                # Asked once more, and told below.
+                # Cancelled again; the cancellation is raised below.
                 continue
-        # The error of work that nobody waits for any more is nobody's.
+        # The caller gets the cancellation, so mark the work's own error as retrieved.
         future.exception()
         raise error from None
 
 
 @final
 class DiskThreads:
-    """A few threads of its own.
+    """Disk work in a few threads of its own.
 
     Args:
-        thread_count: Most pieces of work at once.
+        thread_count: Most calls at once.
     """
 
     is_apart = True
@@ -96,7 +96,7 @@ class DiskThreads:
     def begin(
         self, function: Callable[..., Result], /, *args: Any, **keywords: Any
     ) -> asyncio.Future[Result]:
-        """Let a function be called in a thread; see `Disk.begin`.
+        """Start a call in a thread; see `Disk.begin`.
 
         Raises:
             ClosedError: The threads have ended.
@@ -113,16 +113,16 @@ class DiskThreads:
         return await finished(self.begin(function, *args, **keywords))
 
     async def aclose(self) -> None:
-        """Wait for what was begun, and let the threads end."""
+        """Wait for the calls that were started, and end the threads."""
         self._is_closed = True
         loop = asyncio.get_running_loop()
-        # In a thread of the loop's own, for those that end cannot wait for themselves.
+        # In a thread of the loop: a thread of the pool cannot wait for its own end.
         await finished(loop.run_in_executor(None, self._pool.shutdown))
 
 
 @final
 class InlineDisk:
-    """The caller's own thread: virtual time knows no others."""
+    """Disk work in the caller's own thread, for simulations in virtual time."""
 
     is_apart = False
 
@@ -142,7 +142,7 @@ class InlineDisk:
         return function(*args, **keywords)
 
     async def aclose(self) -> None:
-        """Do nothing: nothing is ever under way."""
+        """Do nothing: no call is ever in progress."""
 
 
 SHORTEST_PAGE: Final = 16
@@ -152,12 +152,12 @@ LONGEST_PAGE: Final = 1_024
 
 @final
 class CatalogDesk:
-    """Lets one task at a time work on a catalog.
+    """Gives one task at a time access to a catalog.
 
     Args:
-        catalog: Open to write.
-        disk: Where the work is done.
-        path: What messages call its directory.
+        catalog: Catalog, open for writing.
+        disk: Runs the work.
+        path: Path of its directory, for error texts.
     """
 
     def __init__(self, catalog: Catalog, disk: Disk, *, path: str) -> None:
@@ -170,7 +170,7 @@ class CatalogDesk:
         return recording_id in self.catalog
 
     async def call(self, function: Callable[..., Result], /, *args: Any, **keywords: Any) -> Result:
-        """Call a function that works on the catalog while nobody else does.
+        """Call a function that uses the catalog, under the catalog's lock.
 
         Raises:
             StorageError: The disk is full, or failed.
@@ -186,9 +186,9 @@ class CatalogDesk:
         *args: Any,
         **keywords: Any,
     ) -> Result:
-        """Call a function, as `call`, unless a check raises that is made when its turn has come.
+        """Call a function as `call` does, unless a check raises that runs under the lock.
 
-        What somebody has begun meanwhile who knows the catalog as it is now is seen by the check.
+        The check sees what other tasks have started while this one waited for the lock.
         """
         async with self._lock:
             check()
@@ -207,7 +207,7 @@ class CatalogDesk:
             raise StorageError(message, code=code_of(error)) from error
 
     async def get(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording; see `Catalog.get`."""
+        """Return the descriptor of a recording; see `Catalog.get`."""
         return await self.call(self.catalog.get, recording_id)
 
     async def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
@@ -215,22 +215,22 @@ class CatalogDesk:
         return await self.call(self.catalog.add, descriptor)
 
     async def update(self, recording_id: int, **changes: Any) -> RecordingDescriptor:
-        """Change what is known of a recording; see `Catalog.update`."""
+        """Change the entry of a recording; see `Catalog.update`."""
         return await self.call(self.catalog.update, recording_id, **changes)
 
     async def descriptors(
         self, start: int, *, is_wanted: Callable[[RecordingDescriptor], bool] | None = None
     ) -> AsyncIterator[RecordingDescriptor]:
-        """Walk what is known of recordings, in the order of their ids, from one on.
+        """Iterate over descriptors, in the order of their ids, beginning with one id.
 
-        A page of them is read at once; one that is purged after that may still come.
+        A page of them is read at once; a recording purged after that may still be yielded.
 
         Args:
             start: The first id.
-            is_wanted: Whether one is to come, asked wherever the disk is used; all when not given.
+            is_wanted: Filter, called in the thread of the disk; all recordings if not given.
 
         Raises:
-            ArchiveFileError: An entry is damaged; those before it have come.
+            ArchiveFileError: An entry is damaged; those before it were yielded.
             StorageError: The disk failed.
         """
         length, following = SHORTEST_PAGE, self.following(start)
@@ -244,17 +244,17 @@ class CatalogDesk:
             length = min(2 * length, LONGEST_PAGE)
 
     def following(self, recording_id: int) -> int | None:
-        """Return the first id from one on, or None; it is looked up in memory."""
+        """Return the first known id that is not less than one, or None; needs no disk."""
         return next(self.catalog.ids(recording_id), None)
 
 
 @attrs.frozen
 class Page:
-    """Some recordings that follow one another.
+    """A page of consecutive recordings.
 
     Attributes:
-        found: Those that are wanted.
-        following: The id behind the last that was looked at.
+        found: Descriptors that the filter accepted.
+        following: The id after the last one that was read.
         error: Why the next one cannot be read.
     """
 
@@ -269,7 +269,7 @@ def read_page(
     length: int,
     is_wanted: Callable[[RecordingDescriptor], bool] | None,
 ) -> Page:
-    """Return what is wanted of so many recordings, up to one that is damaged."""
+    """Read a page of descriptors, up to a damaged one."""
     found: list[RecordingDescriptor] = []
     following = start
     for recording_id in islice(catalog.ids(start), length):

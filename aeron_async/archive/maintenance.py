@@ -1,4 +1,4 @@
-"""Truncating, purging and deleting recordings of an archive that is open.
+"""Truncating, purging and deleting recordings of an open archive.
 
 Source: Aeron `ArchiveConductor`, `DeleteSegmentsSession`.
 """
@@ -27,13 +27,13 @@ Result = TypeVar("Result")
 
 @final
 class MakingRoom:
-    """Changes recordings; one change at a time.
+    """Changes recordings, one change at a time.
 
     Args:
-        resources: Of the archive.
-        recordings: What is being recorded.
-        replayed: Returns the positions that replays of a recording have come to, in bytes, and
-            those up to which they go.
+        resources: Resources of the archive.
+        recordings: The active recordings.
+        replayed: Returns the position and the end position, in bytes, of each replay of a
+            recording.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class MakingRoom:
         self._replayed = replayed
 
     async def truncate(self, recording_id: int, position: int, correlation_id: int) -> int:
-        """Forget what lies from a position on; see `Archive.truncate`."""
+        """Discard everything recorded after a position; see `Archive.truncate`."""
 
         def check() -> None:
             self._check_stopped(recording_id, "truncate")
@@ -61,7 +61,7 @@ class MakingRoom:
         return count
 
     async def purge_segments(self, recording_id: int, position: int, correlation_id: int) -> int:
-        """Forget whole files before a position; see `Archive.purge_segments`."""
+        """Delete the segment files before a position; see `Archive.purge_segments`."""
         check = await self._not_replayed(recording_id, position)
         recorded = self._recorded(recording_id)
         count = await self._change(
@@ -71,7 +71,7 @@ class MakingRoom:
         return count
 
     async def detach_segments(self, recording_id: int, position: int) -> None:
-        """Let a recording begin later; see `Archive.detach_segments`."""
+        """Move the start of a recording forward; see `Archive.detach_segments`."""
         check = await self._not_replayed(recording_id, position)
         recorded = self._recorded(recording_id)
         await self._change(
@@ -79,18 +79,18 @@ class MakingRoom:
         )
 
     async def attach_segments(self, recording_id: int) -> int:
-        """Let a recording begin as early as there are files; see `Archive.attach_segments`."""
+        """Move the start of a recording back over detached files; see `Archive.attach_segments`."""
         return await self._change(unchecked, changes.attach_segments, recording_id)
 
     async def delete_detached_segments(self, recording_id: int, correlation_id: int) -> int:
-        """Remove the files before the start; see `Archive.delete_detached_segments`."""
+        """Delete the files before the start; see `Archive.delete_detached_segments`."""
         count = await self._change(unchecked, changes.delete_detached_segments, recording_id)
         start = (await self._resources.desk.get(recording_id)).start_position
         self._deleted(recording_id, start, correlation_id)
         return count
 
     async def purge_recording(self, recording_id: int, correlation_id: int) -> int:
-        """Forget a recording; see `Archive.purge_recording`."""
+        """Delete a recording; see `Archive.purge_recording`."""
 
         def check() -> None:
             self._check_stopped(recording_id, "purge")
@@ -109,7 +109,7 @@ class MakingRoom:
         *args: object,
         **keywords: object,
     ) -> Result:
-        """Change a recording; a replay that begins before its turn comes is seen by the check."""
+        """Change a recording; the check runs under the catalog's lock and sees all replays."""
         desk = self._resources.desk
         result = await desk.call_checked(
             check, function, self._resources.directory, desk.catalog, *args, **keywords
@@ -127,7 +127,7 @@ class MakingRoom:
             raise ArchiveError(message, code=ArchiveErrorCode.ACTIVE_RECORDING)
 
     async def _not_replayed(self, recording_id: int, position: int) -> Callable[[], None]:
-        """Return what refuses a new start that lies beyond what is replayed."""
+        """Return a check that refuses a new start position beyond the position of a replay."""
         descriptor = await self._resources.desk.get(recording_id)
 
         def check() -> None:
@@ -160,4 +160,4 @@ class MakingRoom:
 
 
 def unchecked() -> None:
-    """Let a change be, whatever is recorded or replayed."""
+    """Check nothing: this change is allowed whatever is recorded or replayed."""

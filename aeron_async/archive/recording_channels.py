@@ -56,29 +56,29 @@ IDENTIFYING: Final = ("endpoint", "interface", "control", "session-id", "tags")
 
 
 def stripped_channel(uri: ChannelUri) -> str:
-    """Return a channel with only what a subscriber needs to find the stream again."""
+    """Return a channel with only the parameters that a subscriber needs to find the stream."""
     return only(uri, KEPT)
 
 
 def recording_key(uri: ChannelUri, stream_id: int) -> str:
-    """Return what two requests to record have in common if they mean the same stream."""
+    """Return a key that is equal for two requests to record the same stream."""
     return f"{stream_id}:{only(uri, IDENTIFYING)}"
 
 
 def without_unknown(channel: str) -> str:
-    """Return a channel without the parameters that no Aeron knows, as others may send them."""
+    """Return a channel without the parameters that Aeron does not know."""
     return with_only(channel, PARAMETERS)
 
 
 def with_only(channel: str, keys: Container[str]) -> str:
-    """Return a channel, not parsed yet, without the parameters that are not among those keys."""
+    """Return a channel, given as text, with only the parameters that are among the keys."""
     head, _, query = channel.partition("?")
     kept = [each for each in query.split("|") if each.partition("=")[0] in keys]
     return f"{head}{'?' if kept else ''}{'|'.join(kept)}"
 
 
 def only(uri: ChannelUri, keys: Iterable[str]) -> str:
-    """Return a channel with some of its parameters, in a given order."""
+    """Return a channel with some of its parameters, in the given order."""
     given = uri.parameters
     query = "|".join(f"{key}={given[key]}" for key in keys if key in given)
     return f"aeron:{uri.media}{'?' if query else ''}{query}"
@@ -88,12 +88,12 @@ def extending_channel(descriptor: RecordingDescriptor, channel: str | ChannelUri
     """Return a channel whose publication begins where a recording has stopped.
 
     Args:
-        descriptor: The recording.
-        channel: Where to publish; what it says of terms is replaced.
+        descriptor: Descriptor of the recording.
+        channel: Channel to publish on; its term parameters and MTU are replaced.
 
     Raises:
         ArchiveError: The recording has not stopped.
-        ChannelUriError: The channel cannot be meant.
+        ChannelUriError: The channel is not valid.
     """
     if descriptor.is_active:
         message = f"recording {descriptor.recording_id} has not stopped: stop it before extending"

@@ -1,4 +1,4 @@
-"""The counter that shows up to where a recording has been written.
+"""Counter of the position up to which a recording has been written.
 
 Key: recording id i64, session id i32, length of the source identity i32, source identity, archive
 id i64.
@@ -33,7 +33,7 @@ def recording_counter(
     archive_id: int,
     owner_id: int,
 ) -> Counter:
-    """Allocate the counter of a recording that is about to begin.
+    """Allocate the counter of a recording that is about to start.
 
     Raises:
         RegistrationError: No counter is left.

@@ -29,20 +29,20 @@ log: Final = get_logger(__name__)
 
 @final
 class Tasks:
-    """Tasks that go on until they end, or until all are ended."""
+    """Background tasks that run until they end, or until all are cancelled."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task; what it fails with is logged."""
+        """Start a task; an exception of it is logged."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
         return task
 
     async def aclose(self) -> None:
-        """Cancel all, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended."""
         while tasks := [each for each in self._tasks if not each.done()]:
             for task in tasks:
                 task.cancel()
@@ -57,11 +57,11 @@ class Tasks:
 
 @attrs.frozen(kw_only=True, eq=False)
 class ArchiveResources:
-    """Handed to every part of an archive, and owned by none.
+    """Resources that the parts of an archive share; `LocalArchive` closes them.
 
     Attributes:
-        archive_id: Tells the archive from others.
-        changed: Rings when a recording has begun, has ended, or is another than before.
+        archive_id: Id that tells archives apart.
+        changed: Rings when a recording has started, has stopped, or was changed.
     """
 
     aeron: Aeron

@@ -1,4 +1,4 @@
-"""Recording signals, handed to any number of readers."""
+"""Recording signals, passed to any number of readers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_WAITING: Final = 65_536
 
 @final
 class SignalStream(SignalReader):
-    """An iterator over what becomes of recordings, from when it was made."""
+    """Iterator over the signals of recordings, from its creation on."""
 
     def __init__(self, hub: SignalHub) -> None:
         self._hub = hub
@@ -46,19 +46,20 @@ class SignalStream(SignalReader):
         self._bell.ring()
 
     def end(self, error: AeronError) -> None:
-        """Let the iteration end behind what is waiting, or raise if that was not wanted."""
+        """End the iteration after the unread events; raise, unless `error` is a `ClosedError`."""
         self._end = error
         self._bell.ring()
 
     async def __anext__(self) -> RecordingSignalEvent:
-        """Return the next event; the iteration ends when the archive or this is closed.
+        """Return the next event; the iteration ends when the archive or this stream is closed.
 
         Raises:
-            ArchiveError: The archive is gone; or so many were not read that some were lost.
+            ArchiveError: The archive is gone, or events were lost because they were read too
+                slowly.
         """
         while not self._events:
             if self._has_lost:
-                # Said once: whoever goes on waits for what comes.
+                # Raise once: a reader that continues waits for new events.
                 self._has_lost = False
                 message = (
                     f"more than {self._hub.most_waiting} recording signals were not read, and some "
@@ -73,7 +74,7 @@ class SignalStream(SignalReader):
         return self._events.popleft()
 
     async def aclose(self) -> None:
-        """Hear of nothing more; closing twice is closing once."""
+        """Stop collecting; a second call does nothing."""
         self._events.clear()
         self._has_lost = False
         self._hub.forget(self)
@@ -81,15 +82,15 @@ class SignalStream(SignalReader):
 
 
 class SignalHub:
-    """Hands each event to everybody who listens.
+    """Passes each event to all streams and listeners.
 
     Args:
-        most_waiting: Events that are kept for a reader who does not read.
+        most_waiting: Unread events kept for each stream.
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self.most_waiting = most_waiting
-        # An iterator that was left and never closed is nobody's, and would keep all that comes.
+        # Weak: an abandoned stream that was never closed must not collect events.
         self._streams: WeakSet[SignalStream] = WeakSet()
         self._listeners: list[Callable[[RecordingSignalEvent], object]] = []
         self._end: AeronError | None = None
@@ -103,27 +104,27 @@ class SignalHub:
         return stream
 
     def listen(self, listener: Callable[[RecordingSignalEvent], object]) -> Callable[[], None]:
-        """Call a function with each event from now on; return what ends that."""
+        """Call a function with each event from now on; return a function that ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def tell(self, event: RecordingSignalEvent) -> None:
-        """Tell everybody."""
+        """Pass an event to all streams and listeners."""
         for stream in list(self._streams):
             stream.put(event)
         for listener in list(self._listeners):
             listener(event)
 
     def forget(self, stream: SignalStream) -> None:
-        """Hand nothing more to an iterator."""
+        """Pass no more events to a stream."""
         self._streams.discard(stream)
 
     def reopen(self) -> None:
-        """Let iterations that begin from now on last: an attempt that failed had closed it."""
+        """Let new streams wait for events, after a failed attempt to connect had closed the hub."""
         self._end = None
 
     def close(self, error: AeronError | None = None) -> None:
-        """Let all iterations end; with any other error than `ClosedError` they raise."""
+        """End all iterations; with any error other than `ClosedError` they raise."""
         self._end = ClosedError("the archive is closed") if error is None else error
         for stream in list(self._streams):
             stream.end(self._end)
@@ -136,13 +137,13 @@ READ_BEHIND_LIMIT: Final = 4_096
 
 @final
 class RemoteSignalHub(SignalHub):
-    """Hands signals to those who want them."""
+    """Passes the signals that a remote archive sends to readers."""
 
     def __init__(self, most_waiting: int = READ_BEHIND_LIMIT) -> None:
         super().__init__(most_waiting)
 
     def on_signal(self, message: RecordingSignalMessage) -> None:
-        """Hand out a signal; one of a kind that is not known is passed over."""
+        """Pass a signal to readers; one of an unknown kind is ignored."""
         if message.signal not in set(RecordingSignal):
             return
         self.tell(

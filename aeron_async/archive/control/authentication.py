@@ -1,4 +1,4 @@
-"""Authentication of control sessions: credentials of clients, and what judges them.
+"""Authentication of control sessions: credentials of clients, and authenticators of archives.
 
 Source: Aeron `Authenticator`, `AuthenticatorSupplier`, `AeronArchive`, `ControlResponsePoller`.
 """
@@ -23,7 +23,7 @@ __all__ = [
 
 @final
 class Verdict(Enum):
-    """Whether a client may come in."""
+    """Whether a client is admitted."""
 
     ACCEPT = "accept"
     REJECT = "reject"
@@ -31,23 +31,23 @@ class Verdict(Enum):
 
 @attrs.frozen
 class AskAgain:
-    """The client must answer before there is a verdict.
+    """A challenge that the client must answer before there is a verdict.
 
     Attributes:
-        challenge: What it is asked.
+        challenge: Bytes that the client gets.
     """
 
     challenge: bytes
 
 
 class Authenticator(Protocol):
-    """Judges one client; every session has its own."""
+    """Judges one client; every session has its own authenticator."""
 
     def on_connect(self, credentials: bytes) -> Verdict | AskAgain:
-        """Judge by what the first request carries."""
+        """Judge the credentials of the connect request."""
 
     def on_challenge_response(self, credentials: bytes) -> Verdict | AskAgain:
-        """Judge by what the client answers."""
+        """Judge the credentials of the answer to a challenge."""
 
 
 AuthenticatorSupplier = Callable[[], Authenticator]
@@ -56,7 +56,7 @@ AuthenticatorSupplier = Callable[[], Authenticator]
 
 @final
 class AcceptAll:
-    """Lets everybody in; what archives do unless told otherwise."""
+    """Authenticator that accepts every client; the default."""
 
     def on_connect(self, credentials: bytes) -> Verdict:
         """Accept."""
@@ -69,26 +69,26 @@ class AcceptAll:
 
 
 class CredentialsSupplier(Protocol):
-    """Says who we are, and answers when the archive wants to know more."""
+    """Supplies a client's credentials, and answers challenges."""
 
     def encoded_credentials(self) -> bytes:
-        """Return what the first request carries."""
+        """Return the credentials for the connect request."""
 
     def on_challenge(self, challenge: bytes) -> bytes:
         """Return the answer to a challenge."""
 
 
 class FixedCredentials:
-    """Always the same credentials, whatever the challenge."""
+    """Supplies the same credentials always, whatever the challenge."""
 
     def __init__(self, credentials: bytes) -> None:
         self._credentials = credentials
 
     def encoded_credentials(self) -> bytes:
-        """Return them."""
+        """Return the credentials."""
         return self._credentials
 
     def on_challenge(self, challenge: bytes) -> bytes:
-        """Return them again."""
+        """Return the credentials again."""
         del challenge
         return self._credentials

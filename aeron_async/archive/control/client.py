@@ -1,4 +1,4 @@
-"""A remote archive, ours or the official one, asked over its control channel.
+"""Client of a remote archive, ours or the official one, over its control channel.
 
 Source: Aeron `AeronArchive`.
 """
@@ -100,7 +100,7 @@ PAGE_LENGTH: Final = 64
 
 
 class RemoteListing:
-    """The part of `RemoteArchive` that asks about recordings and makes room."""
+    """The methods of `RemoteArchive` that list recordings and free disk space."""
 
     @property
     @abstractmethod
@@ -142,7 +142,7 @@ class RemoteListing:
                     yield descriptor
 
     async def recording_subscriptions(self) -> list[RecordingSubscription]:
-        """Return what was asked to be recorded; see `Archive.recording_subscriptions`."""
+        """Return the active requests to record; see `Archive.recording_subscriptions`."""
         found: list[RecordingSubscription] = []
         last = None
         while last is None:
@@ -159,7 +159,7 @@ class RemoteListing:
         return found
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording; see `Archive.describe`."""
+        """Return the descriptor of a recording; see `Archive.describe`."""
         check_id(recording_id)
         pieces, _ = await self.connection.list_pieces(
             ListRecordingRequest, count=1, recording_id=recording_id
@@ -182,58 +182,58 @@ class RemoteListing:
         return None if found < 0 else found
 
     async def start_position(self, recording_id: int) -> int:
-        """Return where a recording begins, in bytes."""
+        """Return the position where a recording begins, in bytes."""
         return await self._ask(StartPositionRequest, recording_id=recording_id)
 
     async def stop_position(self, recording_id: int) -> int | None:
-        """Return where a recording has stopped, in bytes; None while it goes on."""
+        """Return the position where a recording has stopped, in bytes; None while it is active."""
         position = await self._ask(StopPositionRequest, recording_id=recording_id)
         return None if position < 0 else position
 
     async def recording_position(self, recording_id: int) -> int | None:
-        """Return up to where a recording has been written, in bytes; None when it has stopped."""
+        """Return the recorded position of an active recording, in bytes; None if it has stopped."""
         position = await self._ask(RecordingPositionRequest, recording_id=recording_id)
         return None if position < 0 else position
 
     async def max_recorded_position(self, recording_id: int) -> int:
-        """Return up to where a recording can be replayed, in bytes, whether it goes on or not."""
+        """Return the position up to which a recording can be replayed, in bytes, active or not."""
         return await self._ask(MaxRecordedPositionRequest, recording_id=recording_id)
 
-    # Making room.
+    # Freeing disk space.
 
     async def truncate(self, recording_id: int, position: int) -> int:
-        """Forget what was recorded from a position on; see `Archive.truncate`."""
+        """Discard everything recorded after a position; see `Archive.truncate`."""
         return await self._ask(
             TruncateRecordingRequest, recording_id=recording_id, position=position
         )
 
     async def purge_segments(self, recording_id: int, new_start_position: int) -> int:
-        """Forget whole files before a position; see `Archive.purge_segments`."""
+        """Delete the segment files before a position; see `Archive.purge_segments`."""
         return await self._ask(
             PurgeSegmentsRequest, recording_id=recording_id, new_start_position=new_start_position
         )
 
     async def detach_segments(self, recording_id: int, new_start_position: int) -> None:
-        """Let a recording begin later; see `Archive.detach_segments`."""
+        """Move the start of a recording forward; see `Archive.detach_segments`."""
         await self._ask(
             DetachSegmentsRequest, recording_id=recording_id, new_start_position=new_start_position
         )
 
     async def attach_segments(self, recording_id: int) -> int:
-        """Let a recording begin earlier; see `Archive.attach_segments`."""
+        """Move the start of a recording back over detached files; see `Archive.attach_segments`."""
         return await self._ask(AttachSegmentsRequest, recording_id=recording_id)
 
     async def delete_detached_segments(self, recording_id: int) -> int:
-        """Remove the files before the start of a recording; return how many."""
+        """Delete the detached files before the start of a recording; return how many."""
         return await self._ask(DeleteDetachedSegmentsRequest, recording_id=recording_id)
 
     async def purge_recording(self, recording_id: int) -> int:
-        """Forget a recording and remove its files; see `Archive.purge_recording`."""
+        """Delete a recording and its files; see `Archive.purge_recording`."""
         return await self._ask(PurgeRecordingRequest, recording_id=recording_id)
 
 
 def subscription_of(message: object) -> RecordingSubscription:
-    """Return what an archive tells of a subscription that records."""
+    """Convert the message about a subscription that records."""
     assert isinstance(message, RecordingSubscriptionDescriptor), "listings have no other pieces"
     return RecordingSubscription(
         subscription_id=message.subscription_id,
@@ -243,7 +243,7 @@ def subscription_of(message: object) -> RecordingSubscription:
 
 
 def descriptor_of(message: object) -> RecordingDescriptor:
-    """Return what an archive tells of a recording."""
+    """Convert the message about a recording."""
     assert isinstance(message, RecordingDescriptorMessage), "listings have no other pieces"
     return RecordingDescriptor(
         recording_id=message.recording_id,
@@ -274,14 +274,14 @@ log: Final = get_logger(__name__)
 class RemoteArchive(RemoteListing, Archive):
     """A client of an archive: `async with RemoteArchive.connect(aeron, ...) as archive`.
 
-    Any number of tasks may use it at once. Answers are matched to requests; the recording signals
-    that an archive sends are those of what this client has asked it to record.
+    Any number of tasks may use it at once. The archive sends signals only for recordings that this
+    client has requested.
 
     Attributes:
-        aeron: Whose publications and subscriptions it uses.
-        archive_id: Of the archive.
-        replay_channel: Where `replay` lets the archive publish.
-        replay_stream_id: Within that channel.
+        aeron: Client whose publications and subscriptions it uses.
+        archive_id: Id of the archive.
+        replay_channel: Channel on which `replay` receives.
+        replay_stream_id: Stream within that channel.
     """
 
     def __init__(
@@ -327,22 +327,22 @@ class RemoteArchive(RemoteListing, Archive):
         """Return a client that connects when it is entered with `async with`, or awaited.
 
         Args:
-            aeron: Started; it must outlive the archive's client.
-            control_channel: Where the archive hears requests.
-            control_stream_id: Within that channel.
-            response_channel: Where answers are to come, as seen from the archive; with port 0 the
-                system chooses. `aeron:ipc` where requests go over that; else any port of
-                localhost, which must be changed when the archive runs elsewhere.
-            response_stream_id: Within that channel.
-            replay_channel: Where replays are to come, likewise; as answers do when not given, but
-                for the port.
-            replay_stream_id: Within that channel.
+            aeron: A started client; close it after the archive's client.
+            control_channel: Channel on which the archive receives requests.
+            control_stream_id: Stream within that channel.
+            response_channel: Channel for answers, as seen from the archive; with port 0 the system
+                chooses a port. The default is `aeron:ipc` if the control channel is IPC, else a
+                free port of localhost, which does not work if the archive is on another host.
+            response_stream_id: Stream within that channel.
+            replay_channel: Channel for replays, as seen from the archive; the default is the
+                response channel with another port.
+            replay_stream_id: Stream within that channel.
             credentials: For an archive that asks for them.
             timeout: Seconds to wait for any answer.
 
         Raises:
-            ChannelUriError: A channel cannot be meant, or not for its part.
-            ConfigurationError: An argument cannot be meant.
+            ChannelUriError: A channel is not valid, or not for its role.
+            ConfigurationError: An argument is not valid.
         """
         check_aeron("RemoteArchive.connect(aeron, ...)", aeron)
         timeout = check_answer_timeout(timeout)
@@ -368,7 +368,7 @@ class RemoteArchive(RemoteListing, Archive):
         """Return the session with the archive.
 
         Raises:
-            ClosedError: There is none.
+            ClosedError: There is no session.
         """
         if self._connection is None:
             self._check_not_closed()
@@ -382,14 +382,14 @@ class RemoteArchive(RemoteListing, Archive):
             raise ClosedError(message)
 
     async def start(self) -> None:
-        """Open a session with the archive; starting twice is starting once.
+        """Open a session with the archive; a second call does nothing.
 
         Raises:
-            AeronTimeoutError: Nobody answers.
+            AeronTimeoutError: No archive answers.
             ArchiveError: The archive refuses.
-            ClosedError: The client was closed, before or meanwhile.
+            ClosedError: The client was closed, before or during the call.
         """
-        # Another task may be starting it.
+        # Another task may be starting the client.
         async with self._starting:
             self._check_not_closed()
             if self._connection is None:
@@ -430,7 +430,7 @@ class RemoteArchive(RemoteListing, Archive):
                 response_stream_id=response_stream_id,
                 credentials=self._credentials,
             )
-            # An archive repeats that the session is open until the first request.
+            # The archive repeats that the session is open until it gets the first request.
             self.archive_id = await connection.ask(ArchiveIdRequest)
             self._check_not_closed()
         except BaseException:
@@ -483,7 +483,7 @@ class RemoteArchive(RemoteListing, Archive):
         auto_stop: bool = False,
         on_failed: Callable[[ArchiveError], object] | None = None,
     ) -> int:
-        """Go on with a recording; see `Archive.extend_recording`."""
+        """Extend a stopped recording; see `Archive.extend_recording`."""
         return await self._record(
             ExtendRecordingRequest2,
             on_failed,
@@ -519,25 +519,25 @@ class RemoteArchive(RemoteListing, Archive):
     async def extending_publication(
         self, recording_id: int, channel: str, stream_id: int
     ) -> ExclusivePublication:
-        """Return a publication to extend with; see `Archive.extending_publication`."""
+        """Return a publication to extend a recording; see `Archive.extending_publication`."""
         check_id(recording_id)
         publication_uri(channel, check_stream_id(stream_id))
         uri = extending_channel(await self.describe(recording_id), channel)
         return await self.aeron.add_exclusive_publication(uri, stream_id)
 
     async def stop_recording(self, channel: str, stream_id: int) -> None:
-        """Record a stream no more; see `Archive.stop_recording`."""
+        """Stop recording a stream; see `Archive.stop_recording`."""
         subscription_uri(channel, check_stream_id(stream_id))
         await self._ask(StopRecordingRequest, channel=str(channel), stream_id=stream_id)
         self._hints.forget_stream(str(channel), stream_id)
 
     async def stop_recording_subscription(self, subscription_id: int) -> None:
-        """Record no more with a subscription; see `Archive.stop_recording_subscription`."""
+        """Stop a recording subscription; see `Archive.stop_recording_subscription`."""
         self._hints.forget(subscription_id)
         await self._ask(StopRecordingSubscriptionRequest, subscription_id=subscription_id)
 
     async def stop_recording_by_identity(self, recording_id: int) -> bool:
-        """Stop one recording, and return whether it was going on."""
+        """Stop one recording, and return whether it was active."""
         return await self._ask(StopRecordingByIdentityRequest, recording_id=recording_id) != 0
 
     # Replaying.
@@ -552,8 +552,8 @@ class RemoteArchive(RemoteListing, Archive):
     ) -> RemoteReplay:
         """Return an iterator over the messages of a recording; see `Archive.replay`.
 
-        Differs: one that follows goes on after the recording has stopped, when it is extended; that
-        is asked for four times a second.
+        Differs: one that follows goes on after the recording has stopped, when it is extended. The
+        client asks the archive for that four times a second.
         """
         check_replayed(recording_id, from_position, to_position, follow=follow)
         replay = RemoteReplay(self, recording_id, from_position, to_position, follow=follow)
@@ -561,7 +561,7 @@ class RemoteArchive(RemoteListing, Archive):
         return replay
 
     def forget_replay(self, replay: RemoteReplay) -> None:
-        """Close a replay no more when this is closed: it is closed already."""
+        """Forget a replay that was closed, so that `aclose` does not close it again."""
         self._replays.pop(replay, None)
 
     async def start_replay(
@@ -574,7 +574,7 @@ class RemoteArchive(RemoteListing, Archive):
         length: int = ALL_AND_FOLLOW,
         limit_counter_id: int | None = None,
     ) -> int:
-        """Publish a recording anew; see `Archive.start_replay`."""
+        """Publish a recording on a channel; see `Archive.start_replay`."""
         publication_uri(channel, check_stream_id(stream_id))
         limit = {} if limit_counter_id is None else {"limit_counter_id": limit_counter_id}
         return await self._ask(
@@ -588,7 +588,7 @@ class RemoteArchive(RemoteListing, Archive):
         )
 
     async def stop_replay(self, replay_session_id: int) -> None:
-        """Stop a replay; one that has ended is none any more."""
+        """Stop a replay; a replay that has ended is ignored."""
         await self._ask(StopReplayRequest, replay_session_id=replay_session_id)
 
     async def stop_all_replays(self, recording_id: int | None = None) -> None:
@@ -597,21 +597,21 @@ class RemoteArchive(RemoteListing, Archive):
             StopAllReplaysRequest, recording_id=-1 if recording_id is None else recording_id
         )
 
-    # What happens.
+    # Signals.
 
     def signals(self) -> SignalReader:
-        """Return an iterator over what becomes of what this client lets be recorded.
+        """Return an iterator over the signals of recordings that this client requested.
 
         Raises:
-            ClosedError: The client was not started. Where it is closed, the iteration ends at once.
+            ClosedError: The client was not started. If it is closed, the iteration ends at once.
         """
         if not self._is_closed:
-            # Without a session there is nothing to come, and nothing that would end the iteration.
+            # Without a session no signal would come, and nothing would end the iteration.
             _ = self.connection
         return self._hub.stream()
 
     async def aclose(self) -> None:
-        """End the session, and close; closing twice is closing once."""
+        """End the session, and close; a second call does nothing."""
         self._is_closed = True
         self._hints.close()
         connection, replays = self._connection, list(self._replays)

@@ -1,8 +1,8 @@
-"""A client's session with a remote archive: requests, their answers, and its errors.
+"""Client session with a remote archive: requests, their answers, and its errors.
 
-A `ControlConnection` may have any number of requests under way. Each has a correlation id, by which
-its answer finds the `Pending` request. Listings are the exception: an archive works on one listing
-of a session at a time.
+A `ControlConnection` may have any number of requests in progress. Each has a correlation id, which
+ties the answer to the `Pending` request. Listings are the exception: an archive works on one
+listing of a session at a time.
 
 Source: Aeron `AeronArchive`, `ControlResponsePoller`.
 """
@@ -86,7 +86,7 @@ TEXT_LENGTH_MAX: Final = 1_000
 
 
 def archive_error(code: int, text: str) -> ArchiveError:
-    """Return what an archive says was wrong; a code that is not known is a generic one."""
+    """Return the error for an archive's error code; an unknown code becomes a generic one."""
     text = printable(text, TEXT_LENGTH_MAX)
     known = ArchiveErrorCode(code) if code in set(ArchiveErrorCode) else ArchiveErrorCode.GENERIC
     kind = KINDS.get(known)
@@ -96,7 +96,7 @@ def archive_error(code: int, text: str) -> ArchiveError:
 def unanswered(
     error: AeronTimeoutError, publication: Publication, timeout: float
 ) -> AeronTimeoutError:
-    """Return what to say where no session with an archive could begin."""
+    """Return the timeout error to raise if a session could not be opened."""
     why = error.why
     if why is None or why.reason not in NOBODY:
         return AeronTimeoutError(f"no archive: {error}", why=why)
@@ -112,7 +112,7 @@ def unanswered(
 
 
 def why_no_archive(why: Why, publication: Publication) -> Why:
-    """Return why requests have nobody to go to, in the words of whoever looks for an archive."""
+    """Return why requests reach no archive, with a remedy that fits an archive."""
     if why.reason not in NOBODY:
         return why
     remedy = (
@@ -123,7 +123,7 @@ def why_no_archive(why: Why, publication: Publication) -> Why:
 
 
 def where_answers_go(response_channel: str) -> str:
-    """Return what to do about an archive that hears requests and is not heard."""
+    """Return the remedy for an archive that receives requests and whose answers do not arrive."""
     uri = ChannelUri.parse(response_channel)
     if uri.control_mode is ControlMode.RESPONSE and uri.control is not None:
         return (
@@ -139,7 +139,7 @@ def where_answers_go(response_channel: str) -> str:
 
 
 def unknown_recording(recording_id: int) -> UnknownRecordingError:
-    """Return the error about a recording that is not there, in the official archive's words."""
+    """Return the error about an unknown recording, with the text of the official archive."""
     return UnknownRecordingError(f"unknown recording id: {recording_id}")
 
 
@@ -153,7 +153,7 @@ UNHEARD: Final = frozenset(
     {
         WaitReason.NOTHING_HEARD,
         WaitReason.NO_PUBLICATION_HERE,
-        # What the subscription says of it is for who writes a server.
+        # The remedy of the subscription is for the author of a server.
         WaitReason.NO_RESPONSE_SESSION,
     }
 )
@@ -161,10 +161,11 @@ UNHEARD: Final = frozenset(
 
 
 def credentials_supplier(credentials: object) -> CredentialsSupplier:
-    """Return who says who we are, from what a caller has handed in.
+    """Return the credentials supplier for what a caller has given.
 
     Raises:
-        ConfigurationError: It can say nothing; its type is named, never what is to be kept secret.
+        ConfigurationError: It is neither bytes nor a supplier. The text names only its type,
+            because the value is secret.
     """
     if isinstance(credentials, bytes | bytearray | memoryview):
         return FixedCredentials(bytes(credentials))
@@ -181,10 +182,10 @@ def credentials_supplier(credentials: object) -> CredentialsSupplier:
 
 
 def encoded(credentials: object, method: str) -> bytes:
-    """Return what a supplier of credentials has returned.
+    """Return the bytes that a credentials supplier has returned.
 
     Raises:
-        ConfigurationError: It is none of bytes; its type is named alone.
+        ConfigurationError: It is not bytes; the text names only its type.
     """
     if not isinstance(credentials, bytes | bytearray | memoryview):
         message = (
@@ -195,7 +196,7 @@ def encoded(credentials: object, method: str) -> bytes:
 
 
 class Pending:
-    """A request that waits: for one answer, or for the pieces of a listing before it."""
+    """A request that waits for its answer, or for the pieces of a listing before it."""
 
     def __init__(self, *, piece_count: int = 0) -> None:
         self.answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -204,7 +205,7 @@ class Pending:
         self._piece_count = piece_count
 
     def put(self, message: Message) -> None:
-        """Take what came; a listing that is full has no other end."""
+        """Take a message; a listing is complete with its last piece or with an answer."""
         if self.answered.done():
             return
         if isinstance(message, RecordingDescriptorMessage | RecordingSubscriptionDescriptor):
@@ -214,20 +215,20 @@ class Pending:
         self.answered.set_result(message)
 
     def fail(self, error: AeronError) -> None:
-        """Let whoever waits know that no answer comes."""
+        """Fail the request: no answer will come."""
         if not self.answered.done():
             self.answered.set_exception(error)
-            # Who has given up waiting has not seen it, and that is no mistake.
+            # If the caller has stopped waiting, nothing retrieves the error: mark it as retrieved.
             self.answered.exception()
 
 
 class Connecting:
-    """What waits for a session: first for somebody to hear requests, then for an answer.
+    """The wait for a session: for a connected publication first, then for an answer.
 
     Args:
-        publication: For requests.
-        subscription: For answers.
-        response_channel: As the archive is told it.
+        publication: Publication for requests.
+        subscription: Subscription for answers.
+        response_channel: Response channel as sent to the archive.
     """
 
     def __init__(
@@ -245,23 +246,23 @@ class Connecting:
             return why_no_archive(self._publication._explain(), self._publication)
         why = self._subscription._explain()
         if why.reason not in UNHEARD:
-            # Something has come, and the subscription knows what to do about it.
+            # Something has arrived, so the remedy of the subscription is right.
             return why
         return attrs.evolve(why, remedy=where_answers_go(self._response_channel))
 
 
 class ControlConnection:
-    """A session with an archive; made by `open`.
+    """A session with an archive; `open` starts it.
 
     Args:
-        publication: For requests.
-        subscription: For answers; this connection consumes it.
+        publication: Publication for requests.
+        subscription: Subscription for answers; the connection reads and closes it.
         timeout: Seconds to wait for any answer.
-        first_correlation_id: Where to begin counting: others may share the channel of answers.
-        log_budget: For log lines about answers that mean nothing: anybody can send such.
+        first_correlation_id: Start of the count; other clients may share the response channel.
+        log_budget: Budget of log lines about malformed answers, which any host can send.
 
     Attributes:
-        control_session_id: As the archive knows it.
+        control_session_id: Session id that the archive has given.
         on_signal: Called with each recording signal.
         on_lost: Called once when no answer can come any more.
     """
@@ -282,7 +283,7 @@ class ControlConnection:
         self.timeout = timeout
         self._peer_log = within(log_budget, LOG)
         self._subscription = subscription
-        # Before the session, what has no answer says so; in it, silence between answers is usual.
+        # Before the session `open` logs the waiting; during the session silence is normal.
         subscription.logs_waits = False
         self._correlation_id = first_correlation_id
         self._pending: dict[int, Pending] = {}
@@ -298,15 +299,15 @@ class ControlConnection:
     async def open(
         self, *, response_channel: str, response_stream_id: int, credentials: CredentialsSupplier
     ) -> None:
-        """Make the session.
+        """Open the session.
 
         Raises:
             AeronTimeoutError: The archive does not answer.
-            ArchiveError: It refuses.
+            ArchiveError: The archive refuses.
         """
         waits = self.publication._waits
         started_ns = waits.now_ns()
-        # One wait, and so one line at most, whichever end is not heard.
+        # One wait, and so one line at most, for both the publication and the subscription.
         wait = Wait(
             Connecting(self.publication, self._subscription, response_channel),
             "connect",
@@ -357,7 +358,7 @@ class ControlConnection:
         self.control_session_id = message.control_session_id
 
     def next_correlation_id(self) -> int:
-        """Return a number that no request of this session has had."""
+        """Return a correlation id that this session has not used."""
         self._correlation_id += 1
         return self._correlation_id
 
@@ -371,18 +372,18 @@ class ControlConnection:
         through: Publication | None = None,
         **fields: Any,
     ) -> int:
-        """Send a request and return the number that its answer carries.
+        """Send a request and return the number in its answer.
 
         Args:
-            kind: Of the request.
-            on_late_error: Called with what goes wrong after the answer; see `forget`.
-            through: Sent on another publication than that of the session.
-            fields: Of the request.
+            kind: Class of the request.
+            on_late_error: Called with an error that comes after the answer; see `forget`.
+            through: Publication to send on, if not that of the session.
+            fields: Fields of the request.
 
         Raises:
             ArchiveError: The archive refuses, or is gone.
-            AeronTimeoutError: It does not answer.
-            ClosedError: The session was closed, before or meanwhile.
+            AeronTimeoutError: The archive does not answer.
+            ClosedError: The session was closed, before or during the call.
         """
         correlation_id = self.next_correlation_id()
         request = kind(
@@ -403,10 +404,10 @@ class ControlConnection:
     async def list_pieces(
         self, kind: type[Request], *, count: int, **fields: Any
     ) -> tuple[list[Message], ControlResponse | None]:
-        """Send a request for a listing; return its pieces, and the answer if they are too few.
+        """Request a listing; return its pieces, and the answer if there were fewer than `count`.
 
         Raises:
-            ArchiveError: As `ask`; likewise the others.
+            ArchiveError: See `ask`, also for the other errors.
         """
         async with self._listing:
             await self._see_off()
@@ -419,7 +420,7 @@ class ControlConnection:
                 last = await self._exchange(request, correlation_id, pending)
             finally:
                 if pending.is_sent and not pending.answered.done():
-                    # Nobody waits for it any more, and it goes on all the same.
+                    # The caller has stopped waiting, but the archive continues to send pieces.
                     self._pending[correlation_id] = self._left = pending
                     pending.answered.add_done_callback(
                         lambda _: self._pending.pop(correlation_id, None)
@@ -431,7 +432,7 @@ class ControlConnection:
         return pending.pieces, last
 
     async def _see_off(self) -> None:
-        """Wait for the end of a listing that was left: a session has one of them at a time."""
+        """Wait for the end of an abandoned listing: a session may have one listing at a time."""
         left = self._left
         if left is not None:
             await asyncio.wait((left.answered,), timeout=self.timeout)
@@ -454,7 +455,7 @@ class ControlConnection:
             async with asyncio.timeout(self.timeout):
                 await publication.offer(CODEC.encode(request))
                 waiting.is_sent = True
-                # The answer is waited for by others too, where this one is cancelled.
+                # `shield`: an abandoned listing still uses the answer after this task is cancelled.
                 return await asyncio.shield(waiting.answered)
         except TimeoutError:
             message = (
@@ -467,13 +468,13 @@ class ControlConnection:
             del self._pending[correlation_id]
 
     def forget(self, on_late_error: Callable[[ArchiveError], object]) -> None:
-        """Call that no more; see `ask`."""
+        """Stop reporting late errors to a function; see `ask`."""
         self._late = {key: each for key, each in self._late.items() if each != on_late_error}
 
     # Listening.
 
     async def _read(self) -> None:
-        """Hand every answer to whoever waits for it, until there are no more."""
+        """Pass every answer to its request, until the subscription ends."""
         try:
             async for each in self._subscription:
                 try:
@@ -483,7 +484,7 @@ class ControlConnection:
                     continue
                 self._take(message, each.image)
         except ClosedError as error:
-            # Not by us: the driver has gone, and nobody waits for answers then.
+            # The client did not close it: the driver is gone.
             self.lose(ArchiveError(f"the session with the archive is lost: {error}"))
         else:
             self.lose(ClosedError("the session with the archive is closed"))
@@ -491,7 +492,7 @@ class ControlConnection:
     def _take(self, message: Message, image: Image) -> None:
         session_id = getattr(message, "control_session_id", -1)
         if self.control_session_id not in {-1, session_id}:
-            # Of another client that has the same channel for its answers.
+            # The message is for another client with the same response channel.
             return
         if isinstance(message, RecordingSignalMessage):
             self.on_signal(message)
@@ -508,12 +509,12 @@ class ControlConnection:
                 late(archive_error(message.relevant_id, message.error_message))
 
     def on_unavailable_image(self, image: Image) -> None:
-        """Notice that the archive has gone, or has ended the session."""
+        """Note that the archive is gone, or has ended the session."""
         if image is self._image:
             self.lose(ArchiveError("the archive has ended the session, or is gone: connect again"))
 
     def lose(self, error: AeronError) -> None:
-        """Let everybody who waits know that nothing comes any more."""
+        """Fail all requests in progress: no answer will come."""
         if self._lost is None:
             self._lost = error
             for pending in self._pending.values():
@@ -527,13 +528,13 @@ class ControlConnection:
     # Closing.
 
     async def aclose(self) -> None:
-        """Say goodbye if somebody listens, and close; closing twice is closing once."""
+        """Send a close request if the session is open, and close; a second call does nothing."""
         if self._lost is None and self.control_session_id != -1:
             goodbye = CloseSessionRequest(control_session_id=self.control_session_id)
             with suppress(AeronError):
                 self.publication.try_offer(CODEC.encode(goodbye))
         self.lose(ClosedError("the session with the archive is closed"))
-        # At once: who is cancelled meanwhile has left nothing open.
+        # Close before the first await: a cancelled caller leaves nothing open.
         self.publication.close()
         self._subscription.close()
         self._reading.cancel()
@@ -541,7 +542,7 @@ class ControlConnection:
 
 
 def remedy(request: Message, subscription: Subscription) -> str:
-    """Return what to do about a request that was not answered on a subscription."""
+    """Return what to do about a request that was not answered."""
     if not isinstance(request, AuthConnectRequest):
         return "raise timeout"
     why = subscription._explain()

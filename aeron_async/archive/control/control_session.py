@@ -1,7 +1,8 @@
-"""One client of a served archive: it is let in, its requests are carried out, and it is answered.
+"""One client of a served archive: its admission, its requests and its answers.
 
-`ControlSession` carries out requests one after the other, in order; a listing runs beside them. All
-its messages go through one queue, so that a slow client delays only itself, and not for long.
+`ControlSession` executes requests one after the other, in order; a listing runs beside them. All
+its messages go through one bounded queue. So a slow client delays only itself, and its session ends
+when the queue is full or one message waits too long.
 
 Source: Aeron `ControlSession`.
 """
@@ -74,21 +75,21 @@ class SessionEndedError(ArchiveError):
 
 
 class ControlSession:
-    """One client; `run` is its task.
+    """The session of one client; `run` is its task.
 
     Args:
-        server: That it is a client of.
-        session_id: By which the client names itself.
-        connect: Its first request.
-        image: That the requests come from: others may not speak for it.
-        channel: To answer on.
+        server: Server that admitted the connect request.
+        session_id: Id that the client puts into its requests.
+        connect: The connect request.
+        image: Image of the requests; those from other images are refused.
+        channel: Channel for the answers.
         handshake_length: Bytes that may be sent there before the client has answered.
 
     Attributes:
-        is_connected: Whether the client takes answers, where it said it is.
-        is_accepted: Whether it has been told that it is in.
-        is_active: Whether it has asked for something since: it hears what it is told.
-        answers_session_id: Of the stream of the answers, once that is there.
+        is_connected: Whether a subscriber at the response channel takes the answers.
+        is_accepted: Whether the client was admitted.
+        is_active: Whether the client has sent a request since: it received the session id.
+        answers_session_id: Session id of the publication of answers, once that exists.
     """
 
     is_connected: bool
@@ -111,15 +112,15 @@ class ControlSession:
         self._connect = connect
         self._channel = channel
         self._handshake_length = handshake_length
-        # Clients cause these, as often as they like.
+        # Clients can cause these lines at any rate, so they have a log budget.
         self._peer_log = within(server.aeron.driver.conductor.log_budget, LOG)
         self.is_connected = self.is_accepted = False
         self.answers_session_id: int | None = None
         self._requests: asyncio.Queue[Request] = asyncio.Queue(self._settings.max_pending_requests)
         most = self._settings.max_pending_responses
-        # Messages, and whether each is a piece of a listing.
+        # Encoded messages, and whether each is a piece of a listing.
         self._responses: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue(most)
-        # A listing is as fast as the client, and would leave no room for other answers.
+        # A listing would otherwise fill the queue, and leave no room for other answers.
         self._room_for_pieces = asyncio.Semaphore(max(1, most // 2))
         self._challenge_response: asyncio.Future[ChallengeResponse] | None = None
         self._has_asked = asyncio.Event()
@@ -131,19 +132,19 @@ class ControlSession:
     def is_active(self) -> bool:  # noqa: D102 - an attribute, described above
         return self._has_asked.is_set()
 
-    # What the server says.
+    # Calls from the server.
 
     def start(self) -> asyncio.Task[None]:
         """Start the task of the session."""
         self._task = asyncio.create_task(
             self.run(), name=f"aeron-archive-control-session-{self.session_id}"
         )
-        # A task that is cancelled before its first step runs nothing of `run`, not even `finally`.
+        # A task cancelled before its first step runs nothing of `run`, not even `finally`.
         self._task.add_done_callback(lambda _: self._server.forget(self))
         return self._task
 
     def put(self, request: Request) -> None:
-        """Carry a request out when its turn comes; one that comes before it may is dropped."""
+        """Queue a request. A client that is not admitted may only answer a challenge."""
         if isinstance(request, ChallengeResponse):
             waiting = self._challenge_response
             if waiting is not None and not waiting.done():
@@ -163,25 +164,26 @@ class ControlSession:
                 )
 
     def say(self, message: Message) -> None:
-        """Send a message when its turn comes."""
+        """Queue a message to the client."""
         self._put(CODEC.encode(message))
 
     def end(self, reason: str) -> None:
-        """Let the session end."""
+        """End the session."""
         self._server.on_ended(self, reason)
         if self._task is not None:
             self._task.cancel()
 
-    # Its life.
+    # The task of the session.
 
     async def run(self) -> None:
-        """Let the client in, carry out its requests, and say goodbye to nobody."""
+        """Admit the client and execute its requests until the session ends."""
         publication: ExclusivePublication | None = None
         try:
             loop = asyncio.get_running_loop()
             deadline = loop.time() + self._settings.unconnected_session_timeout_ns / NS_PER_SECOND
             publication = await self._add_publication(deadline)
-            # The channel is a stranger's: its waits are for the log of the session.
+            # A client chose the channel: why it waits belongs in the log of the session, not in its
+            # own.
             publication.logs_waits = False
             self.answers_session_id = publication.session_id
             await publication.wait_connected(timeout=max(deadline - loop.time(), TIMEOUT_MIN_S))
@@ -200,14 +202,14 @@ class ControlSession:
                 publication.revoke()
 
     async def _add_publication(self, deadline: float) -> ExclusivePublication:
-        """Return what to answer on.
+        """Return the publication for the answers.
 
         Args:
-            deadline: Up to when the place of the session is its own, in seconds of the loop.
+            deadline: When the session loses its place, in seconds of the loop.
 
         Raises:
-            SessionEndedError: That takes longer.
-            AeronError: The channel cannot be had.
+            SessionEndedError: Adding the publication takes longer.
+            AeronError: The driver refuses the channel.
         """
         server = self._server
         source = source_of(self.image.source_identity)
@@ -228,7 +230,7 @@ class ControlSession:
         )
 
     async def _within(self, deadline: float, doing: Awaitable[T], *, failure: str) -> T:
-        """Wait for what is done while the place of the session is its own.
+        """Await something until the deadline at which the session loses its place.
 
         Raises:
             SessionEndedError: It takes longer.
@@ -237,7 +239,7 @@ class ControlSession:
             async with asyncio.timeout_at(deadline):
                 return await doing
         except AeronError:
-            # One of a timeout is a TimeoutError too, and gives its own reason.
+            # An AeronTimeoutError is a TimeoutError too, and has a better text.
             raise
         except TimeoutError:
             message = (
@@ -247,10 +249,10 @@ class ControlSession:
             raise SessionEndedError(message) from None
 
     async def _let_in(self) -> None:
-        """Judge the client, and repeat that it is in until it asks for something.
+        """Authenticate the client, and repeat the answer until the client sends a request.
 
         Raises:
-            SessionEndedError: It is not let in.
+            SessionEndedError: The client is not admitted.
         """
         connect = self._connect
         if major_of(connect.version) != major_of(PROTOCOL_VERSION):
@@ -281,9 +283,9 @@ class ControlSession:
             raise SessionEndedError(message) from None
 
     async def _authenticate(self) -> tuple[Verdict, int]:
-        """Return what the authenticator says, and the correlation id of what it judged last.
+        """Return the verdict of the authenticator, and the correlation id of the message it judged.
 
-        One that raises has met credentials that it cannot read: the client stays out.
+        If the authenticator raises, for credentials that it cannot read, the client is rejected.
 
         Raises:
             SessionEndedError: The client did not answer.
@@ -320,7 +322,7 @@ class ControlSession:
         """Send a challenge until it is answered.
 
         Raises:
-            SessionEndedError: It is not.
+            SessionEndedError: The client does not answer.
         """
         answer: asyncio.Future[ChallengeResponse] = asyncio.get_running_loop().create_future()
         self._challenge_response = answer
@@ -341,10 +343,10 @@ class ControlSession:
         return answer.result()
 
     async def _refuse(self, correlation_id: int, relevant_id: int, text: str) -> None:
-        """Say that the client may not come in, several times: it may not hear at once.
+        """Send a refusal repeatedly, because the client may not be connected at once, then end.
 
         Raises:
-            SessionEndedError: It was said often enough.
+            SessionEndedError: Always, after the connect timeout.
         """
         try:
             async with asyncio.timeout(self._timeout):
@@ -362,10 +364,10 @@ class ControlSession:
             pass
 
     async def _ping_on(self, publication: ExclusivePublication) -> None:
-        """Look now and then whether the client is there.
+        """Check at intervals that the client is connected.
 
         Raises:
-            SessionEndedError: It is not.
+            SessionEndedError: The client is not connected.
         """
         while True:
             await asyncio.sleep(self._settings.liveness_interval_ns / NS_PER_SECOND)
@@ -376,10 +378,10 @@ class ControlSession:
                 self.say(Ping(control_session_id=self.session_id))
 
     async def _send_all(self, publication: ExclusivePublication) -> None:
-        """Send what is to be said, one after the other.
+        """Send the queued messages in order.
 
         Raises:
-            SessionEndedError: The client takes nothing.
+            SessionEndedError: The client does not take them.
         """
         while True:
             data, is_piece = await self._responses.get()
@@ -398,7 +400,7 @@ class ControlSession:
     # Requests.
 
     async def _serve(self, group: asyncio.TaskGroup) -> None:
-        """Carry out requests, one after the other."""
+        """Execute requests in order."""
         while True:
             request = await self._requests.get()
             if isinstance(request, LISTINGS):
@@ -416,7 +418,7 @@ class ControlSession:
                 await self._carry_out(request)
 
     async def _carry_out(self, request: Request) -> None:
-        """Do what is asked, and answer."""
+        """Execute a request, and answer it."""
         handler = HANDLERS.get(type(request))
         if handler is None:
             message = f"{type(request).__name__} is none of a client's requests"
@@ -427,7 +429,7 @@ class ControlSession:
         if is_start:
             router.hold()
         try:
-            # What goes wrong later is answered too, when it does.
+            # An error after the answer is sent as a second answer.
             late = (partial(self._on_late_error, request),) if isinstance(request, LASTING) else ()
             more = unanswered_bound(request, self._channel)
             relevant_id = await handler(self._server.archive, request, *late, **more)
@@ -444,7 +446,7 @@ class ControlSession:
                 router.release()
 
     async def _list(self, request: Request) -> None:
-        """Answer a listing, as fast as the client takes it."""
+        """Send a listing as fast as the client takes it."""
         try:
             async for data in listing(self._server.archive, request):
                 await self._room_for_pieces.acquire()
@@ -489,7 +491,7 @@ class ControlSession:
 
 
 def leaves(errors: BaseExceptionGroup[Any]) -> list[BaseException]:
-    """Return the exceptions of a group, and of the groups in it."""
+    """Return the exceptions of a group and of its nested groups."""
     found: list[BaseException] = []
     for each in errors.exceptions:
         found += leaves(each) if isinstance(each, BaseExceptionGroup) else [each]

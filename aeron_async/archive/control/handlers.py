@@ -1,4 +1,4 @@
-"""Handlers of control requests: each request as a call, its answer as messages.
+"""Handlers of control requests: each calls a method of the archive and returns the answer.
 
 Source: Aeron `ArchiveConductor`, `ListRecordingsSession`, `ListRecordingSubscriptionsSession`.
 """
@@ -82,7 +82,7 @@ __all__ = [
 
 
 def refusal_of(request: Request, error: Exception, log: Log) -> ArchiveError:
-    """Return what a client hears of an error; one that nobody foresaw is logged."""
+    """Return the error to send to a client; an unexpected one is logged."""
     if isinstance(error, ArchiveError):
         return error
     if not isinstance(error, AeronError):
@@ -96,14 +96,14 @@ def refusal_of(request: Request, error: Exception, log: Log) -> ArchiveError:
 class ServedArchive(Protocol):
     """What an archive must offer beyond `Archive` to be served; `LocalArchive` does.
 
-    Those who start or extend a recording also say `correlation_id`, who extend also
-    `control_session_id`, and who start a replay also `file_io_max_length`, and `handshake_length`
-    where its receiver may never answer; all of them say `on_failed` to hear of what goes wrong
-    later.
+    Its methods take further arguments: `start_recording` and `extend_recording` take
+    `correlation_id`, `extend_recording` also `control_session_id`, and `start_replay` takes
+    `file_io_max_length`, and `handshake_length` if the receiver of the replay may never answer. All
+    three take `on_failed`, which reports errors after the answer.
 
     Attributes:
-        archive_id: By which its clients tell it from others.
-        recording_sessions: What is written now, by the ids of its recordings.
+        archive_id: Id that tells archives apart.
+        recording_sessions: Active sessions by recording id.
     """
 
     archive_id: int
@@ -114,7 +114,7 @@ Handler = Callable[..., Awaitable[int]]
 
 
 async def start_recording(archive: Any, request: Any, on_failed: Any = None) -> int:
-    """Answer with the id of the subscription."""
+    """Start a recording; answer with the id of the subscription."""
     return int(
         await archive.start_recording(
             request.channel,
@@ -128,7 +128,7 @@ async def start_recording(archive: Any, request: Any, on_failed: Any = None) -> 
 
 
 async def extend_recording(archive: Any, request: Any, on_failed: Any = None) -> int:
-    """Answer with the id of the subscription."""
+    """Extend a recording; answer with the id of the subscription."""
     return int(
         await archive.extend_recording(
             request.recording_id,
@@ -144,10 +144,10 @@ async def extend_recording(archive: Any, request: Any, on_failed: Any = None) ->
 
 
 def location_of(request: Any) -> SourceLocation:
-    """Return where the stream of a request comes from.
+    """Return the source location of a request.
 
     Raises:
-        ArchiveError: Nobody knows that place.
+        ArchiveError: The number is not a source location.
     """
     if request.source_location not in set(SourceLocation):
         message = f"unknown source location {request.source_location}"
@@ -156,19 +156,19 @@ def location_of(request: Any) -> SourceLocation:
 
 
 async def stop_recording(archive: Any, request: Any) -> int:
-    """Answer that it was stopped."""
+    """Stop a recording; answer with 0."""
     await archive.stop_recording(request.channel, request.stream_id)
     return 0
 
 
 async def stop_recording_subscription(archive: Any, request: Any) -> int:
-    """Answer that it was stopped."""
+    """Stop a recording subscription; answer with 0."""
     await archive.stop_recording_subscription(request.subscription_id)
     return 0
 
 
 async def replay(archive: Any, request: Any, on_failed: Any = None, **more: int) -> int:
-    """Answer with the id of the replay; what it may send unanswered is bounded by `more`."""
+    """Start a replay, with a limit of unanswered bytes in `more`; answer with its id."""
     return int(
         await archive.start_replay(
             request.recording_id,
@@ -185,20 +185,20 @@ async def replay(archive: Any, request: Any, on_failed: Any = None, **more: int)
 
 
 async def stop_replay(archive: Any, request: Any) -> int:
-    """Answer that it was stopped, or had ended."""
+    """Stop a replay, unless it has ended; answer with 0."""
     await archive.stop_replay(request.replay_session_id)
     return 0
 
 
 async def stop_all_replays(archive: Any, request: Any) -> int:
-    """Answer that they were stopped."""
+    """Stop all replays, or those of one recording; answer with 0."""
     only = None if request.recording_id == -1 else request.recording_id
     await archive.stop_all_replays(only)
     return 0
 
 
 async def find_last(archive: Any, request: Any) -> int:
-    """Answer with the id of the recording, or -1."""
+    """Find the last matching recording; answer with its id, or -1."""
     if request.min_recording_id < 0:
         message = f"minRecordingId={request.min_recording_id} < 0"
         raise UnknownRecordingError(message)
@@ -212,7 +212,7 @@ async def find_last(archive: Any, request: Any) -> int:
 
 
 async def detach_segments(archive: Any, request: Any) -> int:
-    """Answer that it was done."""
+    """Detach segments; answer with 0."""
     await archive.detach_segments(request.recording_id, request.new_start_position)
     return 0
 
@@ -224,14 +224,14 @@ async def archive_id(archive: Any, request: Any) -> int:
 
 
 async def stop_replication(archive: Any, request: Any) -> int:
-    """Refuse: there are none."""
+    """Refuse: this archive has no replications."""
     del archive
     message = f"unknown replication id {request.replication_id}"
     raise ArchiveError(message, code=ArchiveErrorCode.UNKNOWN_REPLICATION)
 
 
 async def unsupported(archive: Any, request: Any) -> int:
-    """Refuse.
+    """Refuse a request that this archive does not support.
 
     Differs: the official archive copies recordings from others, moves segments between its own, and
     renames their channels.
@@ -242,7 +242,7 @@ async def unsupported(archive: Any, request: Any) -> int:
 
 
 def about(name: str, argument: str | None = None) -> Handler:
-    """Return what asks about one recording, and answers with a number, -1 where there is none."""
+    """Return a handler that calls one method with the recording id; its answer None becomes -1."""
 
     async def ask(archive: Any, request: Any) -> int:
         more = () if argument is None else (getattr(request, argument),)
@@ -323,7 +323,7 @@ LISTINGS: Final = (
 def encode_descriptor(
     descriptor: RecordingDescriptor, *, control_session_id: int, correlation_id: int
 ) -> bytes:
-    """Return the message that tells of a recording: its entry, but for the first numbers."""
+    """Return the message about a recording: its catalog entry with other leading numbers."""
     template = RecordingDescriptorMessage.TEMPLATE
     entry = encode_entry(descriptor, alignment=ALIGNMENT)
     return b"".join(
@@ -336,7 +336,7 @@ def encode_descriptor(
 
 
 async def listing(archive: Any, request: Request) -> AsyncIterator[bytes]:
-    """Iterate over the messages that answer a listing."""
+    """Yield the messages that answer a listing."""
     if isinstance(request, ListRecordingRequest):
         pieces = one_recording(archive, request)
     elif isinstance(request, ListRecordingSubscriptionsRequest):
@@ -348,7 +348,7 @@ async def listing(archive: Any, request: Request) -> AsyncIterator[bytes]:
 
 
 async def one_recording(archive: Any, request: ListRecordingRequest) -> AsyncIterator[bytes]:
-    """Iterate over the one message that tells of one recording."""
+    """Yield the message about one recording."""
     try:
         descriptor = await archive.describe(request.recording_id)
     except UnknownRecordingError:
@@ -358,12 +358,13 @@ async def one_recording(archive: Any, request: ListRecordingRequest) -> AsyncIte
 
 
 async def recordings(archive: Any, request: Any) -> AsyncIterator[bytes]:
-    """Iterate over messages that tell of recordings."""
+    """Yield messages about recordings."""
     is_any = isinstance(request, ListRecordingsRequest)
     sent_count = 0
     next_id = request.from_recording_id
     if request.record_count > 0:
-        # Which were looked at, and not only which matched, decides where a listing ends.
+        # The id that ends the listing follows the last recording that was checked, not the last
+        # that matched.
         async for descriptor in archive.recordings(request.from_recording_id):
             next_id = descriptor.recording_id + 1
             if is_any or (
@@ -380,7 +381,7 @@ async def recordings(archive: Any, request: Any) -> AsyncIterator[bytes]:
 async def subscriptions(
     archive: Any, request: ListRecordingSubscriptionsRequest
 ) -> AsyncIterator[bytes]:
-    """Iterate over messages that tell of what records."""
+    """Yield messages about subscriptions that record."""
     sent_count = 0
     found = await archive.recording_subscriptions()
     if request.pseudo_index >= 0 and request.subscription_count > 0:
@@ -405,7 +406,7 @@ async def subscriptions(
 
 
 def piece_of(request: Request, descriptor: RecordingDescriptor) -> bytes:
-    """Return the message that tells of a recording to whoever asked."""
+    """Return the message about a recording, addressed to a request."""
     return encode_descriptor(
         descriptor,
         control_session_id=request.control_session_id,
@@ -414,7 +415,7 @@ def piece_of(request: Request, descriptor: RecordingDescriptor) -> bytes:
 
 
 def end_of(request: Request, code: ResponseCode, relevant_id: int) -> bytes:
-    """Return the message that there are no more."""
+    """Return the message that ends a listing."""
     return CODEC.encode(
         ControlResponse(
             control_session_id=request.control_session_id,

@@ -1,8 +1,8 @@
-"""The messages of the control protocol, and the codec of them all.
+"""Messages of the control protocol, and their codec.
 
-Every request but `AuthConnectRequest` and `CloseSessionRequest` has the id of its session, and a
-correlation id by which the client knows the answer. Positions and lengths are in bytes. -1 stands
-for a value that is not given.
+Every request except `AuthConnectRequest` and `CloseSessionRequest` carries the id of its session,
+and a correlation id by which the client recognises the answer. Positions and lengths are in bytes.
+-1 stands for a value that is not given.
 
 Source: Aeron `aeron-archive-codecs.xml`.
 """
@@ -80,7 +80,7 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class Request(Message):
-    """A message that belongs to a session and, by its correlation id, to a request."""
+    """A message of a session; its correlation id ties requests and answers together."""
 
     control_session_id: Int64
     correlation_id: Int64
@@ -95,7 +95,7 @@ class RecordingRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class AuthConnectRequest(Message):
-    """Open a session; its answers come on a stream of the client's choice."""
+    """Request to open a session, with the channel and stream for its answers."""
 
     TEMPLATE: ClassVar[int] = 58
 
@@ -109,7 +109,7 @@ class AuthConnectRequest(Message):
 
 @attrs.frozen(kw_only=True)
 class CloseSessionRequest(Message):
-    """Close the session; there is no answer."""
+    """Request to close the session; it has no answer."""
 
     TEMPLATE: ClassVar[int] = 3
 
@@ -118,7 +118,7 @@ class CloseSessionRequest(Message):
 
 @attrs.frozen(kw_only=True)
 class ChallengeResponse(Request):
-    """Answer a challenge."""
+    """The client's answer to a `Challenge`."""
 
     TEMPLATE: ClassVar[int] = 60
 
@@ -127,21 +127,21 @@ class ChallengeResponse(Request):
 
 @attrs.frozen(kw_only=True)
 class KeepAliveRequest(Request):
-    """Say that the client is there; there is no answer."""
+    """Sign of life from a client; it has no answer."""
 
     TEMPLATE: ClassVar[int] = 61
 
 
 @attrs.frozen(kw_only=True)
 class ArchiveIdRequest(Request):
-    """Ask for the id of the archive."""
+    """Request for the id of the archive."""
 
     TEMPLATE: ClassVar[int] = 68
 
 
 @attrs.frozen(kw_only=True)
 class StartRecordingRequest(Request):
-    """Record a stream."""
+    """Request to record a stream."""
 
     TEMPLATE: ClassVar[int] = 4
 
@@ -152,7 +152,7 @@ class StartRecordingRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class StartRecordingRequest2(Request):
-    """Record a stream, if so wished only its first source."""
+    """Request to record a stream, optionally only its first source."""
 
     TEMPLATE: ClassVar[int] = 63
 
@@ -164,7 +164,7 @@ class StartRecordingRequest2(Request):
 
 @attrs.frozen(kw_only=True)
 class ExtendRecordingRequest(RecordingRequest):
-    """Go on with a recording."""
+    """Request to extend a recording."""
 
     TEMPLATE: ClassVar[int] = 11
 
@@ -175,7 +175,7 @@ class ExtendRecordingRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class ExtendRecordingRequest2(RecordingRequest):
-    """Go on with a recording, if so wished from one source only."""
+    """Request to extend a recording, optionally from one source only."""
 
     TEMPLATE: ClassVar[int] = 64
 
@@ -187,7 +187,7 @@ class ExtendRecordingRequest2(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class StopRecordingRequest(Request):
-    """Record a stream no more."""
+    """Request to stop recording a stream."""
 
     TEMPLATE: ClassVar[int] = 5
 
@@ -197,7 +197,7 @@ class StopRecordingRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class StopRecordingSubscriptionRequest(Request):
-    """Record with a subscription no more."""
+    """Request to stop a recording subscription."""
 
     TEMPLATE: ClassVar[int] = 14
 
@@ -206,14 +206,14 @@ class StopRecordingSubscriptionRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class StopRecordingByIdentityRequest(RecordingRequest):
-    """Stop one recording."""
+    """Request to stop one recording."""
 
     TEMPLATE: ClassVar[int] = 65
 
 
 @attrs.frozen(kw_only=True)
 class ReplayRequest(RecordingRequest):
-    """Publish a recording anew."""
+    """Request to publish a recording."""
 
     TEMPLATE: ClassVar[int] = 6
 
@@ -227,7 +227,7 @@ class ReplayRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class BoundedReplayRequest(RecordingRequest):
-    """Publish a recording anew, up to what a counter says."""
+    """Request to publish a recording up to the value of a counter."""
 
     TEMPLATE: ClassVar[int] = 18
 
@@ -242,7 +242,7 @@ class BoundedReplayRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class StopReplayRequest(Request):
-    """Stop a replay."""
+    """Request to stop a replay."""
 
     TEMPLATE: ClassVar[int] = 7
 
@@ -251,14 +251,14 @@ class StopReplayRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class StopAllReplaysRequest(RecordingRequest):
-    """Stop all replays of a recording, or of all when that is -1."""
+    """Request to stop all replays of a recording, or, with recording id -1, all replays."""
 
     TEMPLATE: ClassVar[int] = 19
 
 
 @attrs.frozen(kw_only=True)
 class ReplayTokenRequest(RecordingRequest):
-    """Ask for leave to replay from another image."""
+    """Request for a token, with which a replay may be requested through another image."""
 
     TEMPLATE: ClassVar[int] = 105
 
@@ -287,7 +287,7 @@ STREAM_REQUESTS: Final[tuple[type[Message], ...]] = (
 
 @attrs.frozen(kw_only=True)
 class ListRecordingsRequest(Request):
-    """List recordings."""
+    """Request to list recordings."""
 
     TEMPLATE: ClassVar[int] = 8
 
@@ -297,7 +297,7 @@ class ListRecordingsRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class ListRecordingsForUriRequest(Request):
-    """List recordings of a stream."""
+    """Request to list the recordings of a stream."""
 
     TEMPLATE: ClassVar[int] = 9
 
@@ -309,14 +309,14 @@ class ListRecordingsForUriRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class ListRecordingRequest(RecordingRequest):
-    """List one recording."""
+    """Request to list one recording."""
 
     TEMPLATE: ClassVar[int] = 10
 
 
 @attrs.frozen(kw_only=True)
 class FindLastMatchingRecordingRequest(Request):
-    """Ask for the last recording of a stream."""
+    """Request for the id of the last recording of a stream."""
 
     TEMPLATE: ClassVar[int] = 16
 
@@ -328,7 +328,7 @@ class FindLastMatchingRecordingRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class ListRecordingSubscriptionsRequest(Request):
-    """List what is subscribed to, to be recorded."""
+    """Request to list the subscriptions that record."""
 
     TEMPLATE: ClassVar[int] = 17
 
@@ -341,35 +341,35 @@ class ListRecordingSubscriptionsRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class RecordingPositionRequest(RecordingRequest):
-    """Ask up to where a recording has been written."""
+    """Request for the recorded position of an active recording."""
 
     TEMPLATE: ClassVar[int] = 12
 
 
 @attrs.frozen(kw_only=True)
 class StartPositionRequest(RecordingRequest):
-    """Ask where a recording begins."""
+    """Request for the position where a recording begins."""
 
     TEMPLATE: ClassVar[int] = 52
 
 
 @attrs.frozen(kw_only=True)
 class StopPositionRequest(RecordingRequest):
-    """Ask where a recording has stopped."""
+    """Request for the position where a recording has stopped."""
 
     TEMPLATE: ClassVar[int] = 15
 
 
 @attrs.frozen(kw_only=True)
 class MaxRecordedPositionRequest(RecordingRequest):
-    """Ask up to where a recording can be replayed."""
+    """Request for the position up to which a recording can be replayed."""
 
     TEMPLATE: ClassVar[int] = 67
 
 
 @attrs.frozen(kw_only=True)
 class TruncateRecordingRequest(RecordingRequest):
-    """Forget what lies from a position on."""
+    """Request to discard everything recorded after a position."""
 
     TEMPLATE: ClassVar[int] = 13
 
@@ -378,14 +378,14 @@ class TruncateRecordingRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class PurgeRecordingRequest(RecordingRequest):
-    """Forget a recording."""
+    """Request to delete a recording."""
 
     TEMPLATE: ClassVar[int] = 104
 
 
 @attrs.frozen(kw_only=True)
 class DetachSegmentsRequest(RecordingRequest):
-    """Let a recording begin later."""
+    """Request to move the start of a recording forward."""
 
     TEMPLATE: ClassVar[int] = 53
 
@@ -394,14 +394,14 @@ class DetachSegmentsRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class DeleteDetachedSegmentsRequest(RecordingRequest):
-    """Remove files before the start."""
+    """Request to delete the files before the start."""
 
     TEMPLATE: ClassVar[int] = 54
 
 
 @attrs.frozen(kw_only=True)
 class PurgeSegmentsRequest(RecordingRequest):
-    """Forget whole files before a position."""
+    """Request to delete the segment files before a position."""
 
     TEMPLATE: ClassVar[int] = 55
 
@@ -410,14 +410,14 @@ class PurgeSegmentsRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class AttachSegmentsRequest(RecordingRequest):
-    """Let a recording begin earlier."""
+    """Request to move the start of a recording back over detached files."""
 
     TEMPLATE: ClassVar[int] = 56
 
 
 @attrs.frozen(kw_only=True)
 class MigrateSegmentsRequest(Request):
-    """Move files from one recording to another."""
+    """Request to move segment files from one recording to another."""
 
     TEMPLATE: ClassVar[int] = 57
 
@@ -427,7 +427,7 @@ class MigrateSegmentsRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class UpdateChannelRequest(RecordingRequest):
-    """Let a recording be known under another channel."""
+    """Request to change the channel of a recording."""
 
     TEMPLATE: ClassVar[int] = 107
 
@@ -436,7 +436,7 @@ class UpdateChannelRequest(RecordingRequest):
 
 @attrs.frozen(kw_only=True)
 class ReplicateRequest(Request):
-    """Copy a recording from another archive."""
+    """Request to copy a recording from another archive."""
 
     TEMPLATE: ClassVar[int] = 50
 
@@ -449,7 +449,7 @@ class ReplicateRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class TaggedReplicateRequest(Request):
-    """Copy a recording, and name what does so by tags."""
+    """Request to copy a recording, with tags for the subscription that copies it."""
 
     TEMPLATE: ClassVar[int] = 62
 
@@ -464,7 +464,7 @@ class TaggedReplicateRequest(Request):
 
 @attrs.frozen(kw_only=True)
 class ReplicateRequest2(Request):
-    """Copy a recording, with all that can be said about it."""
+    """Request to copy a recording, with all options."""
 
     TEMPLATE: ClassVar[int] = 66
 
@@ -485,7 +485,7 @@ class ReplicateRequest2(Request):
 
 @attrs.frozen(kw_only=True)
 class StopReplicationRequest(Request):
-    """Stop copying."""
+    """Request to stop copying."""
 
     TEMPLATE: ClassVar[int] = 51
 
@@ -526,7 +526,7 @@ PROTOCOL_VERSION: Final = 1 << 16 | 12 << 8
 
 @final
 class ResponseCode(IntEnum):
-    """What came of a request."""
+    """Result of a request."""
 
     OK = 0
     ERROR = 1
@@ -536,7 +536,7 @@ class ResponseCode(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class ControlResponse(Request):
-    """Say what came of a request."""
+    """The result of a request."""
 
     TEMPLATE: ClassVar[int] = 1
 
@@ -548,7 +548,7 @@ class ControlResponse(Request):
 
 @attrs.frozen(kw_only=True)
 class Challenge(Request):
-    """Ask for better credentials."""
+    """The archive's question to a client whose credentials are not enough."""
 
     TEMPLATE: ClassVar[int] = 59
 
@@ -558,7 +558,7 @@ class Challenge(Request):
 
 @attrs.frozen(kw_only=True)
 class RecordingDescriptorMessage(Request):
-    """Tell of one recording, as the catalog has it."""
+    """One recording in a listing, as the catalog has it."""
 
     TEMPLATE: ClassVar[int] = 22
 
@@ -580,7 +580,7 @@ class RecordingDescriptorMessage(Request):
 
 @attrs.frozen(kw_only=True)
 class RecordingSubscriptionDescriptor(Request):
-    """Tell of one subscription that records."""
+    """One recording subscription in a listing."""
 
     TEMPLATE: ClassVar[int] = 23
 
@@ -591,7 +591,7 @@ class RecordingSubscriptionDescriptor(Request):
 
 @attrs.frozen(kw_only=True)
 class RecordingSignalMessage(Request):
-    """Tell what has become of a recording."""
+    """A change of state of a recording."""
 
     TEMPLATE: ClassVar[int] = 24
 
@@ -603,7 +603,7 @@ class RecordingSignalMessage(Request):
 
 @attrs.frozen(kw_only=True)
 class Ping(Message):
-    """Look whether the client is there."""
+    """Check that the client is still connected."""
 
     TEMPLATE: ClassVar[int] = 106
 
@@ -612,7 +612,7 @@ class Ping(Message):
 
 @attrs.frozen(kw_only=True)
 class RecordingStarted(Message):
-    """Tell everybody that a recording has begun."""
+    """Recording event: a recording has started."""
 
     TEMPLATE: ClassVar[int] = 101
 
@@ -626,7 +626,7 @@ class RecordingStarted(Message):
 
 @attrs.frozen(kw_only=True)
 class RecordingProgress(Message):
-    """Tell everybody how far a recording is."""
+    """Recording event: the recorded position has moved."""
 
     TEMPLATE: ClassVar[int] = 102
 
@@ -637,7 +637,7 @@ class RecordingProgress(Message):
 
 @attrs.frozen(kw_only=True)
 class RecordingStopped(Message):
-    """Tell everybody that a recording has stopped."""
+    """Recording event: a recording has stopped."""
 
     TEMPLATE: ClassVar[int] = 103
 
@@ -666,10 +666,10 @@ CODEC: Final = Codec(
 
 
 def major_of(version: int) -> int:
-    """Return the first number of a version."""
+    """Return the major version."""
     return version >> 16 & 0xFF
 
 
 def version_text(version: int) -> str:
-    """Return a version as people write it."""
+    """Return a version as text, such as "1.12.0"."""
     return f"{major_of(version)}.{version >> 8 & 0xFF}.{version & 0xFF}"

@@ -1,7 +1,8 @@
-"""Tells everybody who listens which recordings begin, how far they are, and that they have ended.
+"""Recording events: starts, progress and stops of recordings, published for any subscriber.
 
-Nobody is waited for: an event that finds no room is skipped, and the next progress says more. Where
-signals of the archive come too fast and some are lost, its recordings say what has begun and ended.
+The publisher never waits: an event that finds no room is skipped, and the next progress event makes
+up for it. If signals of the archive come too fast and some are lost, the sessions and the catalog
+show which recordings have started and stopped.
 
 Source: Aeron `RecordingEventsProxy`.
 """
@@ -38,11 +39,11 @@ log: Final = get_logger(__name__)
 
 @attrs.frozen
 class Begun:
-    """A recording that was told of, and that it has stopped was not.
+    """A recording whose start was published, and its stop not yet.
 
     Attributes:
-        start_position: Where it began, or goes on.
-        session: That writes it; None if it had ended when it was told of.
+        start_position: Where this session of the recording began.
+        session: Session that writes it; None if it had ended when its start was published.
     """
 
     start_position: int
@@ -51,15 +52,15 @@ class Begun:
 
 @final
 class RecordingEvents:
-    """Publishes what becomes of recordings.
+    """Publishes the events of recordings.
 
     Args:
-        archive: Whose recordings.
-        publication: Where it is told.
-        log_budget: For lines that clients of the archive can cause; None is without limit.
+        archive: Archive whose recordings are published.
+        publication: Publication for the events.
+        log_budget: Budget of log lines that clients of the archive can cause; None is unlimited.
 
     Attributes:
-        skipped_events: Events that found no room, or nobody who listens.
+        skipped_events: Events that found no room, or no subscriber.
     """
 
     def __init__(
@@ -68,16 +69,16 @@ class RecordingEvents:
         self._archive = archive
         self._peer_log = within(log_budget, log)
         self._publication = publication
-        # By the id of the recording; each goes with its stop.
+        # By recording id; removed with the stop event.
         self._begun: dict[int, Begun] = {}
         self.skipped_events: int = 0
 
     async def run(self) -> None:
-        """Tell of everything, until the archive closes."""
+        """Publish all events until the archive closes."""
         is_behind = False
         async with asyncio.TaskGroup() as group:
             while True:
-                # Before looking what was lost: what comes from now on is not.
+                # Open the reader before catching up: no signal is lost from here on.
                 signals = self._archive.signals()
                 try:
                     if is_behind:
@@ -93,7 +94,7 @@ class RecordingEvents:
 
     async def _take(self, event: RecordingSignalEvent, group: asyncio.TaskGroup) -> None:
         if event.signal in {RecordingSignal.START, RecordingSignal.EXTEND}:
-            # One that was told of while catching up is not told of again.
+            # Skip a start that was published while catching up.
             begun = self._begun.get(event.recording_id)
             if begun is None or begun.start_position != event.position:
                 await self._tell_of_start(event.recording_id, event.position, group)
@@ -101,17 +102,17 @@ class RecordingEvents:
             self._tell_of_stop(event.recording_id, event.position)
 
     async def _catch_up(self, group: asyncio.TaskGroup) -> None:
-        """Tell of the starts and stops whose signals were lost."""
+        """Publish the starts and stops whose signals were lost."""
         sessions = dict(self._archive.recording_sessions)
         for recording_id, begun in list(self._begun.items()):
             session = sessions.get(recording_id)
             if session is not None and session.start_position == begun.start_position:
                 continue
             if begun.session is not None:
-                # One that writes no more knows where it has stopped, also of what was purged.
+                # The position of an ended session is the stop position, even of a purged recording.
                 self._tell_of_stop(recording_id, begun.session.position)
             elif session is not None:
-                # It has stopped, and goes on from there.
+                # The recording has stopped, and was extended from there.
                 self._tell_of_stop(recording_id, session.start_position)
             else:
                 await self._look_for_stop(recording_id, begun)
@@ -120,11 +121,11 @@ class RecordingEvents:
                 await self._tell_of_start(recording_id, session.start_position, group)
 
     async def _look_for_stop(self, recording_id: int, begun: Begun) -> None:
-        """Tell where a recording has stopped, if the catalog knows; else its signal may come."""
+        """Publish the stop of a recording if the catalog has it; else its signal will come."""
         try:
             descriptor: RecordingDescriptor = await self._archive.describe(recording_id)
         except UnknownRecordingError:
-            # Purged, and nobody knows any more how far it went.
+            # Purged: its stop position is not known any more.
             self._tell_of_stop(recording_id, begun.start_position)
         except ArchiveError as error:
             self._not_told(recording_id, error)
@@ -133,7 +134,7 @@ class RecordingEvents:
                 self._tell_of_stop(recording_id, descriptor.stop_position)
 
     def _not_told(self, recording_id: int, error: ArchiveError) -> None:
-        # Purged again before its turn came, or the disk failed: the others are told of.
+        # It was purged before its turn, or the disk failed; the other events are still published.
         self._peer_log.info(
             "recording_event_not_told", recording_id=recording_id, reason=str(error)
         )
@@ -149,10 +150,10 @@ class RecordingEvents:
     async def _tell_of_start(
         self, recording_id: int, position: int, group: asyncio.TaskGroup
     ) -> None:
-        """Tell of a start, and follow the recording for as long as it is written."""
+        """Publish a start, and follow the recording while it is written."""
         session = self._archive.recording_sessions.get(recording_id)
         if session is not None and session.start_position != position:
-            # It has gone on since, which is told of in its turn.
+            # The recording has been extended since; that start has its own signal.
             session = None
         descriptor = await self._describe(recording_id)
         if descriptor is not None:
@@ -167,12 +168,13 @@ class RecordingEvents:
                     source_identity=descriptor.source_identity,
                 )
             )
-        # One that has ended meanwhile tells its stop, and nothing comes after that.
+        # If the session has ended during the await, the stop signal comes next and nothing after
+        # it.
         if session is not None and self._archive.recording_sessions.get(recording_id) is session:
             group.create_task(self._follow(session))
 
     async def _follow(self, session: RecordingSession) -> None:
-        """Tell how far a recording is, whenever more was written."""
+        """Publish a progress event whenever more was written."""
         told = session.start_position
         while True:
             position = session.position
@@ -203,7 +205,7 @@ class RecordingEvents:
         try:
             is_told = isinstance(self._publication.try_offer(CODEC.encode(message)), int)
         except ClosedError:
-            # The server is being closed, and this task is woken before it is cancelled.
+            # The server is being closed, and this task runs once more before it is cancelled.
             is_told = False
         self.skipped_events += not is_told
         return is_told

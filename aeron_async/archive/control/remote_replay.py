@@ -1,7 +1,7 @@
-"""A replay that comes over the network: a subscription to a stream made for it.
+"""A replay of a remote archive: a subscription to a stream that the archive publishes for it.
 
-Invariant: a `RemoteReplay` ends at the position up to which it was asked to replay, or raises; it
-never takes a replay that the archive breaks off for a whole one.
+Invariant: a `RemoteReplay` ends at the requested position, or raises. It never takes a replay that
+the archive breaks off for a complete one.
 
 Source: Aeron `AeronArchive.replay`.
 """
@@ -55,12 +55,12 @@ __all__ = [
 @final
 @attrs.frozen
 class ReplayPlaces:
-    """From where to where a recording is to be replayed.
+    """The requested range of a replay.
 
     Attributes:
-        recording_id: Of the recording.
-        from_position: Where to begin, in bytes; its start when None.
-        to_position: Where to end, in bytes; where it ends when None.
+        recording_id: Id of the recording.
+        from_position: Where to begin, in bytes; the start of the recording if None.
+        to_position: Where to end, in bytes; the end of the recording if None.
     """
 
     recording_id: int
@@ -68,14 +68,14 @@ class ReplayPlaces:
     to_position: int | None
 
     def begin(self, descriptor: RecordingDescriptor, *, is_following: bool) -> int:
-        """Return where to begin.
+        """Return the position where the replay begins.
 
         Args:
-            descriptor: Of the recording.
-            is_following: Whether the replay goes on as the recording does.
+            descriptor: Descriptor of the recording.
+            is_following: Whether the replay follows the recording.
 
         Raises:
-            InvalidPositionError: That, or where to end, is outside of the recording.
+            InvalidPositionError: The begin or the end is outside the recording.
         """
         start = descriptor.start_position
         begin = start if self.from_position is None else self.from_position
@@ -99,15 +99,15 @@ class ReplayPlaces:
         return begin
 
     def check_recorded(self, begin: int, recorded: int, *, is_resumed: bool) -> None:
-        """Refuse to begin where nothing has been recorded: that is no replay without messages.
+        """Refuse to begin behind the recorded position: that would look like an empty replay.
 
         Args:
             begin: Where the replay is to begin, in bytes.
-            recorded: Up to where there is something, in bytes.
-            is_resumed: Whether it has come to there by replaying.
+            recorded: Position up to which the recording is written, in bytes.
+            is_resumed: Whether the replay has come to `begin` by replaying.
 
         Raises:
-            InvalidPositionError: It would; or the recording was cut off since it was read so far.
+            InvalidPositionError: `begin` is behind `recorded`, perhaps because of a truncation.
         """
         if begin <= recorded:
             return
@@ -120,7 +120,7 @@ class ReplayPlaces:
 
 
 def straddles(recording_id: int, to_position: int, frame_end: int) -> InvalidPositionError:
-    """Return the error of a replay that would have to end in the middle of a frame.
+    """Return the error of a replay that would have to end inside a frame.
 
     Differs: Aeron hands such a frame out.
     """
@@ -137,15 +137,16 @@ LOOK_AGAIN_S: Final = 0.25
 
 
 class RemoteReplay(Replay):
-    """The messages of a recording of an archive that is elsewhere; see `Archive.replay`.
+    """The messages of a recording of a remote archive; see `Archive.replay`.
 
     Args:
-        archive: That has it.
-        recording_id: Of the recording.
-        from_position: Where to begin; None for its start.
-        to_position: Where to end; None for its end.
-        follow: Go on with what is recorded meanwhile.
-        is_on_its_stream: Frames come on the stream that was recorded; else on that of all replays.
+        archive: Client of the archive.
+        recording_id: Id of the recording.
+        from_position: Where to begin; None for the start of the recording.
+        to_position: Where to end; None for the end of the recording.
+        follow: Continue with what is recorded later.
+        is_on_its_stream: Whether to use the stream id of the recording, not the archive client's
+            stream id for replays.
     """
 
     def __init__(
@@ -178,17 +179,17 @@ class RemoteReplay(Replay):
 
     @property
     def position(self) -> int:
-        """Return where the message ends that was handed out last, in bytes."""
+        """Return the end position of the message returned last, in bytes."""
         return self._position
 
     async def __anext__(self) -> Message:
-        """Return the next message; the iteration ends where the replay does."""
+        """Return the next message; the iteration ends where the replay ends."""
         while not self._has_ended():
             image = self._image
             if image is None:
                 await self._begin()
                 if self._has_ended():
-                    # Closed while it began: nobody else knows what it has begun.
+                    # Closed during `_begin`: stop what that has started.
                     await self._stop()
                 continue
             try:
@@ -198,7 +199,7 @@ class RemoteReplay(Replay):
                     await self._end_of_image(image)
             else:
                 if self._to is not None and message.position > self._to:
-                    # An archive sends a frame whole that straddles the end.
+                    # The archive sends a frame that straddles the end whole.
                     await self.aclose()
                     raise straddles(self.recording_id, self._to, message.position)
                 self._position = message.position
@@ -207,13 +208,13 @@ class RemoteReplay(Replay):
         raise StopAsyncIteration
 
     async def next_block(self) -> tuple[memoryview, int] | None:
-        """Return whole frames as they were recorded, but for session and stream; None at the end.
+        """Return whole frames as recorded, except session and stream id; None at the end.
 
-        Instead of messages, not beside them. A padding frame is there with its header, ends the
-        block, and the rest of its length is the second value. A block is valid until `take_block`.
+        Use either this or the iteration. A padding frame ends its block: the block holds its
+        header, and the second value is the rest of its length. A block is valid until `take_block`.
 
         Raises:
-            ArchiveError: The replay ended before it should have.
+            ArchiveError: The replay ended too early.
 
         Source: Aeron `Image.blockPoll`.
         """
@@ -237,7 +238,7 @@ class RemoteReplay(Replay):
         return None
 
     def take_block(self, length: int) -> None:
-        """Let the archive go on: so much of what `next_block` returned is needed no more.
+        """Consume a part of the block that `next_block` returned.
 
         Args:
             length: In bytes, of whole frames, padding included.
@@ -247,17 +248,17 @@ class RemoteReplay(Replay):
             self._image._take(self._position)
 
     def _check_whole(self) -> None:
-        """Be done, and say so where it was not this reader who has ended it."""
+        """Finish; raise if the archive's client was closed before the reader ended the replay."""
         self._archive.forget_replay(self)
         if self._closed_because is not None:
             raise self._closed_because
 
     def _has_ended(self) -> bool:
-        """Return whether it has ended, or was closed meanwhile."""
+        """Return whether the replay has ended, or was closed during an await."""
         return self._is_over
 
     async def _begin(self) -> None:
-        """Ask for what is to come next, waiting for it where it is followed."""
+        """Start the next part of the replay; if it follows, wait for the recording to grow."""
         descriptor = await self._archive.describe(self.recording_id)
         places = ReplayPlaces(self.recording_id, self._from, self._to)
         begin = places.begin(descriptor, is_following=self._is_following)
@@ -287,7 +288,7 @@ class RemoteReplay(Replay):
             raise
 
     async def _subscribe(self, begin: int, length: int) -> None:
-        """Start the replay, and wait for its first sign."""
+        """Start the replay, and wait until its stream is connected."""
         archive = self._archive
         channel = ChannelUri.parse(archive.replay_channel)
         stream_id = self._stream_id
@@ -300,7 +301,8 @@ class RemoteReplay(Replay):
             to = resolved(channel, self._subscription)
             self._replay_session_id = await self._ask(begin, length, to)
         else:
-            # A stream that others have too: only the session tells it apart, known afterwards.
+            # The stream is shared: only the session id, known after the answer, identifies the
+            # replay.
             self._replay_session_id = await self._ask(begin, length, channel)
             mine = channel.replace(session_id=session_of(self._replay_session_id))
             self._subscription = await archive.aeron.add_subscription(mine, stream_id)
@@ -334,7 +336,7 @@ class RemoteReplay(Replay):
         )
 
     async def _ask_for_response(self, begin: int, length: int, channel: ChannelUri) -> int:
-        """Ask on a publication that names the subscription: the replay answers that one."""
+        """Request through a publication that names the subscription: the replay answers that."""
         archive = self._archive
         assert self._subscription is not None, "it is what the request names"
         token = await archive.connection.ask(ReplayTokenRequest, recording_id=self.recording_id)
@@ -352,11 +354,11 @@ class RemoteReplay(Replay):
         self._has_late_error.set()
 
     async def _end_of_image(self, image: Image) -> None:
-        """See whether everything came, and go on where that is wanted.
+        """Check whether the replay is complete, and continue it if it follows.
 
         Raises:
-            ArchiveError: It did not.
-            ClosedError: The replay was closed here.
+            ArchiveError: The replay is not complete.
+            ClosedError: This client closed the replay.
         """
         position = image.position
         end = image.end_of_stream_position
@@ -371,7 +373,7 @@ class RemoteReplay(Replay):
         await self._stop()
         wanted = self._end
         if is_whole and wanted is not None and position < wanted - self._tolerance:
-            # A recording may have stopped before it came to where the replay was to end.
+            # The recording may have stopped before the requested end.
             is_whole = position == await self._archive.stop_position(self.recording_id)
         if not is_whole:
             self._is_over = True
@@ -388,20 +390,20 @@ class RemoteReplay(Replay):
             self._is_over = True
 
     async def _hear_why(self) -> None:
-        """Give the archive time to say what went wrong: the stream may be cut before that comes."""
+        """Wait for the archive's error: the stream may end before the error arrives."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LATE_ERROR_S):
                 await self._has_late_error.wait()
 
     async def _stop(self) -> None:
-        """Let go of everything; the archive is told if it still replays."""
+        """Close everything, and stop the replay at the archive if it is still active."""
         session_id = self._let_go()
         if session_id is not None:
             with suppress(AeronError):
                 await self._archive.stop_replay(session_id)
 
     def _let_go(self) -> int | None:
-        """Let go of everything here; return the replay of which the archive does not know that."""
+        """Close everything on this side; return the replay still to be stopped at the archive."""
         with suppress(ClosedError):
             self._archive.connection.forget(self._on_late_error)
         self._image = None
@@ -414,14 +416,14 @@ class RemoteReplay(Replay):
         return session_id
 
     def end(self, because: ClosedError) -> int | None:
-        """End for a reason that is none of whoever reads; return what `_let_go` does."""
+        """End because the archive's client was closed; return the id as `_let_go` does."""
         if not self._is_over:
             self._closed_because = because
         self._is_over = True
         return self._let_go()
 
     async def aclose(self) -> None:
-        """Read no more; closing twice is closing once."""
+        """Stop reading; a second call does nothing."""
         self._is_over = True
         try:
             await self._stop()
@@ -430,9 +432,9 @@ class RemoteReplay(Replay):
 
 
 async def end_all(replays: Iterable[RemoteReplay], connection: ControlConnection | None) -> None:
-    """End replays whose client is closed, and tell the archive."""
+    """End the replays of a client that is being closed, and stop them at the archive."""
     because = ClosedError("the client of the archive was closed while it replayed")
-    # All at once: who is cancelled meanwhile has left nothing open.
+    # All before the first await: a cancelled caller leaves nothing open.
     ended = [each.end(because) for each in replays]
 
     async def tell(replay_session_id: int) -> None:
@@ -453,12 +455,12 @@ def resolved(channel: ChannelUri, subscription: Subscription) -> ChannelUri:
 
 
 def session_of(replay_session_id: int) -> int:
-    """Return the session of a replay's publication: the low half of its id, signed."""
+    """Return the session id of a replay's publication: the low half of the replay id, signed."""
     return (replay_session_id + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def replays_beside(response: ChannelUri) -> ChannelUri:
-    """Return where replays come when only the channel of answers is known."""
+    """Return the default replay channel for a response channel."""
     endpoint = response.endpoint
     if endpoint is None or response.control_mode is ControlMode.RESPONSE:
         return response

@@ -1,11 +1,12 @@
 """Simple Binary Encoding, as much of it as archives need: numbers, then texts.
 
-A message is a header of four 16-bit numbers (length of the block, template, schema, version), a
-block of 32-bit and 64-bit numbers without gaps, and then texts or bytes, each with its length in 32
-bits before it; all little endian. The sender's length of the block counts: a newer one is longer,
-and the rest of it is passed over; an older one is shorter, and what it lacks has its default.
+A message is a header of four 16-bit numbers (block length, template, schema, version), a block of
+32-bit and 64-bit numbers without gaps, and then texts or bytes, each after its length in 32 bits;
+all little endian. The block length of the sender counts: the block of a newer sender is longer, and
+its rest is skipped; that of an older sender is shorter, and missing fields have their defaults.
 
-Invariant: nothing is allocated by a number that a message contains; what it claims must be there.
+Invariant: no number in a message makes the decoder allocate memory; a length must be covered by the
+bytes that are there.
 
 Source: the Simple Binary Encoding specification; Aeron `aeron-archive-codecs.xml`.
 """
@@ -37,7 +38,7 @@ Data = Annotated[bytes, DATA]
 
 
 class Message:
-    """What a message is: a frozen class whose fields, in order, are those on the wire.
+    """Base of messages: a frozen class whose fields are those on the wire, in order.
 
     Attributes:
         TEMPLATE: Its number in the schema.
@@ -49,7 +50,7 @@ class Message:
 
 
 class Layout:
-    """Where the fields of one kind of message lie."""
+    """Byte layout of one kind of message."""
 
     def __init__(self, kind: type[Message]) -> None:
         self.kind = kind
@@ -65,10 +66,8 @@ class Layout:
         }
         codes = [code for _, code in numbers]
         self.block: Struct = Struct("<" + "".join(codes))
-        # What a sender of an older version has: only the first so many numbers.
-        self.prefixes: list[Struct] = [
-            Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)
-        ]
+        # Blocks of older senders: the first numbers only, for each count of them.
+        self.prefixes = [Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)]
 
     def encode(self, message: Message, *, schema_id: int, version: int) -> bytes:
         """Return the bytes of a message."""
@@ -76,16 +75,16 @@ class Layout:
         parts = [header, self.block.pack(*(getattr(message, name) for name in self.numbers))]
         for name, code in self.texts:
             value = getattr(message, name)
-            # As the official archive: what is no ASCII is a question mark.
+            # As in the official archive: a character that is not ASCII becomes a question mark.
             data = value.encode("ascii", "replace") if code == TEXT else value
             parts += (LENGTH.pack(len(data)), data)
         return b"".join(parts)
 
     def decode(self, data: memoryview, block_length: int) -> Message:
-        """Return the message whose block begins behind the header.
+        """Return the message whose block begins after the header.
 
         Raises:
-            ProtocolError: It ends early, or lacks what it must have.
+            ProtocolError: The message ends early, or lacks a field without a default.
         """
         at = HEADER.size + block_length
         if at > len(data):
@@ -114,7 +113,7 @@ class Layout:
         return self.kind(**values)
 
     def refuse(self, what: str) -> NoReturn:
-        """Say what is wrong with a message.
+        """Raise an error about a message.
 
         Raises:
             ProtocolError: Always.
@@ -124,12 +123,12 @@ class Layout:
 
 
 class Codec:
-    """The messages of one schema.
+    """Encodes and decodes the messages of one schema.
 
     Args:
-        schema_id: Of the schema.
-        version: Of the schema, as this side writes it.
-        kinds: All messages.
+        schema_id: Id of the schema.
+        version: Version of the schema that this side writes.
+        kinds: Classes of all messages.
     """
 
     def __init__(self, *, schema_id: int, version: int, kinds: Iterable[type[Message]]) -> None:
@@ -151,10 +150,10 @@ class Codec:
             raise ConfigurationError(text) from None
 
     def decode(self, data: bytes | memoryview) -> Message:
-        """Return the message that some bytes are; bytes behind it are passed over.
+        """Decode a message; bytes after its end are ignored.
 
         Raises:
-            ProtocolError: They are none of this schema, or end early.
+            ProtocolError: The bytes belong to another schema, or end early.
         """
         view = memoryview(data)
         if len(view) < HEADER.size:

@@ -1,20 +1,20 @@
-"""The server of an archive: it admits clients, and routes their requests and signals.
+"""Server of an archive: admits clients, and routes their requests and signals.
 
-Invariant: `WaitingRoom` bounds the sessions of clients that have not yet used the session id they
-were given: so many of one source, and so many in all. Each costs memory and datagrams, and the
-request may have come from anywhere. Requests beyond that wait, which costs their bytes only; where
-too many wait, one is refused.
+A client may send its first request from a forged address, and each session costs memory and
+datagrams. So the server limits sessions whose client has not yet used its session id.
+`ControlServer` counts, logs and drops requests that are malformed or do not belong to a session.
 
-A source none of whose clients was silent or refused goes before the others and takes their place,
-also among the requests that wait. `WaitingRoom` forgets a source when its image is gone.
+Invariant: `WaitingRoom` bounds these sessions, per source and in all. Requests beyond the limit
+wait, which costs only their bytes; if too many wait, one is refused.
+
+A source none of whose clients was silent or refused comes before the other sources: it takes the
+place of their sessions, and of their waiting requests. `WaitingRoom` forgets a source when its
+image is gone.
 
 Differs: Aeron opens a session for each request, and waits 5 s for each client.
 
-`ControlServer` bounds what comes from outside. It counts, logs and drops what is malformed or
-foreign.
-
-Source: Aeron `ControlSession`, `ArchiveConductor.generateReplayToken`, `ControlSession.sendSignal`,
-`ControlSessionAdapter`, `ArchiveConductor`.
+Source: Aeron `ArchiveConductor`, `ArchiveConductor.generateReplayToken`, `ControlSession`,
+`ControlSession.sendSignal`, `ControlSessionAdapter`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ __all__ = [
 
 
 def replaced_channel(request: Any, image: Image) -> Any:
-    """Return a request to replay that names whom it answers."""
+    """Return a replay request whose channel names the image that it answers."""
     uri = ChannelUri.parse(request.replay_channel)
     channel = str(uri.replace(response_correlation_id=image.correlation_id))
     return attrs.evolve(request, replay_channel=channel)
@@ -84,11 +84,11 @@ MOST_TOKENS: Final = 1_024
 
 
 class ReplayTokens:
-    """Tokens that are worth something.
+    """The valid replay tokens.
 
     Args:
         clock: Reads the time.
-        timeout_ns: How long a token is worth something.
+        timeout_ns: How long a token is valid.
     """
 
     def __init__(self, clock: Clock, *, timeout_ns: int) -> None:
@@ -97,18 +97,18 @@ class ReplayTokens:
         self._tokens: dict[int, tuple[ControlSession, int, int]] = {}
 
     def add(self, session: ControlSession, recording_id: int) -> int:
-        """Return a token for replays of one recording, for one session."""
+        """Return a new token for replays of one recording by one session."""
         now_ns = self._clock.now_ns()
         self._tokens = {key: each for key, each in self._tokens.items() if each[2] > now_ns}
         while len(self._tokens) >= MOST_TOKENS:
             del self._tokens[next(iter(self._tokens))]
-        # -1 would be none, and nobody should guess it.
+        # Never -1, which means no token, and hard to guess.
         token = secrets.randbits(63)
         self._tokens[token] = (session, recording_id, now_ns + self._timeout_ns)
         return token
 
     def session_of(self, token: int, recording_id: int) -> ControlSession | None:
-        """Return whose token it is, if it is worth something for that recording."""
+        """Return the session of a token, if the token is valid for that recording."""
         found = self._tokens.get(token)
         if found is None:
             return None
@@ -117,7 +117,7 @@ class ReplayTokens:
         return session if is_good else None
 
     def forget(self, session: ControlSession) -> None:
-        """Let a session's tokens be worth nothing any more."""
+        """Drop the tokens of a session."""
         self._tokens = {key: each for key, each in self._tokens.items() if each[0] is not session}
 
 
@@ -130,7 +130,7 @@ MOST_HELD: Final = 4_096
 
 
 class SignalRouter:
-    """Hands signals to the sessions that they are for."""
+    """Passes each recording signal to the session that requested the recording."""
 
     def __init__(self) -> None:
         self._owners: dict[int, tuple[ControlSession, int]] = {}
@@ -138,14 +138,15 @@ class SignalRouter:
         self._starting_count = 0
 
     def hold(self) -> None:
-        """Keep signals that are for nobody known: the answer to a request tells whom they are for.
+        """Keep signals without a known session, until `release`: a running request may own them.
 
-        A recording may begin before the request for it is answered.
+        A recording may start before its request is answered, and only the answer ties the
+        subscription to a session.
         """
         self._starting_count += 1
 
     def own(self, subscription_id: int, session: ControlSession, correlation_id: int) -> None:
-        """Let a session hear what a subscription records."""
+        """Send the signals of a subscription to a session from now on, and those kept for it."""
         while len(self._owners) >= MOST_OWNERS:
             del self._owners[next(iter(self._owners))]
         self._owners[subscription_id] = (session, correlation_id)
@@ -155,13 +156,13 @@ class SignalRouter:
             self.on_signal(event)
 
     def release(self) -> None:
-        """Keep signals no more, if no other request is under way."""
+        """Stop keeping signals, if no other request is running."""
         self._starting_count -= 1
         if self._starting_count == 0:
             self._held.clear()
 
     def forget(self, session: ControlSession) -> None:
-        """Let a session hear nothing more."""
+        """Send a session no more signals."""
         self._owners = {
             key: (owner, each)
             for key, (owner, each) in self._owners.items()
@@ -169,9 +170,9 @@ class SignalRouter:
         }
 
     def on_signal(self, event: RecordingSignalEvent) -> None:
-        """Hand a signal to whom it is for."""
+        """Pass a signal to its session."""
         if event.signal is RecordingSignal.DELETE:
-            # Whoever has asked for it hears of that behind the answer.
+            # The session that asked for a deletion gets this signal after the answer.
             return
         found = self._owners.get(event.subscription_id)
         if found is not None:
@@ -190,7 +191,7 @@ class SignalRouter:
             self._held.append(event)
 
     def tell_of_deletion(self, session: ControlSession, request: Any) -> None:
-        """Tell whoever has asked for it that files were removed."""
+        """Send the delete signal to the session that asked for the deletion."""
         session.say(
             RecordingSignalMessage(
                 control_session_id=session.session_id,
@@ -217,13 +218,13 @@ LOOKS: Final = 10
 
 @attrs.frozen(eq=False)
 class Newcomer:
-    """A request to be let in that waits for its turn.
+    """A connect request that waits for a session.
 
     Attributes:
-        request: As it came.
-        image: By which it came.
-        length: Of the request, in bytes.
-        deadline_ns: After this the client does not wait any more.
+        request: The request.
+        image: Image that it came by.
+        length: Length of the request, in bytes.
+        deadline_ns: When the client stops waiting.
     """
 
     request: AuthConnectRequest
@@ -236,12 +237,12 @@ class WaitingRoom:
     """The sessions that wait for their clients, and the requests that wait for a session.
 
     Args:
-        settings: The bounds.
+        settings: The limits.
         clock: Reads the time.
-        open_session: Opens a session for a request, with its image and its length in bytes.
+        open_session: Opens a session for a request, given its image and its length in bytes.
 
     Attributes:
-        displaced_count: Requests that waited, and were refused in favour of others.
+        displaced_count: Waiting requests that were refused in favour of others.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class WaitingRoom:
         self._open_session = open_session
         self._opened_ns: dict[ControlSession, int] = {}
         self._newcomers: deque[Newcomer] = deque()
-        # Of sources that have asked and are not gone: nothing else may be remembered of strangers.
+        # Failures of each source that has an open image; no other source is remembered.
         self._failures: dict[Image, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.displaced_count: int = 0
@@ -271,7 +272,7 @@ class WaitingRoom:
         return len(self._newcomers)
 
     def try_enter(self, request: AuthConnectRequest, image: Image, length: int) -> bool:
-        """Open a session, now or when there is room; False where too many wait already."""
+        """Open a session, now or when there is room; return False if too many wait already."""
         self._failures.setdefault(image, 0)
         if not self._newcomers and self._make_room(image):
             self._open(request, image, length)
@@ -291,27 +292,27 @@ class WaitingRoom:
         return True
 
     def _one_too_many(self) -> Newcomer | None:
-        """Return which request is refused where too many wait: the youngest of one source.
+        """Return the request to refuse if too many wait: the youngest of one source.
 
-        That is a source that has failed, if there is one; else the one that waits with the most
-        requests. So a source that waits with one is not pushed out by those that wait with four.
+        That is a source that has failed, if there is one; else the source with the most waiting
+        requests. So a source with one waiting request is not displaced by sources with four.
         """
         waiting = self._newcomers
         length = sum(each.length for each in waiting)
         if len(waiting) <= WAITING_MAX and length <= WAITING_BYTES_MAX:
             return None
         counts = Counter(each.image for each in waiting)
-        # Of equals `max` takes the first, and the youngest is looked at first.
+        # Of equals `max` takes the first, so `reversed` makes it the youngest.
         return max(
             reversed(waiting), key=lambda each: (self._has_failed(each.image), counts[each.image])
         )
 
     def leave(self, session: ControlSession, *, is_failed: bool) -> None:
-        """Let a session go that was let in, or has ended; leaving twice is leaving once.
+        """Remove a session that was admitted, or has ended; a second call does nothing.
 
         Args:
-            session: Of a client.
-            is_failed: Whether the client was not let in.
+            session: Session of a client.
+            is_failed: Whether the client was not admitted.
         """
         if self._opened_ns.pop(session, None) is None:
             return
@@ -322,12 +323,12 @@ class WaitingRoom:
         self._let_in()
 
     def forget(self, image: Image) -> None:
-        """Forget a source that is gone, and what it asked for."""
+        """Forget a source whose image is gone, and its requests."""
         self._failures.pop(image, None)
         self._newcomers = deque(each for each in self._newcomers if each.image is not image)
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Open no more sessions."""
         self._newcomers.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -337,7 +338,7 @@ class WaitingRoom:
         self._opened_ns[session] = self._clock.now_ns()
 
     def _let_in(self) -> None:
-        """Open sessions for the requests that wait, as far as there is room."""
+        """Open sessions for the waiting requests, as far as there is room."""
         now_ns = self._clock.now_ns()
         waiting = sorted(self._newcomers, key=lambda each: self._has_failed(each.image))
         for each in waiting:
@@ -356,7 +357,7 @@ class WaitingRoom:
         self._let_in()
 
     def _make_room(self, image: Image) -> bool:
-        """Return whether a session of a source may be opened; end one of another's for it."""
+        """Return whether a source may open a session; end another source's session if needed."""
         settings = self._settings
         own_count = sum(each.image is image for each in self._opened_ns)
         if own_count >= settings.max_unconnected_sessions_per_image:
@@ -374,10 +375,10 @@ class WaitingRoom:
         return True
 
     def _victim(self) -> ControlSession | None:
-        """Return which session makes way: of a source that has failed, or one that is not young.
+        """Return the session to displace: of a source that has failed, or one that is not young.
 
-        A client that takes answers has shown where it is, and may be answering a challenge: it
-        makes way after those that have not, and stays young for longer.
+        A client that takes answers has proved its address, and may be answering a challenge. It is
+        displaced after clients that have not, and counts as young for longer.
         """
         settings, now_ns = self._settings, self._clock.now_ns()
         for is_connected, time_ns in (
@@ -411,21 +412,21 @@ SERVED: Final = ("archive_id", "recording_sessions", "signals")
 
 @final
 class ControlServer:
-    """Serves an archive for as long as it is open: `async with ControlServer(...)`.
+    """Serves an archive while the context is open: `async with ControlServer(...)`.
 
     Args:
-        archive: An `Archive` that is a `ServedArchive` too; it stays open.
-        aeron: Whose subscriptions and publications it uses; started.
-        settings: Where and how.
+        archive: An `Archive` that is a `ServedArchive` too; the server does not close it.
+        aeron: A started client, for subscriptions and publications.
+        settings: Channels and limits.
 
     Attributes:
-        dropped_requests: Requests that were malformed, or of nobody's session, or from elsewhere.
-        look_ups: Looks up the names that those clients want to be answered at.
-        waiting_room: The clients that have not been let in yet.
-        events: Tells everybody what becomes of recordings, where that is wanted.
+        dropped_requests: Requests that were malformed, without a session, or from a wrong source.
+        look_ups: Resolves the host names in response channels of new clients.
+        waiting_room: The clients that are not admitted yet.
+        events: Publishes recording events; None if they are not configured.
 
     Raises:
-        ConfigurationError: The archive or the client is something else, or they are exchanged.
+        ConfigurationError: An argument has the wrong type, or both are swapped.
     """
 
     def __init__(self, archive: Any, aeron: Aeron, settings: ControlSettings | None = None) -> None:
@@ -450,19 +451,19 @@ class ControlServer:
 
     @property
     def refused_sessions(self) -> int:
-        """Return how many clients were one too many, or came while too many had not answered."""
+        """Return how many connect requests were refused because of a limit."""
         return self._refused_sessions + self.waiting_room.displaced_count
 
     @property
     def session_count(self) -> int:
-        """Return how many clients there are."""
+        """Return how many sessions there are."""
         return len(self._sessions)
 
     async def start(self) -> None:
-        """Begin to hear requests.
+        """Start to receive requests.
 
         Raises:
-            RegistrationError: The driver cannot have a channel; nothing is heard then.
+            RegistrationError: The driver refuses a channel; the server is then closed.
         """
         try:
             await self._start()
@@ -472,7 +473,7 @@ class ControlServer:
 
     async def _start(self) -> None:
         settings = self.settings
-        # Shared: the peers of the driver and those of the archive are the same strangers.
+        # Shared with the driver: the same remote hosts cause the lines of both.
         self._log_budget = self.aeron.driver.conductor.log_budget
         self._keep(asyncio.create_task(self._route(), name="aeron-archive-signals"))
         if settings.recording_events_channel is not None:
@@ -490,14 +491,14 @@ class ControlServer:
             subscription = await self.aeron.add_subscription(
                 channel, stream_id, on_unavailable_image=self._on_unavailable_image
             )
-            # An archive that nobody asks for anything is well.
+            # An archive without requests is healthy: its subscription logs no waiting.
             subscription.logs_waits = False
             self._subscriptions.append(subscription)
             self._keep(asyncio.create_task(self._hear(subscription), name="aeron-archive-control"))
 
     async def aclose(self) -> None:
-        """End all sessions, and hear nothing more; closing twice is closing once."""
-        # At once: who is cancelled meanwhile has left nothing open.
+        """End all sessions and stop receiving; a second call does nothing."""
+        # Close before the first await: a cancelled caller leaves nothing open.
         self.waiting_room.close()
         self.look_ups.close()
         for subscription in self._subscriptions:
@@ -511,17 +512,17 @@ class ControlServer:
         await self.look_ups.wait_closed()
 
     def forget(self, session: ControlSession) -> None:
-        """Know nothing more of a session that has ended."""
+        """Forget a session that has ended."""
         self._sessions.pop(session.session_id, None)
         self.waiting_room.leave(session, is_failed=not session.is_active)
         self.router.forget(session)
         self.tokens.forget(session)
 
     def try_accept(self) -> bool:
-        """Return whether a client may be let in; False where there are as many as there may be.
+        """Return whether a client may be admitted; False if `max_sessions` are active.
 
-        Those count that have used their session. The others may be nobody's, and keep no client
-        out: the waiting room bounds them, and they come on top.
+        Only clients that have used their session count. Other sessions may come from forged
+        requests, and must not keep real clients out; the waiting room limits those.
         """
         active_count = sum(each.is_active for each in self._sessions.values())
         if active_count >= self.settings.max_sessions:
@@ -530,15 +531,15 @@ class ControlServer:
         return True
 
     def on_active(self, session: ControlSession) -> None:
-        """Take a client for one that is there: it has used the id that it was told.
+        """Count a client as admitted: it has used the session id that it was sent.
 
-        That its answers are taken proves less: a stranger may name anybody's subscription, or one
-        of the archive's own.
+        That a subscriber takes the answers proves less: a forged request may name any subscription,
+        even one of the archive itself.
         """
         self.waiting_room.leave(session, is_failed=False)
 
     def on_ended(self, session: ControlSession, reason: str) -> None:
-        """Log why a session ends; of those that nobody answered, one a second."""
+        """Log why a session ends; for clients that never answered, at most one line a second."""
         cause = None if session.is_connected else "unconnected"
         if LOG.is_enabled_for(logging.INFO) and self._log_budget.allows(
             "archive_control_session_ended", cause
@@ -556,14 +557,14 @@ class ControlServer:
             LOG.error("archive_control_task_failed", task=task.get_name(), exc_info=error)
 
     async def _route(self) -> None:
-        """Hand on what becomes of recordings."""
+        """Pass the signals of recordings to the router."""
         signals = self.archive.signals()
         while True:
             try:
                 async for event in signals:
                     self.router.on_signal(event)
             except ArchiveError as error:
-                # So many came at once that some were lost; those that come now are not.
+                # Signals came too fast and some were lost; a new reader gets those that follow.
                 signals = self.archive.signals()
                 LOG.warning("archive_signals_lost", error=str(error))
                 await asyncio.sleep(0)
@@ -571,12 +572,12 @@ class ControlServer:
                 return
 
     async def _hear(self, subscription: Subscription) -> None:
-        """Take requests, until the subscription is closed."""
+        """Receive requests until the subscription is closed."""
         async for each in subscription:
             self.on_request(each.data, each.image)
 
     def on_request(self, data: bytes | memoryview, image: Image) -> None:
-        """Take one request; nothing that is wrong with it raises."""
+        """Handle one request; raise nothing, however malformed it is."""
         limit = self.settings.max_request_length
         if len(data) > limit:
             self._drop(image, f"{len(data)} bytes, more than max_request_length of {limit}")
@@ -609,7 +610,7 @@ class ControlServer:
             return
         session = self._sessions.get(request.control_session_id)
         if session is None or session.image is not image:
-            # From another image it may be anybody.
+            # A request from another image may be forged.
             self._drop(image, f"no session {request.control_session_id} of that source")
         elif isinstance(request, CloseSessionRequest):
             session.end("session closed")
@@ -617,7 +618,7 @@ class ControlServer:
             session.put(request)
 
     def _on_own_answer(self, session_id: int, image: Image) -> None:
-        """End a session that is answered at the archive's own control channel."""
+        """End a session whose answers arrive at the archive's own control channel."""
         session = self._sessions.get(session_id)
         if session is not None and session.answers_session_id == image.session_id:
             session.end("its answers come to the archive itself: response channel and stream")
@@ -646,7 +647,7 @@ class ControlServer:
         return session
 
     def _new_session_id(self) -> int:
-        """Return an id that nobody guesses: to use it is to have heard the answer.
+        """Return an id that cannot be guessed, so that using it proves that the answer arrived.
 
         Differs: Aeron counts them.
         """

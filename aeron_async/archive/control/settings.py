@@ -1,4 +1,4 @@
-"""What can be set about serving an archive, checked once and never changed."""
+"""Settings of a control server, checked once and never changed."""
 
 from __future__ import annotations
 
@@ -60,32 +60,32 @@ def _check(
 
 @attrs.frozen(kw_only=True)
 class ControlSettings:
-    """How an archive is asked, and what a client may ask of it.
+    """The channels of a control server, and the limits of its clients.
 
-    Sizes are in bytes and durations in nanoseconds, or either is text such as `64k` or `5s`.
+    Sizes are in bytes and durations in nanoseconds; either may be text such as `64k` or `5s`.
 
     Attributes:
-        control_channel: Where clients elsewhere are heard; None lets none in.
-        control_stream_id: Within that channel.
-        local_control_channel: Where clients of the same driver are heard; None lets none in.
-        local_control_stream_id: Within that channel.
-        recording_events_channel: Where everybody hears what becomes of recordings; None tells
-            nobody.
-        recording_events_stream_id: Within that channel.
-        control_term_length: Of answers, whatever the client's channel says, in bytes.
-        control_mtu_length: Of answers, unless the client's channel says so, in bytes.
+        control_channel: Channel for requests of remote clients; None admits none.
+        control_stream_id: Stream within that channel.
+        local_control_channel: Channel for requests of clients of the same driver; None admits none.
+        local_control_stream_id: Stream within that channel.
+        recording_events_channel: Channel on which recording events are published; None publishes
+            none.
+        recording_events_stream_id: Stream within that channel.
+        control_term_length: Term length of answers, whatever the client's channel says, in bytes.
+        control_mtu_length: MTU of answers, unless the client's channel sets it, in bytes.
         is_control_term_sparse: Whether the terms of answers take memory only as they are used.
         connect_timeout_ns: How long a client may be silent, or take no answer.
-        liveness_interval_ns: Between two looks whether a client is there.
-        resend_interval_ns: Between two tellings that a session is open, until the first request.
-        max_sessions: Clients at once; the next one is told that the archive is full.
-        max_unconnected_sessions: Sessions whose clients have not been let in yet, at once.
-        max_unconnected_sessions_per_image: Likewise, of those whose requests come by one image.
+        liveness_interval_ns: Interval between two checks whether a client is connected.
+        resend_interval_ns: Interval of the answer that a session is open, until the first request.
+        max_sessions: Most active clients; the next one is refused.
+        max_unconnected_sessions: Most sessions whose clients are not admitted yet.
+        max_unconnected_sessions_per_image: The same limit for the requests of one image.
         unconnected_session_timeout_ns: How long a session waits for its client to take answers.
-        max_pending_requests: Of one client, that are not carried out yet.
-        max_pending_responses: Of one client, that were not sent yet.
-        max_request_length: In bytes.
-        authenticator_supplier: Makes what judges each client.
+        max_pending_requests: Most requests of one client that wait to be executed.
+        max_pending_responses: Most messages to one client that wait to be sent.
+        max_request_length: Longest request, in bytes.
+        authenticator_supplier: Makes the authenticator of each session.
     """
 
     control_channel: str | None = attrs.field(default=None, validator=_check_channel)
@@ -127,7 +127,7 @@ class ControlSettings:
 
     @classmethod
     def of(cls, context: ArchiveContext, **others: Any) -> Self:
-        """Return what an archive's own settings say about this, and others as they are given."""
+        """Return the settings that an archive's context holds; `others` sets the rest."""
         return cls(
             control_channel=context.control_channel,
             control_stream_id=context.control_stream_id,
