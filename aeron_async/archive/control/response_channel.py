@@ -1,14 +1,14 @@
-"""The channel on which an archive answers a client, and what it may send before an answer comes.
+"""Response channels of clients, and the limit of what is sent before a client answers.
 
 Invariant: a client that the archive does not know yet decides where its answers go, and nothing
-else. `response_channel` gives the log buffers the length that the archive's settings say, and
-leaves out parameters that are not permitted. Before a host has answered, the archive sends it at
-most three bytes for each byte of the request that named it.
+else. `response_channel` takes the term length from the archive's settings, and drops parameters
+that are not permitted. Before a host has answered, the archive sends it at most three bytes for
+each byte of the request that named it.
 
-`LookUps` resolves the names that such clients choose: a few at once, and one of each source. The
+`LookUps` resolves the host names in response channels: a few at once, and one of each source. The
 system's resolver may take long, in threads that the application needs for its own names. Sources
-whose names have failed leave a place for others, and others leave one for them, because an attacker
-can forge a source.
+whose names have failed always leave a place for other sources, and the others leave one for them,
+because an attacker can forge a source.
 
 Differs: Aeron keeps twenty-odd parameters, takes the length of the terms from the client, and has
 no such bound.
@@ -97,20 +97,20 @@ share a socket of the archive's, and a position makes the stream easier to guess
 
 
 def response_channel(asked: str, image: Image, settings: ControlSettings) -> ChannelUri:
-    """Return the channel to answer on.
+    """Return the channel for the answers to a client.
 
     Args:
-        asked: What the client asks for.
-        image: Of its requests.
-        settings: The archive's.
+        asked: Channel that the client asks for.
+        image: Image of its requests.
+        settings: Settings of the archive.
 
     Differs: Aeron answers over IPC also whom it hears from elsewhere.
 
     Raises:
-        ChannelUriError: No channel is meant, or not one that can be published on, or the memory of
-            this host by a client elsewhere.
+        ChannelUriError: The channel is not valid or cannot be published on, or a client on another
+            host asks for IPC.
     """
-    # Also without what no Aeron knows: a client whose channel is refused could not even be told.
+    # This also drops unknown parameters: a client whose channel is refused could not be told so.
     uri = ChannelUri.parse(with_only(asked, PERMITTED))
     is_response = uri.control_mode is ControlMode.RESPONSE
     answer = uri.replace(
@@ -131,11 +131,11 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
 
 @attrs.define(eq=False)
 class LookUp:
-    """A name that a source wants to be looked up, and who waits for its address.
+    """A host name that a source asked for.
 
     Attributes:
-        deadline: When its caller waits no longer, in seconds of the loop.
-        is_suspect: Whether its source was when it began.
+        deadline: When its caller stops waiting, in seconds of the loop.
+        is_suspect: Whether the source was suspect when the look-up began.
     """
 
     source: str
@@ -147,14 +147,14 @@ class LookUp:
 
 
 class LookUps:
-    """Looks up the names in response channels, a few at once; the others wait for their turn.
+    """Resolves the host names in response channels, a few at once; the others wait for their turn.
 
-    A source has one look-up at a time. It is suspect for ten minutes after a name of its failed or
-    was not there by the end of its caller's second, waiting for a turn included, or until one is
-    looked up in time. Suspect sources cannot
-    take the last place, and so hold up no other. Neither can the others: anybody may forge the
-    address of an honest host and make it suspect, and it still has its turn. Of suspect sources
-    the one comes first whose last suspicion is the oldest.
+    A source has one look-up at a time. A source becomes suspect for ten minutes if a name of its
+    fails or is not resolved within the caller's deadline, waiting for a turn included; a name that
+    is resolved in time ends that. Suspect sources cannot take the last place, so they block no
+    other source. Other sources cannot take the last place either: an attacker may forge the address
+    of an honest host and make it suspect, and that host still gets its turn. Of the suspect
+    sources, the one whose last suspicion is the oldest comes first.
 
     Args:
         look_up: Returns the numeric address of a host and a port.
@@ -162,29 +162,29 @@ class LookUps:
 
     def __init__(self, look_up: Callable[[str, int], Awaitable[tuple[str, int]]]) -> None:
         self._look_up = look_up
-        # Each belongs to a session that has not been let in, and there is a bound on those.
+        # Each belongs to a session that is not admitted yet, and the number of those is bounded.
         self._waiting: list[LookUp] = []
         self._under_way: dict[asyncio.Task[tuple[str, int]], LookUp] = {}
-        # Until when, in seconds of the loop; who became one last, also once more, is last.
+        # When each suspicion ends, in seconds of the loop; ordered by the last suspicion.
         self._suspects: dict[str, float] = {}
         self._is_closed = False
 
     async def numeric(self, channel: ChannelUri, *, source: str, deadline: float) -> ChannelUri:
-        """Return a channel with its names looked up; the caller may be cancelled.
+        """Return a channel with numeric addresses; the caller may be cancelled.
 
-        `localhost` stays: it is this machine, and the driver finds it without a nameserver.
+        `localhost` stays: the driver resolves it without a nameserver.
 
         Differs: Aeron follows a name that comes to lead elsewhere. A client whose session breaks
-        asks to be let in again, and its name is looked up then.
+        connects again, and its name is resolved then.
 
         Args:
-            channel: As the client wants it.
-            source: The host that asks; see `source_of`.
-            deadline: When the caller waits no longer, in seconds of the loop.
+            channel: Channel that the client wants.
+            source: Host of the client; see `source_of`.
+            deadline: When the caller stops waiting, in seconds of the loop.
 
         Raises:
-            AeronError: A name leads nowhere, or not to what such a channel can be.
-            ClosedError: Nothing is looked up any more.
+            AeronError: A name cannot be resolved, or its address is not valid for such a channel.
+            ClosedError: This object is closed.
         """
         changes: dict[str, Any] = {}
         for name, written in (("endpoint", channel.endpoint), ("control", channel.control)):
@@ -199,7 +199,7 @@ class LookUps:
         return channel.replace(**changes) if changes else channel
 
     def close(self) -> None:
-        """Begin no look-up any more, and cancel those that wait and those under way."""
+        """Refuse new look-ups, and cancel those that wait and those in progress."""
         self._is_closed = True
         for look_up in self._waiting:
             look_up.answered.cancel()
@@ -208,7 +208,7 @@ class LookUps:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until those under way have ended, for a second at most."""
+        """Wait until the look-ups in progress have ended, for a second at most."""
         if self._under_way:
             await asyncio.wait(list(self._under_way), timeout=CLOSE_TIMEOUT_S)
 
@@ -236,14 +236,14 @@ class LookUps:
                 self._run(look_up.host, look_up.port), name="aeron-archive-look-up"
             )
             self._under_way[task] = look_up
-            # Its caller may have left by then, and it takes a place all the same.
+            # The timer outlives a caller that has left: the look-up still occupies a place.
             late = asyncio.get_running_loop().call_at(
                 look_up.deadline, self._suspect, look_up.source
             )
             task.add_done_callback(partial(self._on_done, look_up, late))
 
     def _next(self) -> LookUp | None:
-        """Return the look-up whose turn it is: of a source that is not suspect, if there is one."""
+        """Return the next look-up, of a source that is not suspect if there is one."""
         under_way = list(self._under_way.values())
         if len(under_way) >= LOOK_UPS_MAX:
             return None
@@ -259,7 +259,7 @@ class LookUps:
         return None
 
     def _longest_suspect(self, waiting: list[LookUp]) -> LookUp:
-        """Return whose source comes first: each turn puts it last, or clears it."""
+        """Return the look-up of the longest suspect source; a turn moves it last or clears it."""
         sources = {each.source: each for each in reversed(waiting)}
         return next(sources[each] for each in self._suspects if each in sources)
 
@@ -282,7 +282,7 @@ class LookUps:
             self._suspect(look_up.source)
         elif not task.cancelled() and not is_late:
             self._suspects.pop(look_up.source, None)
-        # The caller may be gone.
+        # The caller may have stopped waiting.
         if look_up.answered.done():
             pass
         elif task.cancelled():
@@ -304,18 +304,18 @@ class LookUps:
 
 
 def source_of(identity: str) -> str:
-    """Return the host that an image comes from, as far as hosts can be told apart.
+    """Return the host of an image, as far as hosts can be told apart.
 
-    Of an IPv6 address that is its network of 64 bits: a host may take any address there.
+    For an IPv6 address that is its network of 64 bits: a host may take any address in it.
 
     Args:
-        identity: Of the image's source.
+        identity: Source identity of the image.
     """
     host = identity.rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         ip = ip_address(host)
     except ValueError:
-        # Not over UDP.
+        # The image does not come over UDP.
         return host
     if not isinstance(ip, IPv6Address) or ip.ipv4_mapped is not None:
         return host
@@ -327,7 +327,7 @@ def is_of_this_host(identity: str) -> bool:
     """Return whether an image comes from this host, in a way that no other host can forge.
 
     Args:
-        identity: Of the image's source.
+        identity: Source identity of the image.
     """
     if identity == LOCAL_SOURCE_IDENTITY:
         return True
@@ -339,13 +339,14 @@ def is_of_this_host(identity: str) -> bool:
 
 
 def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:
-    """Return how many bytes a replay may send before its receiver has answered, where bounded.
+    """Return how many bytes a replay may send before its receiver has answered, if that is limited.
 
-    The host that takes our answers is there, and asked for it. Any other one may be a victim.
+    The host that takes the answers is connected and asked for the replay. Any other host may be the
+    victim of an attack.
 
     Args:
-        request: Of a client.
-        known: Where it takes our answers.
+        request: Request of a client.
+        known: Channel on which that client takes answers.
     """
     if not isinstance(request, ReplayRequest | BoundedReplayRequest):
         return {}
@@ -358,9 +359,10 @@ def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:
 
 
 def is_same_host(one: Address, other: Address) -> bool:
-    """Return whether two addresses are of one host by how they are written, whatever the port.
+    """Return whether two addresses are written as the same host, whatever the port.
 
-    Names are not looked up. A literal of one link, `[fe80::1%eth0]`, is another host on another.
+    Names are not resolved. A link-local address with another scope, as in `[fe80::1%eth0]`, is
+    another host.
     """
     if (one.host, one.scope) == (other.host, other.scope):
         return True
@@ -368,5 +370,5 @@ def is_same_host(one: Address, other: Address) -> bool:
 
 
 def is_loopback(address: Address) -> bool:
-    """Return whether an address is this host's own."""
+    """Return whether an address is a loopback address."""
     return address.host == LOCALHOST or (address.ip is not None and address.ip.is_loopback)

@@ -1,1 +1,1 @@
-"""What an archive keeps on disk; nothing here knows tasks or streams."""
+"""Files of an archive: reading, writing, verifying and repairing, without tasks or streams."""

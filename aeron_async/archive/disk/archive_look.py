@@ -1,6 +1,6 @@
-"""A look at an archive that is not at work: nothing is taken, and nothing is written.
+"""Read-only access to an archive that is not running.
 
-Invariant: no byte of the directory changes; neither does the mark of the archive that was there.
+Invariant: no byte of the directory changes, not even in the mark file.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = [
 
 
 def archive_at(path: str | os.PathLike[str], *, hint: str = "") -> OsDirectory:
-    """Return the directory of an archive that is there already: a slip of the pen makes none.
+    """Return the directory of an existing archive; a mistyped path creates none.
 
     Args:
-        path: Of the directory.
-        hint: What else could have been meant, where there is nothing of that name.
+        path: Path of the directory.
+        hint: Added to the error text if the path does not exist.
 
     Raises:
         FileNotFoundError: There is no archive.
-        NotADirectoryError: There is something else of that name.
+        NotADirectoryError: The path is not a directory.
     """
     place = Path(path)
     if not place.exists():
@@ -67,14 +67,14 @@ def archive_at(path: str | os.PathLike[str], *, hint: str = "") -> OsDirectory:
 
 
 def check_not_at_work(directory: Directory, *, now_ms: int) -> bool:
-    """Refuse a directory whose archive is at work.
+    """Refuse a directory whose archive is running.
 
     Returns:
-        Whether no frame can be torn of what was recorded there last; see `MarkFile`.
+        Whether the last recorded frames cannot be torn; see `MarkFile.ends_are_whole`.
 
     Raises:
-        ArchiveBusyError: An archive has it.
-        ArchiveFileError: What is there is no mark file.
+        ArchiveBusyError: An archive holds the directory.
+        ArchiveFileError: The mark file is not valid.
         OSError: The disk failed.
     """
     target = mark_directory_of(directory)
@@ -95,18 +95,19 @@ def check_not_at_work(directory: Directory, *, now_ms: int) -> bool:
 
 @final
 class ArchiveLook:
-    """Answers of an archive that is not at work what may be asked before something is destroyed.
+    """Describes the recordings of an archive that is not running, for checks before a deletion.
 
-    A recording that has no end, because its archive died, has the one that opening would give it.
+    A recording without a stop position, because its archive died, is described with the one that
+    opening the archive would give it.
 
     Args:
-        directory: Of the archive.
+        directory: Directory of the archive.
         now_ms: The time, in milliseconds since 1970.
-        checksum: What the archive puts into frames; None for none.
+        checksum: Checksum that the archive puts into frames; None for none.
 
     Raises:
-        ArchiveBusyError: An archive has it.
-        ArchiveFileError: The mark file or the catalog is none.
+        ArchiveBusyError: An archive holds the directory.
+        ArchiveFileError: The mark file or the catalog is not valid.
         OSError: The disk failed.
     """
 
@@ -117,11 +118,11 @@ class ArchiveLook:
         self._catalog = Catalog.open_to_read(directory)
 
     async def describe(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording.
+        """Return the descriptor of a recording.
 
         Raises:
             UnknownRecordingError: No recording has that id.
-            ArchiveFileError: Where it ends cannot be told.
+            ArchiveFileError: Its end cannot be determined.
         """
         descriptor = self._catalog.get(recording_id)
         if not descriptor.is_active:
@@ -141,7 +142,7 @@ class ArchiveLook:
         return (await self.describe(recording_id)).stop_position
 
     async def recordings(self) -> AsyncIterator[RecordingDescriptor]:
-        """Return all recordings."""
+        """Iterate over all recordings."""
         for each in list(self._catalog.ids()):
             yield await self.describe(each)
 

@@ -6,11 +6,10 @@ A catalog from before alignments has 0 there; its entries are 1024 bytes apart, 
 at 1024.
 
 `Catalog` only ever appends entries, and changes their fields in place. In memory it holds the ids
-and offsets of the valid entries, and nothing else; it reads the descriptor of a recording when a
-caller asks for it.
+and offsets of the valid entries, and nothing else; it reads a descriptor when a caller asks for it.
 
-Invariant: the header knows of an id before an entry has it, and an entry is whole on the disk
-before its length says that there is one; ids are never used again.
+Invariant: the header's next recording id passes an id before an entry uses it, and an entry is
+complete on the disk before its length makes it valid; ids are never used again.
 
 Differs: Aeron makes a new catalog wherever there is none, and trusts one that is there; recordings
 that it does not know of are written over by those that get their ids.
@@ -98,13 +97,13 @@ STATES: Final = {int(each): each for each in RecordingState}
 
 @attrs.frozen
 class CatalogHeader:
-    """What a catalog says of itself.
+    """The header of a catalog.
 
     Attributes:
-        version: Its format, as three numbers of a byte each.
-        next_recording_id: The id that the next recording gets; 0 where it follows from the last.
-        alignment: Of entries, in bytes.
-        first_offset: Of the first entry.
+        version: Version of the format, as three numbers of a byte each.
+        next_recording_id: Id of the next recording; 0 if it follows the last entry.
+        alignment: Alignment of entries, in bytes.
+        first_offset: Offset of the first entry.
     """
 
     version: int
@@ -115,15 +114,15 @@ class CatalogHeader:
 
 @attrs.frozen
 class Entry:
-    """An entry that a scan came by.
+    """An entry found by a scan.
 
     Attributes:
-        offset: Of its header.
-        length: With its header, up to the next entry.
-        state: Whether it counts.
-        checksum: As it is stored.
-        recording_id: Of its recording.
-        stop_position: Likewise; -1 where it has none.
+        offset: Offset of its header.
+        length: Length with its header, up to the next entry.
+        state: Whether it is valid.
+        checksum: Stored checksum.
+        recording_id: Id of its recording.
+        stop_position: Stop position of its recording; -1 if it has none.
     """
 
     offset: int
@@ -135,15 +134,15 @@ class Entry:
 
 
 def version_text(version: int) -> str:
-    """Return a version as people write it."""
+    """Return a version as text, such as "3.1.0"."""
     return f"{version >> 16 & 0xFF}.{version >> 8 & 0xFF}.{version & 0xFF}"
 
 
 def read_header(file: File) -> CatalogHeader:
-    """Return what a catalog says of itself.
+    """Read the header of a catalog.
 
     Raises:
-        ArchiveFileError: It is no catalog, or one of a version that is not known.
+        ArchiveFileError: The file is not a catalog, or has an unknown version.
     """
     data = bytearray(HEADER_LENGTH)
     if read_exactly(file, memoryview(data), 0) < HEADER_LENGTH:
@@ -169,10 +168,10 @@ def read_header(file: File) -> CatalogHeader:
 
 
 def scan_entries(file: File, header: CatalogHeader) -> Iterator[Entry]:
-    """Walk the entries, in pieces of 1 MiB; the last is followed by the end or by no length.
+    """Yield the entries in order, up to a length of 0 or the end; read 1 MiB at a time.
 
     Raises:
-        ArchiveFileError: An entry goes on beyond the file, or ids do not rise.
+        ArchiveFileError: An entry exceeds the file, or ids do not rise.
     """
     end = file.length()
     offset, last_id = header.first_offset, -1
@@ -208,7 +207,7 @@ def scan_entries(file: File, header: CatalogHeader) -> Iterator[Entry]:
 
 
 def grown_capacity(capacity: int, needed: int) -> int | None:
-    """Return the length of a catalog that has room for so much; None if none has.
+    """Return a catalog length with room for so many bytes; None if that is impossible.
 
     Source: Aeron `Catalog.growCatalog`.
     """
@@ -219,24 +218,24 @@ def grown_capacity(capacity: int, needed: int) -> int | None:
     return capacity
 
 
-# Ids of recordings.
+# Recording ids.
 
 LARGEST_ID: Final = 1 << 62
 
 
 def last_used_id(names: Iterable[str]) -> tuple[int, list[str]]:
-    """Return the highest id that a file has, or -1, and all names of recordings' files."""
+    """Return the highest recording id in the file names, or -1, and all names of segment files."""
     found = [(parsed[0], each) for each in names if (parsed := parse_segment_name(each))]
-    # What nobody counts up to is a name that means nothing, and would leave no id for the next.
+    # An id so large was not counted up to: it is ignored, because it would leave no next id.
     last_id = max((each for each, _ in found if each < LARGEST_ID), default=-1)
     return last_id, [name for _, name in found]
 
 
 def refuse_to_forget(directory: Directory, files: list[str]) -> None:
-    """Refuse to make a catalog where there are recordings: it would give their ids to others.
+    """Refuse to create a catalog where segments exist: new recordings would get their ids.
 
     Raises:
-        ArchiveFileError: There are.
+        ArchiveFileError: There are segment files.
     """
     if files:
         message = (
@@ -261,18 +260,18 @@ class Catalog:
     """The recordings of one directory; made by `open`.
 
     Args:
-        file: Open for as long as the catalog is.
-        checksum: Of entries; None for none.
-        sync_level: 0 leaves it to the system when things reach the disk, 1 waits for them, and 2
-            also for what the file system knows of the files.
+        file: The catalog's file, open as long as the catalog.
+        checksum: Checksum of entries; None for none.
+        sync_level: 0 does not wait for the disk, 1 waits for written data, and 2 also for the
+            metadata of files.
 
     Attributes:
-        alignment: Of entries, in bytes.
+        alignment: Alignment of entries, in bytes.
         capacity: Length of the file, in bytes.
-        next_recording_id: The id that the next recording gets.
+        next_recording_id: Id of the next recording.
         sync_level: See above.
-        unfinished: Ids of recordings that had no end when it was opened.
-        version: Of the format, as three numbers of a byte each.
+        unfinished: Ids of recordings that had no stop position when the catalog was opened.
+        version: Version of the format, as three numbers of a byte each.
     """
 
     def __init__(
@@ -285,7 +284,7 @@ class Catalog:
         self._file = file
         self._checksum = checksum
         self.sync_level = sync_level
-        # Of an entry whose writer was told that it is none, the length may be there.
+        # Whether a failed `add` may have left an entry with its length behind the last one.
         self._is_half_added = False
         header = read_header(file)
         self.version: int = header.version
@@ -321,18 +320,18 @@ class Catalog:
         checksum: Checksum | None = None,
         sync_level: int = 0,
     ) -> Self:
-        """Open the catalog of a directory to write, and make it if there is none.
+        """Open the catalog of a directory for writing, and create it if there is none.
 
         Args:
-            directory: The archive's.
-            capacity: Length of a new catalog, in bytes; one that is there becomes as long.
-            checksum: Of entries; None for none.
+            directory: Directory of the archive.
+            capacity: Length of a new catalog, in bytes; a shorter existing one is extended to it.
+            checksum: Checksum of entries; None for none.
             sync_level: See the class.
 
         Raises:
-            ConfigurationError: The capacity is none.
-            ArchiveFileError: What is there is no catalog that can be read; or there is none, and
-                there are files of recordings.
+            ConfigurationError: The capacity is out of range.
+            ArchiveFileError: The catalog cannot be read; or there is none, but there are segment
+                files.
             OSError: The disk failed.
         """
         if not HEADER_LENGTH <= capacity <= LARGEST_CAPACITY:
@@ -349,10 +348,11 @@ class Catalog:
             file = make_catalog(directory, capacity=capacity, sync_level=sync_level)
         try:
             catalog = cls(file, checksum=checksum, sync_level=sync_level)
-            # A copy of before knows less: whoever gets an id that is used writes over its files.
+            # A restored older catalog may lack recordings, whose segments a reused id would
+            # overwrite.
             catalog.next_recording_id = max(catalog.next_recording_id, last_id + 1)
             if catalog.capacity < capacity:
-                # Not before it was read: of what is damaged, nothing changes.
+                # Extended only after it was read: a damaged file is not changed.
                 file.set_length(capacity)
                 catalog.capacity = capacity
         except BaseException:
@@ -362,11 +362,11 @@ class Catalog:
 
     @classmethod
     def open_to_read(cls, directory: Directory) -> Self:
-        """Open the catalog of a directory, which may be another archive's, only to read.
+        """Open the catalog of a directory for reading; another archive may use it.
 
         Raises:
-            FileNotFoundError: There is none.
-            ArchiveFileError: What is there is no catalog that can be read.
+            FileNotFoundError: There is no catalog.
+            ArchiveFileError: The catalog cannot be read.
         """
         file = directory.open_to_read(CATALOG_NAME)
         try:
@@ -376,7 +376,7 @@ class Catalog:
             raise
 
     def close(self) -> None:
-        """Close the file; closing twice is closing once."""
+        """Close the file; a second call does nothing."""
         self._file.close()
 
     def __len__(self) -> int:
@@ -386,19 +386,19 @@ class Catalog:
         return isinstance(recording_id, int) and self._place(recording_id) is not None
 
     def ids(self, start: int = 0) -> Iterator[int]:
-        """Walk the ids of recordings that count, from one on, in order."""
+        """Yield the ids of valid recordings in order, beginning with the first that is not less."""
         place = bisect_left(self._ids, start)
         while place < len(self._ids):
             recording_id = self._ids[place]
             yield recording_id
-            # One may have been deleted meanwhile.
+            # A recording may have been deleted since the last step.
             place = bisect_left(self._ids, recording_id + 1)
 
     def get(self, recording_id: int) -> RecordingDescriptor:
-        """Return what is known of a recording.
+        """Return the descriptor of a recording.
 
         Raises:
-            UnknownRecordingError: There is none with that id.
+            UnknownRecordingError: No recording has that id.
             ArchiveFileError: Its entry is damaged.
         """
         offset = self._offset(recording_id)
@@ -406,15 +406,15 @@ class Catalog:
         return decode_descriptor(body, file=self._file.name, offset=offset + ENTRY_HEADER_LENGTH)
 
     def body(self, recording_id: int) -> memoryview:
-        """Return an entry as it lies in the file, without its header; it travels like this.
+        """Return an entry as stored, without its header; control messages carry it in this form.
 
         Raises:
-            UnknownRecordingError: There is none with that id.
+            UnknownRecordingError: No recording has that id.
         """
         return self._read_body(self._offset(recording_id))
 
     def checksum_problem(self, recording_id: int, checksum: Checksum) -> str | None:
-        """Return how an entry's checksum differs from what it should be; None if it does not."""
+        """Return how the checksum of an entry is wrong; None if it is right."""
         offset = self._offset(recording_id)
         header = bytearray(ENTRY_HEADER_LENGTH)
         read_exactly(self._file, memoryview(header), offset)
@@ -423,23 +423,24 @@ class Catalog:
         return None if stored == wanted else f"checksum {stored}, and the entry's is {wanted}"
 
     def add(self, descriptor: RecordingDescriptor) -> RecordingDescriptor:
-        """Add a recording, and return it with the id that it got.
+        """Add a recording, and return its descriptor with the new id.
 
         Raises:
-            ArchiveError: The catalog has no room any more.
+            ArchiveError: The catalog is full.
             OSError: The disk is full, or failed; nothing was added.
         """
         descriptor = attrs.evolve(descriptor, recording_id=self.next_recording_id)
         entry = self._sealed(encode_entry(descriptor, alignment=self.alignment))
         offset = self._end
         self._grow_to(offset + len(entry))
-        # An id that was skipped does no harm: one that the header does not know of does.
+        # Before the entry: a skipped id does no harm, an id that the header would hand out again
+        # does.
         self._write_next_id(descriptor.recording_id + 1)
-        # Behind it there may be what is left of one that was never finished.
+        # The bytes behind the entry may be left from an entry that was never finished.
         end = bytes(min(4, self.capacity - offset - len(entry)))
         if self._is_half_added:
             self._end_at(offset)
-        # The length comes last: until it is there the entry is none.
+        # The length comes last: without it the entry is not valid.
         write_all(self._file, [entry[4:], end], offset + 4)
         self._sync()
         self._is_half_added = True
@@ -453,10 +454,10 @@ class Catalog:
         return descriptor
 
     def delete(self, recording_id: int) -> None:
-        """Let a recording count no more; its id is never used again.
+        """Delete a recording from the catalog; its id is never used again.
 
         Raises:
-            UnknownRecordingError: There is none with that id.
+            UnknownRecordingError: No recording has that id.
         """
         offset = self._offset(recording_id)
         write_all(self._file, [RecordingState.DELETED.to_bytes(4, "little")], offset + STATE_AT)
@@ -465,20 +466,20 @@ class Catalog:
         del self._ids[place], self._offsets[place]
 
     def update(self, recording_id: int, **changes: int) -> RecordingDescriptor:
-        """Change numbers of an entry in place, and return it.
+        """Change numbers of an entry in place, and return its new descriptor.
 
         Args:
-            recording_id: Of the recording.
-            changes: Attributes of the descriptor that are numbers.
+            recording_id: Id of the recording.
+            changes: Numeric attributes of the descriptor.
 
         Raises:
-            UnknownRecordingError: There is none with that id.
+            UnknownRecordingError: No recording has that id.
         """
         numbers: dict[str, Any] = {**changes}
         descriptor = attrs.evolve(self.get(recording_id), **numbers)
         offset = self._offset(recording_id)
         body = self._read_body(offset)
-        # Only these: what lies behind the strings stays, whoever put it there.
+        # Write only the numbers: bytes behind the strings may belong to another implementation.
         body[: BLOCK.size] = encode_block(descriptor)
         write_all(self._file, [body[: BLOCK.size]], offset + ENTRY_HEADER_LENGTH)
         if self._checksum is not None:
@@ -488,7 +489,7 @@ class Catalog:
         return descriptor
 
     def _sealed(self, entry: bytearray) -> bytearray:
-        """Return an entry that counts, with its checksum."""
+        """Return a valid entry with its checksum."""
         length = len(entry) - ENTRY_HEADER_LENGTH
         checksum = 0 if self._checksum is None else self._checksum(entry[ENTRY_HEADER_LENGTH:])
         ENTRY_HEADER.pack_into(entry, 0, length, RecordingState.VALID, checksum)
@@ -543,7 +544,7 @@ class Catalog:
 
 
 def make_catalog(directory: Directory, *, capacity: int, sync_level: int) -> File:
-    """Return the file of a catalog without recordings, whole under its name."""
+    """Create an empty catalog, complete before it gets its name, and open it."""
     file = directory.open(NEW_NAME, create=True)
     try:
         file.set_length(0)
@@ -554,7 +555,7 @@ def make_catalog(directory: Directory, *, capacity: int, sync_level: int) -> Fil
         if sync_level:
             directory.sync()
     except BaseException:
-        # Renamed or not: nobody is to wonder what it is.
+        # The new name is removed, whether or not the renaming succeeded.
         with suppress(OSError):
             directory.remove(NEW_NAME)
         raise

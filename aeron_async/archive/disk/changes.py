@@ -1,10 +1,10 @@
 """Truncating, purging and detaching: changes of recordings on disk, and their retention.
 
 Each change is written to the catalog first, in one place, and the files follow. A process that dies
-in between leaves files that no longer count; the same call, made again, removes them.
+in between leaves files that no longer belong to the recording; the same call, made again, removes
+them.
 
-No function here knows what is being replayed or by whom a stream is recorded: the caller checks
-that first.
+The functions here do not check replays and active sessions: the caller does that first.
 
 `expired_segments` chooses what a `Retention` no longer keeps: whole segments only, the oldest
 first, never the one that holds the end, and never one that is being replayed. `purge_segments`
@@ -67,10 +67,10 @@ __all__ = [
 
 
 def check_segments_are_plain(directory: Directory, recording_id: int) -> None:
-    """Refuse to remove files of a recording while something else has the name of one.
+    """Refuse to remove segments of a recording if something other than a file has such a name.
 
     Raises:
-        ArchiveFileError: Something has; names it.
+        ArchiveFileError: Something has; the error names it.
     """
     for name, kind in sorted(directory.other_kinds().items()):
         parsed = parse_segment_name(name)
@@ -79,22 +79,22 @@ def check_segments_are_plain(directory: Directory, recording_id: int) -> None:
 
 
 def truncate(directory: Directory, catalog: Catalog, recording_id: int, position: int) -> int:
-    """Forget what was recorded from a position on; return how many files that removes.
+    """Discard everything recorded after a position; return how many files were removed.
 
     Differs: Aeron changes the catalog first and finds out then that no frame begins there.
 
     Args:
-        directory: Of the archive.
-        catalog: Its catalog.
-        recording_id: Of a recording that has stopped, and is not replayed beyond the position.
-        position: Where a frame begins, or the recording ends, in bytes.
+        directory: Directory of the archive.
+        catalog: Catalog of the archive.
+        recording_id: Id of a recording that has stopped, and is not replayed beyond the position.
+        position: Position of a frame or of the end, in bytes.
 
     Raises:
-        ArchiveFileError: Something else than a plain file has the name of a segment.
-        ArchiveError: It is being recorded.
-        InvalidPositionError: The position is outside, or in the middle of a frame.
+        ArchiveFileError: Something other than a plain file has the name of a segment.
+        ArchiveError: The recording is active.
+        InvalidPositionError: The position is outside the recording, or inside a frame.
         UnknownRecordingError: No recording has that id.
-        OSError: The disk failed; asking for the same again goes on with it.
+        OSError: The disk failed; the same call again continues.
     """
     descriptor = stopped(catalog, recording_id, "truncate")
     check_segments_are_plain(directory, recording_id)
@@ -108,19 +108,19 @@ def truncate(directory: Directory, catalog: Catalog, recording_id: int, position
 def clear_behind_stop(
     directory: Directory, catalog: Catalog, recording_id: int, *, keeps_detached: bool = True
 ) -> int:
-    """Let zeros follow the end of a recording, and no file; return how many files that removes.
+    """Clear everything behind the end of a recording; return how many files were removed.
 
-    To be called before it is extended: what a truncation left when its archive died would else
+    Call this before the recording is extended: what an interrupted truncation left would otherwise
     lie behind what is recorded next.
 
     Args:
-        directory: Of the archive.
-        catalog: Its catalog.
-        recording_id: Of a recording that has stopped.
-        keeps_detached: Whether files before the start stay where nothing is left of the recording.
+        directory: Directory of the archive.
+        catalog: Catalog of the archive.
+        recording_id: Id of a recording that has stopped.
+        keeps_detached: Whether detached files stay if the recording is empty.
 
     Raises:
-        ArchiveError: It is being recorded.
+        ArchiveError: The recording is active.
         UnknownRecordingError: No recording has that id.
         OSError: The disk failed.
     """
@@ -130,11 +130,11 @@ def clear_behind_stop(
     names = set(directory.names())
     bases = segment_bases(names, recording_id)
     if position == descriptor.start_position and not keeps_detached:
-        # All of them, also those that were detached: so does the official archive.
+        # All files, detached ones too, as in the official archive.
         behind = bases
     else:
         behind = [each for each in bases if each > base or each == base == position]
-    # The last one first: what is left, if that fails, follows what is recorded.
+    # The last one first: if that fails, the remaining files still follow the recorded ones.
     count = remove(directory, recording_id, reversed(behind), is_synced=catalog.sync_level > 0)
     name = segment_name(recording_id, base)
     if name in names and base not in behind:
@@ -150,17 +150,17 @@ def detach_segments(
     *,
     recorded_position: int | None = None,
 ) -> None:
-    """Let a recording begin later, and leave the files before that where they are.
+    """Move the start of a recording forward, and keep the segment files before it.
 
     Args:
-        directory: Of the archive.
-        catalog: Its catalog.
-        recording_id: Of the recording.
-        new_start_position: Where a file begins, in bytes, and nothing replays what lies before it.
-        recorded_position: Up to where it has been written, in bytes, while it is recorded.
+        directory: Directory of the archive.
+        catalog: Catalog of the archive.
+        recording_id: Id of the recording.
+        new_start_position: Base of a segment, in bytes, before which nothing is replayed.
+        recorded_position: Position up to which an active recording is written, in bytes.
 
     Raises:
-        InvalidPositionError: No file begins there that could be the first.
+        InvalidPositionError: No segment begins there that could be the first.
         UnknownRecordingError: No recording has that id.
         OSError: The disk failed.
     """
@@ -178,22 +178,22 @@ def purge_segments(
     *,
     recorded_position: int | None = None,
 ) -> int:
-    """Forget whole files before a position; return how many.
+    """Delete the segment files before a position; return how many.
 
-    A position where it begins already removes the files that were detached before that.
+    If the recording already begins at the position, the files detached before it are removed.
 
     Args:
-        directory: Of the archive.
-        catalog: Its catalog.
-        recording_id: Of the recording.
-        new_start_position: Where a file begins, in bytes, and nothing replays what lies before it.
-        recorded_position: Up to where it has been written, in bytes, while it is recorded.
+        directory: Directory of the archive.
+        catalog: Catalog of the archive.
+        recording_id: Id of the recording.
+        new_start_position: Base of a segment, in bytes, before which nothing is replayed.
+        recorded_position: Position up to which an active recording is written, in bytes.
 
     Raises:
-        ArchiveFileError: Something else than a plain file has the name of a segment.
-        InvalidPositionError: No file begins there that could be the first.
+        ArchiveFileError: Something other than a plain file has the name of a segment.
+        InvalidPositionError: No segment begins there that could be the first.
         UnknownRecordingError: No recording has that id.
-        OSError: The disk failed; asking for the same again goes on with it.
+        OSError: The disk failed; the same call again continues.
     """
     descriptor = catalog.get(recording_id)
     first = term_base(descriptor.start_position, descriptor.term_length)
@@ -208,29 +208,29 @@ def purge_segments(
 
 
 def delete_detached_segments(directory: Directory, catalog: Catalog, recording_id: int) -> int:
-    """Remove the files before the start of a recording; return how many.
+    """Delete the detached files before the start of a recording; return how many.
 
     Raises:
-        ArchiveFileError: Something else than a plain file has the name of a segment.
+        ArchiveFileError: Something other than a plain file has the name of a segment.
         UnknownRecordingError: No recording has that id.
-        OSError: The disk failed; asking for the same again goes on with it.
+        OSError: The disk failed; the same call again continues.
     """
     descriptor = catalog.get(recording_id)
     check_segments_are_plain(directory, recording_id)
     first = term_base(descriptor.start_position, descriptor.term_length)
     bases = segment_bases(directory.names(), recording_id)
-    # The first one first: what is left, if that fails, can still be attached.
+    # The first one first: if that fails, the remaining files can still be attached.
     before = [each for each in bases if each < first]
     return remove(directory, recording_id, before, is_synced=catalog.sync_level > 0)
 
 
 def attach_segments(directory: Directory, catalog: Catalog, recording_id: int) -> int:
-    """Let a recording begin as early as there are files that it follows; return how many.
+    """Move the start of a recording back over the detached files before it; return how many.
 
     Differs: Aeron keeps those that it attached before one that it refuses; here it is all or none.
 
     Raises:
-        ArchiveFileError: A file has another length, or holds something else; nothing was attached.
+        ArchiveFileError: A file has the wrong length or content; nothing was attached.
         UnknownRecordingError: No recording has that id.
         OSError: The disk failed.
     """
@@ -251,18 +251,18 @@ def attach_segments(directory: Directory, catalog: Catalog, recording_id: int) -
 
 
 def purge_recording(directory: Directory, catalog: Catalog, recording_id: int) -> int:
-    """Forget a recording and remove its files; return how many. Its id is never used again.
+    """Delete a recording and its files; return how many. Its id is never used again.
 
     Args:
-        directory: Of the archive.
-        catalog: Its catalog.
-        recording_id: Of a recording that has stopped, and is not replayed.
+        directory: Directory of the archive.
+        catalog: Catalog of the archive.
+        recording_id: Id of a recording that has stopped, and is not replayed.
 
     Raises:
-        ArchiveFileError: Something else than a plain file has the name of a segment.
-        ArchiveError: It is being recorded.
-        UnknownRecordingError: No recording has that id, nor any file of one that had it.
-        OSError: The disk failed; asking for the same again goes on with it.
+        ArchiveFileError: Something other than a plain file has the name of a segment.
+        ArchiveError: The recording is active.
+        UnknownRecordingError: No recording has that id, and no file is left of a deleted one.
+        OSError: The disk failed; the same call again continues.
     """
     if recording_id in catalog:
         stopped(catalog, recording_id, "purge")
@@ -279,7 +279,7 @@ def purge_recording(directory: Directory, catalog: Catalog, recording_id: int) -
 
 
 def was_deleted(directory: Directory, recording_id: int) -> bool:
-    """Return whether the catalog has a recording that was deleted."""
+    """Return whether the catalog holds a recording as deleted."""
     file = directory.open_to_read(CATALOG_NAME)
     try:
         return any(
@@ -291,10 +291,10 @@ def was_deleted(directory: Directory, recording_id: int) -> bool:
 
 
 def stopped(catalog: Catalog, recording_id: int, what: str) -> RecordingDescriptor:
-    """Return a recording, and refuse one that goes on.
+    """Return the descriptor of a recording, and refuse an active one.
 
     Raises:
-        ArchiveError: It is being recorded.
+        ArchiveError: The recording is active.
         UnknownRecordingError: No recording has that id.
     """
     descriptor = catalog.get(recording_id)
@@ -307,17 +307,17 @@ def stopped(catalog: Catalog, recording_id: int, what: str) -> RecordingDescript
 def check_new_start(
     descriptor: RecordingDescriptor, position: int, recorded_position: int | None
 ) -> None:
-    """Refuse a new start where no file begins that could be the first.
+    """Refuse a new start position at which no segment begins that could be the first.
 
     Raises:
-        InvalidPositionError: None does.
+        InvalidPositionError: The position is refused; the error gives the nearest valid one.
     """
     first = base_of(descriptor, descriptor.start_position)
     end = descriptor.stop_position
     if descriptor.is_active:
         end = descriptor.start_position if recorded_position is None else recorded_position
     length = descriptor.segment_length
-    # The first file is no new one, and the last never goes.
+    # The first file is not a new start, and the last file is never removed.
     lowest, highest = first + length, base_of(descriptor, end)
     if lowest <= position <= highest and position == base_of(descriptor, position):
         return
@@ -340,7 +340,7 @@ def check_new_start(
 
 
 def base_of(descriptor: RecordingDescriptor, position: int) -> int:
-    """Return where the file that holds a position of a recording begins."""
+    """Return the base of the segment that holds a position of a recording."""
     return segment_base(
         position,
         start_position=descriptor.start_position,
@@ -352,7 +352,7 @@ def base_of(descriptor: RecordingDescriptor, position: int) -> int:
 def remove(
     directory: Directory, recording_id: int, bases: Iterable[int], *, is_synced: bool
 ) -> int:
-    """Remove files of a recording; return how many."""
+    """Remove segment files of a recording; return how many."""
     count = 0
     for base in bases:
         directory.remove(segment_name(recording_id, base))
@@ -370,7 +370,7 @@ def cut(
     *,
     sync_level: int,
 ) -> None:
-    """Let zeros that take no room be what a segment holds from an offset on."""
+    """Clear a segment from an offset on; the zeros take no space on disk."""
     file = directory.open(name)
     try:
         clear_behind(file, offset, segment_length=descriptor.segment_length, sync_level=sync_level)
@@ -381,10 +381,10 @@ def cut(
 def first_frame(
     directory: Directory, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
 ) -> int:
-    """Return the position of the first frame in a file, which is in its first term.
+    """Return the position of the first frame in a file; it must be in the first term.
 
     Raises:
-        ArchiveFileError: The file has another length, or holds something else.
+        ArchiveFileError: The file has the wrong length or content.
     """
     file = directory.open_to_read(segment_name(descriptor.recording_id, base))
     try:
@@ -416,12 +416,12 @@ def first_frame(
 
 @attrs.frozen(kw_only=True)
 class Retention:
-    """What is kept; a segment goes when any of these lets it go.
+    """What is kept of recordings; a segment may be removed if any of the limits allows it.
 
     Attributes:
-        max_age_ms: Segments that were last written to longer ago may go.
-        max_bytes: So many bytes of a recording are kept, and what shares a segment with them.
-        before_position: What lies before it may go, in bytes.
+        max_age_ms: Segments that were last written longer ago may be removed.
+        max_bytes: So many bytes of a recording are kept, rounded up to whole segments.
+        before_position: Segments before this position, in bytes, may be removed.
 
     Raises:
         ConfigurationError: A limit is negative.
@@ -441,11 +441,11 @@ class Retention:
 
 @attrs.frozen
 class Expired:
-    """What may go of a recording.
+    """What may be removed of a recording.
 
     Attributes:
-        new_start_position: Where it would begin, in bytes.
-        bases: Where the files begin that would go.
+        new_start_position: Start position after the removal, in bytes.
+        bases: Base positions of the files that may be removed.
     """
 
     new_start_position: int
@@ -461,16 +461,16 @@ def expired_segments(
     end: int,
     lowest_replay: int | None = None,
 ) -> Expired | None:
-    """Return what of a recording may go; None if nothing may.
+    """Return what may be removed of a recording; None if nothing may.
 
     Args:
-        directory: Of the archive; None where its files are elsewhere: then all that the recording
-            has are taken to be there, and none is too old.
-        descriptor: Of the recording.
+        directory: Directory of the archive; None for a remote archive: then every file is taken to
+            exist, and age is ignored.
+        descriptor: Descriptor of the recording.
         retention: What is kept.
         now_ms: The time, in milliseconds since 1970.
-        end: Where the recording has stopped, or up to where it has been written, in bytes.
-        lowest_replay: The lowest position that something replays, in bytes; None where nothing is.
+        end: Stop position, or position up to which an active recording is written, in bytes.
+        lowest_replay: Lowest position of a replay, in bytes; None without replays.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
     highest = base_of(descriptor, end)
@@ -502,7 +502,7 @@ def may_go(
     now_ms: int,
     end: int,
 ) -> bool:
-    """Return whether a file, behind which a position lies, may go."""
+    """Return whether a file may be removed; `behind` is the position of its end."""
     if retention.before_position is not None and behind <= retention.before_position:
         return True
     if retention.max_bytes is not None and end - behind >= retention.max_bytes:

@@ -31,7 +31,7 @@ Checksum = Callable[["Buffer"], int]
 
 
 def signed(value: int) -> int:
-    """Return 32 bits as the signed number that files hold."""
+    """Return 32 bits as a signed number, as files store them."""
     return value - (1 << 32) if value >> 31 else value
 
 
@@ -41,7 +41,7 @@ def crc32(data: Buffer) -> int:
 
 
 def crc32c(data: Buffer) -> int:
-    """Return the CRC-32 of Castagnoli, which processors compute."""
+    """Return the CRC-32 of Castagnoli, which processors compute in hardware."""
     from crc32c import crc32c as compute  # noqa: PLC0415 - a library that only this needs
 
     return signed(compute(data))
@@ -52,7 +52,7 @@ CHECKSUMS: Final[Mapping[str, Checksum]] = {
     "crc-32": crc32,
     "crc32c": crc32c,
     "crc-32c": crc32c,
-    # As the properties of the official archive spell them.
+    # Names in the properties of the official archive.
     "org.agrona.checksum.Crc32": crc32,
     "org.agrona.checksum.Crc32c": crc32c,
     "io.aeron.archive.checksum.Crc32": crc32,
@@ -61,9 +61,9 @@ CHECKSUMS: Final[Mapping[str, Checksum]] = {
 
 
 def kind_of(data: Buffer, value: int) -> str | None:
-    """Return the name of the checksum that has that value for a range of bytes; None if none has.
+    """Return the name of the checksum with that value for some bytes; None if there is none.
 
-    One that nobody can compute here has none.
+    A checksum whose package is not installed is skipped.
     """
     for name in ("crc32", "crc32c"):
         with suppress(ImportError):
@@ -73,10 +73,10 @@ def kind_of(data: Buffer, value: int) -> str | None:
 
 
 def checksum_named(name: str | None) -> Checksum | None:
-    """Return a checksum by its name; None for none.
+    """Return a checksum by its name; None for no checksum.
 
     Raises:
-        ConfigurationError: No checksum has that name, or what computes it is not installed.
+        ConfigurationError: No checksum has that name, or its package is not installed.
     """
     if name is None or name == "none":
         return None
@@ -92,13 +92,13 @@ def checksum_named(name: str | None) -> Checksum | None:
 
 @final
 class ChecksumTally:
-    """Knows the sessions of one recording, which lie where frames without a checksum have them.
+    """Recognises frames without a checksum, which have a session id of the recording in its place.
 
     Args:
-        session_id: Of the recording, as the catalog says it.
+        session_id: Session id of the recording in the catalog.
 
     Attributes:
-        without: Frames so far that have no checksum.
+        without: Number of frames without a checksum so far.
     """
 
     def __init__(self, session_id: int) -> None:
@@ -106,15 +106,15 @@ class ChecksumTally:
         self._sessions = {0, session_id}
 
     def has_none(self, stored: int, payload: Buffer, *, following: int | None) -> bool:
-        """Return whether a frame has no checksum, which is not its own if it has.
+        """Return whether a frame whose checksum is not right was recorded without one.
 
-        A recording that was extended has frames of earlier sessions, which nobody remembers. Those
-        are told by the next frame, which has the same one; checksums differ.
+        A recording that was extended has frames of earlier sessions, whose ids are not stored. Such
+        a frame has the same value as the next frame, whereas checksums differ.
 
         Args:
-            stored: Where its session is, or its checksum.
-            payload: Behind its header.
-            following: The same of the next frame; None where that is not at hand.
+            stored: Value in place of its session id: that, or a checksum.
+            payload: Bytes behind its header.
+            following: The same value of the next frame; None if that is not in the buffer.
         """
         if stored not in self._sessions:
             if stored != following or kind_of(payload, stored) is not None:

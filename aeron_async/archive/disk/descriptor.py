@@ -1,9 +1,9 @@
-"""One entry of the catalog: what is known of a recording, and how that lies in the file.
+"""One entry of the catalog: the descriptor of a recording, and its encoding.
 
 Layout, little endian: a header of 32 bytes (length, state, checksum, 19 bytes of zeros, one
-reserved), then seven 64-bit and six 32-bit numbers, then three strings, each with its length in 32
-bits before it, then zeros up to the catalog's alignment. The length in the header counts all
-behind the header, the zeros included.
+reserved), then seven 64-bit and six 32-bit numbers, then three strings, each after its length in 32
+bits, then zeros up to the catalog's alignment. The length in the header counts everything behind
+the header, zeros included.
 
 Source: Aeron `aeron-archive-codecs.xml`, `RecordingDescriptorHeader`, `RecordingDescriptor`.
 """
@@ -46,7 +46,7 @@ LARGEST_SEGMENT: Final = 1 << 30
 
 @final
 class RecordingState(IntEnum):
-    """Whether an entry counts."""
+    """Whether an entry is valid."""
 
     INVALID = 0
     VALID = 1
@@ -55,25 +55,25 @@ class RecordingState(IntEnum):
 
 @attrs.frozen(kw_only=True)
 class RecordingDescriptor:
-    """What is known of a recording.
+    """What the catalog stores about a recording.
 
     Attributes:
-        recording_id: In this archive; never used again.
+        recording_id: Id in this archive; never used again.
         start_position: Where it begins, in bytes.
-        stop_position: Where it ends, in bytes; -1 while it is recorded.
-        start_timestamp_ms: When it began, in milliseconds since 1970.
-        stop_timestamp_ms: When it ended; -1 while it is recorded.
-        initial_term_id: First term of the stream.
-        term_length: Of the stream, in bytes.
-        segment_length: Of each of its files, in bytes.
-        mtu_length: Of the stream, in bytes.
-        session_id: Of the publication that was recorded last.
-        stream_id: Of the stream.
-        stripped_channel: The channel with only what tells streams apart.
-        original_channel: As the request to record had it.
-        source_identity: Where it came from, as `host:port`, or `aeron:ipc`.
-        control_session_id: Who extended it last; 0 until then.
-        correlation_id: Of that request; 0 until then.
+        stop_position: Where it has stopped, in bytes; -1 while it is active.
+        start_timestamp_ms: When it started, in milliseconds since 1970.
+        stop_timestamp_ms: When it stopped; -1 while it is active.
+        initial_term_id: Initial term id of the stream.
+        term_length: Term length of the stream, in bytes.
+        segment_length: Length of each of its files, in bytes.
+        mtu_length: MTU of the stream, in bytes.
+        session_id: Session id of the publication that was recorded last.
+        stream_id: Stream id.
+        stripped_channel: Channel, reduced to the parameters that tell streams apart.
+        original_channel: Channel as the request to record gave it.
+        source_identity: Address of the publisher, as `host:port`, or `aeron:ipc`.
+        control_session_id: Control session of the last request to extend it; 0 until then.
+        correlation_id: Correlation id of that request; 0 until then.
     """
 
     recording_id: int
@@ -95,16 +95,16 @@ class RecordingDescriptor:
 
     @property
     def is_active(self) -> bool:
-        """Return whether it is being recorded, or was when its archive died."""
+        """Return whether it has no stop position: it is active, or was when its archive died."""
         return self.stop_position == ACTIVE
 
 
 def encode_entry(descriptor: RecordingDescriptor, *, alignment: int) -> bytearray:
-    """Return an entry with its header, up to the alignment; its state and checksum are zero.
+    """Return an encoded entry with its header; state and checksum are zero.
 
     Args:
-        descriptor: The recording.
-        alignment: Of entries, in bytes; a power of two.
+        descriptor: Descriptor of the recording.
+        alignment: Alignment of entries, in bytes; a power of two.
     """
     entry = bytearray(ENTRY_HEADER_LENGTH)
     entry += encode_block(descriptor)
@@ -113,7 +113,7 @@ def encode_entry(descriptor: RecordingDescriptor, *, alignment: int) -> bytearra
         descriptor.original_channel,
         descriptor.source_identity,
     ):
-        # As the official archive: what is no ASCII is a question mark.
+        # As in the official archive: a character that is not ASCII becomes a question mark.
         data = text.encode("ascii", "replace")
         entry += STRING_LENGTH.pack(len(data)) + data
     entry += bytes(-len(entry) % alignment)
@@ -122,7 +122,7 @@ def encode_entry(descriptor: RecordingDescriptor, *, alignment: int) -> bytearra
 
 
 def encode_block(descriptor: RecordingDescriptor) -> bytes:
-    """Return the numbers of a descriptor."""
+    """Return the encoded numbers of a descriptor."""
     each = descriptor
     return BLOCK.pack(
         each.control_session_id,
@@ -142,15 +142,15 @@ def encode_block(descriptor: RecordingDescriptor) -> bytes:
 
 
 def decode_descriptor(body: memoryview, *, file: str, offset: int) -> RecordingDescriptor:
-    """Return what an entry says of its recording.
+    """Decode an entry.
 
     Args:
         body: The entry without its header.
-        file: Named in errors.
-        offset: Where the body begins in the file, for errors.
+        file: Name of the file, for errors.
+        offset: Offset of the body in the file, for errors.
 
     Raises:
-        ArchiveFileError: It is too short, or says what no recording can be.
+        ArchiveFileError: The entry is too short, or its values are not valid.
     """
     if len(body) < BLOCK.size:
         message = f"an entry of {len(body)} bytes, shorter than the {BLOCK.size} of its numbers"
@@ -201,7 +201,7 @@ def decode_string(body: memoryview, at: int, *, file: str, offset: int) -> tuple
     """Return a string and the offset behind it.
 
     Raises:
-        ArchiveFileError: It goes on beyond the entry, or is none.
+        ArchiveFileError: The string exceeds the entry, or is too long.
     """
     end = at + STRING_LENGTH.size
     length = STRING_LENGTH.unpack_from(body, at)[0] if end <= len(body) else LONGEST_STRING + 1
@@ -212,10 +212,10 @@ def decode_string(body: memoryview, at: int, *, file: str, offset: int) -> tuple
 
 
 def check_descriptor(descriptor: RecordingDescriptor, *, file: str, offset: int) -> None:
-    """Refuse numbers that nothing could be done with.
+    """Refuse values that are not valid.
 
     Raises:
-        ArchiveFileError: A length is none, or positions contradict one another.
+        ArchiveFileError: A length is not valid, or positions contradict one another.
     """
     each = descriptor
     problems = [

@@ -1,8 +1,8 @@
 """A directory of files as the archive sees it: few operations, each of which may fail.
 
-The archive reaches the disk through `File` and `Directory`, so that a test can stand in between:
-with short reads and writes, with errors, or with pages that a crash loses. `OsFile` and
-`OsDirectory` are the system's own.
+The archive reaches the disk through `File` and `Directory`, so that a test can replace them: with
+short reads and writes, with errors, or with pages that a crash loses. `OsFile` and `OsDirectory`
+are those of the operating system.
 
 Every call blocks. Names are plain: no separator, nothing hidden, so that no name leads out of the
 directory.
@@ -52,13 +52,13 @@ FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def reason_of(error: OSError) -> str:
-    """Return in one line what failed, and what can be done where that is known."""
+    """Return what failed in one line, with what can be done if that is known."""
     act = ACTS.get(error.errno or 0)
     return str(error) if act is None else f"{error}; {act}"
 
 
 def code_of(error: OSError) -> ArchiveErrorCode:
-    """Return what clients of the archive hear.
+    """Return the error code for clients of the archive.
 
     Source: Aeron `RecordingWriter.checkErrorType`.
     """
@@ -77,12 +77,12 @@ KINDS: Final = {
 
 
 def kind_of_file(mode: int) -> str:
-    """Return what is no plain file, in words, by its mode."""
+    """Return the kind of a non-plain file, in words, by its mode."""
     return KINDS.get(stat.S_IFMT(mode), "no plain file")
 
 
 def not_plain(name: str, kind: str) -> ArchiveFileError:
-    """Return the error of something that has the name of a file."""
+    """Return the error about something that is not a plain file."""
     message = f"{kind}, and an archive reads and removes plain files only: take it away yourself"
     return ArchiveFileError(message, file=name, offset=0)
 
@@ -104,11 +104,11 @@ class File(Protocol):
         ...
 
     def number(self) -> int | None:
-        """Return by what the system knows it while it is open; None if it is no file of that."""
+        """Return its file descriptor while it is open; None if it is not a file of the system."""
         ...
 
     def length(self) -> int:
-        """Return how long it is."""
+        """Return its length."""
         ...
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
@@ -120,50 +120,50 @@ class File(Protocol):
         ...
 
     def set_length(self, length: int) -> None:
-        """Cut it off, or let it go on with zeros that take no room."""
+        """Truncate it, or extend it with zeros that take no space."""
         ...
 
     def sync(self, *, metadata: bool) -> None:
-        """Return when what was written is on the disk, and the file's own facts, if asked for."""
+        """Wait until written data is on the disk, and, if asked for, the file's metadata."""
         ...
 
     def try_lock(self) -> bool | None:
-        """Lock it against others until it is closed; return whether it is, None if none can be."""
+        """Lock it until it is closed; return whether that worked, None if locks are unsupported."""
         ...
 
     def close(self) -> None:
-        """Close it; closing twice is closing once."""
+        """Close it; a second call does nothing."""
         ...
 
 
 class Directory(Protocol):
-    """Where an archive lives."""
+    """The directory of an archive."""
 
     @property
     def path(self) -> str:
-        """Return what messages call it."""
+        """Return its path, for error texts."""
         ...
 
     def names(self) -> list[str]:
-        """Return the names of the files in it, in no order."""
+        """Return the names of the plain files in it, in no order."""
         ...
 
     def other_kinds(self) -> dict[str, str]:
-        """Return what is no plain file, such as a link, by name, and what it is in words."""
+        """Return everything else in it, such as links: the kind in words, by name."""
         ...
 
     def open(self, name: str, *, create: bool = False, exclusive: bool = False) -> File:
         """Open a file for reading and writing.
 
         Args:
-            name: Of the file.
-            create: Make it if it is not there.
-            exclusive: Make it, and fail if it is there.
+            name: Name of the file.
+            create: Create it if it does not exist.
+            exclusive: Create it, and fail if it exists.
 
         Raises:
-            FileNotFoundError: It is not there, and was not to be made.
-            FileExistsError: It is there, and was to be made anew.
-            ArchiveFileError: It is no plain file.
+            FileNotFoundError: It does not exist, and was not to be created.
+            FileExistsError: It exists, and `exclusive` is set.
+            ArchiveFileError: It is not a plain file.
             OSError: The disk failed.
         """
         ...
@@ -172,8 +172,8 @@ class Directory(Protocol):
         """Open a file for reading.
 
         Raises:
-            FileNotFoundError: It is not there.
-            ArchiveFileError: It is no plain file.
+            FileNotFoundError: It does not exist.
+            ArchiveFileError: It is not a plain file.
             OSError: The disk failed.
         """
         ...
@@ -183,15 +183,15 @@ class Directory(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of a file that had it."""
+        """Rename a file, replacing a file that has the new name."""
         ...
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was last written to, in milliseconds since 1970."""
+        """Return when a file was last written, in milliseconds since 1970."""
         ...
 
     def sync(self) -> None:
-        """Return when the names of the files are on the disk."""
+        """Wait until the names of the files are on the disk."""
         ...
 
 
@@ -199,7 +199,7 @@ def check_name(name: str) -> str:
     """Return a name that stays in its directory.
 
     Raises:
-        ArchiveError: It has a separator, is hidden, empty or too long.
+        ArchiveError: The name has a separator, is hidden, empty or too long.
     """
     is_plain = name == Path(name).name and "\0" not in name and "\\" not in name
     if not is_plain or name.startswith(".") or not 0 < len(name) <= LONGEST_NAME:
@@ -209,7 +209,7 @@ def check_name(name: str) -> str:
 
 
 def write_all(file: File, buffers: Sequence[Buffer], offset: int) -> int:
-    """Write buffers whole, however often that takes; return the offset behind them.
+    """Write buffers completely, in several writes if necessary; return the offset behind them.
 
     Raises:
         OSError: The disk is full, or failed; what had been written stays.
@@ -236,7 +236,7 @@ def read_exactly(file: File, buffer: memoryview, offset: int) -> int:
     return count
 
 
-# Those of the operating system.
+# Implementation for the operating system.
 
 
 @final
@@ -250,11 +250,11 @@ class OsFile:
         self._descriptor = descriptor
 
     def number(self) -> int | None:
-        """Return by what the system knows it; see `File.number`."""
+        """Return its file descriptor; see `File.number`."""
         return self._descriptor
 
     def length(self) -> int:
-        """Return how long it is."""
+        """Return its length."""
         return os.fstat(self._descriptor).st_size
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
@@ -266,18 +266,18 @@ class OsFile:
         return os.pwritev(self._descriptor, buffers, offset)
 
     def set_length(self, length: int) -> None:
-        """Cut it off, or let it go on with zeros that take no room."""
+        """Truncate it, or extend it with zeros that take no space."""
         os.ftruncate(self._descriptor, length)
 
     def sync(self, *, metadata: bool) -> None:
-        """Return when what was written is on the disk, and the file's own facts, if asked for."""
+        """Wait until written data is on the disk, and, if asked for, the file's metadata."""
         if metadata or not hasattr(os, "fdatasync"):
             os.fsync(self._descriptor)
         else:
             os.fdatasync(self._descriptor)
 
     def try_lock(self) -> bool | None:
-        """Lock it against others until it is closed; return whether it is, None if none can be."""
+        """Lock it until it is closed; return whether that worked, None if locks are unsupported."""
         if sys.platform == "win32":
             return None
         import fcntl  # noqa: PLC0415 - not there on every system
@@ -287,12 +287,12 @@ class OsFile:
         except BlockingIOError:
             return False
         except OSError:
-            # A file system that knows no locks.
+            # The file system does not support locks.
             return None
         return True
 
     def close(self) -> None:
-        """Close it; closing twice is closing once."""
+        """Close it; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -300,15 +300,15 @@ class OsFile:
 
 @final
 class OsDirectory:
-    """A directory of the operating system, made if it is not there.
+    """A directory of the operating system, created if it does not exist.
 
     Args:
-        path: Of the directory.
-        create: Whether to make it.
+        path: Path of the directory.
+        create: Whether to create it.
 
     Raises:
-        FileNotFoundError: It is not there, and was not to be made.
-        NotADirectoryError: Something else has its name.
+        FileNotFoundError: It does not exist, and was not to be created.
+        NotADirectoryError: Something else has that path.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
@@ -324,16 +324,16 @@ class OsDirectory:
 
     @property
     def path(self) -> str:
-        """Return what messages call it."""
+        """Return its path, for error texts."""
         return str(self._path)
 
     def names(self) -> list[str]:
-        """Return the names of the files in it, in no order."""
+        """Return the names of the plain files in it, in no order."""
         with os.scandir(self._path) as entries:
             return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
 
     def other_kinds(self) -> dict[str, str]:
-        """Return what is no plain file, by name; see `Directory.other_kinds`."""
+        """Return everything else in it, by name; see `Directory.other_kinds`."""
         with os.scandir(self._path) as entries:
             return {
                 entry.name: kind_of_file(entry.stat(follow_symlinks=False).st_mode)
@@ -355,15 +355,15 @@ class OsDirectory:
         (self._path / check_name(name)).unlink()
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of a file that had it."""
+        """Rename a file, replacing a file that has the new name."""
         (self._path / check_name(old)).replace(self._path / check_name(new))
 
     def modified_ms(self, name: str) -> int:
-        """Return when a file was last written to, in milliseconds since 1970."""
+        """Return when a file was last written, in milliseconds since 1970."""
         return (self._path / check_name(name)).lstat().st_mtime_ns // 1_000_000
 
     def sync(self) -> None:
-        """Return when the names of the files are on the disk."""
+        """Wait until the names of the files are on the disk."""
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -371,8 +371,9 @@ class OsDirectory:
             os.close(descriptor)
 
     def _open(self, name: str, flags: int) -> OsFile:
-        # A link could lead anywhere: whoever may write here must not write elsewhere through us.
-        # And a named pipe is opened at once, to be refused then: else its other end is waited for.
+        # O_NOFOLLOW: a link planted in this directory must not make the archive write elsewhere.
+        # O_NONBLOCK: opening a named pipe would wait for its other end; this opens it at once, to
+        # be refused.
         for flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY"):
             flags |= getattr(os, flag, 0)
         path = self._path / check_name(name)
@@ -390,6 +391,6 @@ class OsDirectory:
 
 
 def close_quietly(file: File) -> None:
-    """Close a file on the way out of an error, which is the one to be told."""
+    """Close a file while another error is handled, which is the one to raise."""
     with contextlib.suppress(OSError):
         file.close()

@@ -1,18 +1,17 @@
 """The mark file: which archive holds a directory, and when it was last alive.
 
-Layout, little endian: 8 bytes that say what follows (block length 128, template 200, schema 100,
-version 2), a block of 128 bytes of numbers, four strings, each with its length in 32 bits before
-it, and zeros up to 8192, where a log of errors begins. Files from before Aeron 1.47 begin with the
-block.
+Layout, little endian: an 8-byte message header (block length 128, template 200, schema 100, version
+2), a block of 128 bytes of numbers, four strings, each after its length in 32 bits, and zeros up to
+8192, where a log of errors begins. Files from before Aeron 1.47 begin with the block.
 
-The last 32 bytes of the block, which the official archive leaves alone, hold our `Signature`. It
-repeats the start of the archive that wrote it: where the header has another start, another archive
-has started since.
+The last 32 bytes of the block, which the official archive does not change, hold our `Signature`. It
+repeats the start timestamp of the archive that wrote it. If the header has another start timestamp,
+another archive has started since.
 
-An open `MarkFile` also holds a lock on the file, which the system takes back when the process dies.
-So of two archives that start at once only one gets the directory, and one of ours that died is
-known to be dead at once. An official archive holds no lock: it is dead when it has shown no
-activity for 10 s.
+An open `MarkFile` also holds a lock on the file, which the operating system releases when the
+process dies. So of two archives that start at once only one gets the directory, and one of ours
+that died is known to be dead at once. An official archive holds no lock: it counts as dead when it
+has shown no activity for 10 s.
 
 Differs: Aeron waits 10 s after any archive that died; here not after one of ours, on this machine.
 
@@ -65,13 +64,13 @@ __all__ = [
     "read_mark_file",
 ]
 
-# The run of the system.
+# The boot of the operating system.
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def current_boot() -> int:
-    """Return a number that tells this run of the system from others; 0 where it has none."""
+    """Return a number that identifies this boot of the system; 0 if the system has none."""
     try:
         text = BOOT_ID.read_text()
     except OSError:
@@ -99,7 +98,7 @@ CLOSED: Final = -1
 STARTING: Final = (1 << 63) - 1
 """Activity while an official archive takes a file that was there."""
 SIGNATURE: Final = Struct("<8sqqq")
-# In one sector with what it signs: both are written, or neither.
+# Within one disk sector with the header that it signs: both are written, or neither.
 SIGNATURE_AT: Final = SBE_LENGTH + BLOCK_LENGTH - SIGNATURE.size
 MAGIC: Final = b"aeron_as"
 STRING_LENGTH: Final = Struct("<I")
@@ -107,18 +106,18 @@ STRING_LENGTH: Final = Struct("<I")
 
 @attrs.frozen(kw_only=True)
 class MarkIdentity:
-    """What a mark file says of its archive.
+    """What a mark file says about its archive.
 
     Attributes:
-        archive_id: Of the archive; `NO_ARCHIVE_ID` where it is to be found or drawn.
-        control_stream_id: Where requests come from elsewhere.
-        local_control_stream_id: Where requests come from this machine.
-        events_stream_id: Where recording events go.
-        control_channel: Likewise; empty for none.
-        local_control_channel: Likewise.
-        events_channel: Likewise; empty for none.
-        aeron_directory: Of the driver; empty for one in the process.
-        pid: Of the process.
+        archive_id: Id of the archive; `NO_ARCHIVE_ID` to keep that of the file, or draw one.
+        control_stream_id: Stream of requests from other hosts.
+        local_control_stream_id: Stream of requests from this host.
+        events_stream_id: Stream of recording events.
+        control_channel: Channel of requests from other hosts; empty for none.
+        local_control_channel: Channel of requests from this host.
+        events_channel: Channel of recording events; empty for none.
+        aeron_directory: Directory of the media driver; empty for a driver in the process.
+        pid: Process id of the archive.
     """
 
     error_buffer_length: ClassVar[int] = 1 << 20
@@ -137,12 +136,13 @@ class MarkIdentity:
 @final
 @attrs.frozen
 class Signature:
-    """What an archive of ours says of itself at the end of the block.
+    """Signature of our archives, at the end of the block.
 
     Attributes:
-        start_timestamp_ms: When it started, as the header says it.
-        boot_id: Which run of the system it was in; 0 where that is not known.
-        sync_level: At which it recorded; -1 while what others left is still to be looked at.
+        start_timestamp_ms: When the archive started, as in the header.
+        boot_id: Boot of the system it ran in; 0 if unknown.
+        sync_level: Sync level it recorded at; -1 until recovery has checked what an earlier archive
+            left.
     """
 
     start_timestamp_ms: int
@@ -150,22 +150,22 @@ class Signature:
     sync_level: int
 
     def encode(self) -> bytes:
-        """Return it as it lies in the file."""
+        """Return the bytes of the signature."""
         return SIGNATURE.pack(MAGIC, self.start_timestamp_ms, self.boot_id, self.sync_level)
 
 
 @attrs.frozen(kw_only=True)
 class MarkFileHeader:
-    """What a mark file says.
+    """The content of a mark file's header.
 
     Attributes:
-        version: Of its format; 0 while its archive is starting.
-        activity_timestamp_ms: When its archive was last alive; -1 when it has ended in order.
-        start_timestamp_ms: When that started.
-        header_length: Where the log of errors begins, in bytes.
-        error_buffer_length: Of that log, in bytes.
-        offset: Where its numbers begin: 8, or 0 in old files.
-        signature: Of one of ours, if there ever was one.
+        version: Version of the format; 0 while the archive is starting.
+        activity_timestamp_ms: When the archive was last alive; -1 if it was closed in order.
+        start_timestamp_ms: When the archive started.
+        header_length: Where the error log begins, in bytes.
+        error_buffer_length: Length of the error log, in bytes.
+        offset: Where the block begins: 8, or 0 in old files.
+        signature: Signature of the last archive of ours, if there was one.
     """
 
     version: int
@@ -179,18 +179,18 @@ class MarkFileHeader:
 
     @property
     def pid(self) -> int:
-        """Return the process of its archive."""
+        """Return the process id of the archive."""
         return self.identity.pid
 
     @property
     def is_blank(self) -> bool:
-        """Return whether nothing has been written into it."""
+        """Return whether nothing has been written into the file."""
         times = self.activity_timestamp_ms, self.start_timestamp_ms
         return self.version == self.pid == 0 and times == (0, 0)
 
     @property
     def is_ours(self) -> bool:
-        """Return whether an archive of ours wrote it, and no other has since."""
+        """Return whether one of our archives wrote the header, and no other has since."""
         signature = self.signature
         return signature is not None and signature.start_timestamp_ms == self.start_timestamp_ms
 
@@ -198,7 +198,7 @@ class MarkFileHeader:
 def encode_header(
     identity: MarkIdentity, *, start_timestamp_ms: int, activity_ms: int, version: int = 0
 ) -> bytearray:
-    """Return a header, without a signature.
+    """Return an encoded header, without a signature.
 
     Raises:
         ConfigurationError: The channels are too long for it.
@@ -236,10 +236,10 @@ def encode_header(
 
 
 def decode_header(data: Buffer, *, file: str) -> MarkFileHeader:
-    """Return what a header says.
+    """Decode a header.
 
     Raises:
-        ArchiveFileError: It is too short, or its strings go on beyond it.
+        ArchiveFileError: It is too short, or a string exceeds it.
     """
     view = memoryview(data)
     if len(view) < SBE_LENGTH + BLOCK_LENGTH:
@@ -288,10 +288,10 @@ def decode_header(data: Buffer, *, file: str) -> MarkFileHeader:
 
 
 def decode_strings(view: memoryview, at: int, *, file: str) -> list[str]:
-    """Return the four strings of a header.
+    """Decode the four strings of a header.
 
     Raises:
-        ArchiveFileError: One goes on beyond it.
+        ArchiveFileError: A string exceeds the header.
     """
     texts = []
     for _ in range(4):
@@ -306,14 +306,14 @@ def decode_strings(view: memoryview, at: int, *, file: str) -> list[str]:
 
 
 def chosen_archive_id(given: int, previous: MarkFileHeader | None) -> int:
-    """Return the id of an archive: what is given, else what its mark file says, else a new one.
+    """Return an archive id: the given one, else that of the mark file, else a new one.
 
     Differs: Aeron takes the id of the archive's client, another one after each start.
     """
     if given != NO_ARCHIVE_ID:
         return given
     kept = NO_ARCHIVE_ID if previous is None else previous.identity.archive_id
-    # A file of before there were archive ids has zeros there.
+    # Files from before archive ids have zeros there.
     return kept if kept not in {NO_ARCHIVE_ID, 0} else secrets.randbits(62) + 1
 
 
@@ -329,13 +329,13 @@ LONGEST_LINK: Final = 4_096
 
 @final
 class MarkFile:
-    """Holds the directory of an archive for as long as it is open; every call blocks.
+    """Holds the directory of an archive while it is open; every call blocks.
 
     Attributes:
-        archive_id: What was given, else what the file said before, else a number drawn now.
-        previous: What the file said before; None where there was none.
-        ends_are_whole: Whether no frame can be torn of what was recorded here last: it was one of
-            ours that did, and the system has not gone down since, or it waited for the disk.
+        archive_id: The given id, else that of the file, else a new one.
+        previous: Header that the file had before; None if there was no file.
+        ends_are_whole: Whether the last frames of recordings cannot be torn: the last archive was
+            one of ours, and it waited for the disk, or the system has not gone down since.
     """
 
     def __init__(
@@ -365,26 +365,26 @@ class MarkFile:
         sync_level: int = 0,
         boot_id: int | None = None,
     ) -> Self:
-        """Take the directory, or refuse to; nothing says yet that the archive is ready.
+        """Take the directory, or refuse; until `signal_ready` the archive counts as starting.
 
         Args:
-            directory: The archive's.
-            identity: What the file says of the archive.
+            directory: Directory of the archive.
+            identity: What the file says about the archive.
             now_ms: The time, in milliseconds since 1970.
-            mark_directory: Where the file is to be; the archive's directory when not given, or
-                where the link in that leads.
-            sync_level: Of what will be recorded; see `Catalog`.
-            boot_id: Of the running system; asked for when not given.
+            mark_directory: Directory for the file; if not given, the archive's directory, or the
+                one that its link names.
+            sync_level: Sync level of the recordings; see `Catalog`.
+            boot_id: Id of the current boot; read from the system if not given.
 
         Raises:
-            ArchiveBusyError: Another archive has it, or is starting.
-            ArchiveFileError: What is there is no mark file, or one of a version that is not known.
+            ArchiveBusyError: Another archive holds the directory, or is starting.
+            ArchiveFileError: There is a file that is not a mark file, or has an unknown version.
             ConfigurationError: The channels are too long for the file.
             OSError: The disk failed.
         """
         boot_id = current_boot() if boot_id is None else boot_id
         signature = Signature(now_ms, boot_id, sync_level)
-        # Refused before anything is made, if it is too long.
+        # Encoded first, so that channels that are too long are refused before any file is created.
         header = encode_header(identity, start_timestamp_ms=now_ms, activity_ms=now_ms)
         target = mark_directory_of(directory) if mark_directory is None else mark_directory
         link, is_last = None, False
@@ -403,9 +403,9 @@ class MarkFile:
         try:
             if target.path == directory.path:
                 is_last = refuse_linked(directory, now_ms=now_ms)
-            # Another mark file was used last: what this one says is old.
+            # If another mark file was used last, the content of this one is outdated.
             mark.ends_are_whole = is_last and is_whole(previous, boot_id)
-            # What was found stays true until recovery is over: it may fail, and be tried again.
+            # Keep the previous state until recovery is over: recovery may fail, and be tried again.
             unready = signature if mark.ends_are_whole else attrs.evolve(signature, sync_level=-1)
             mark._write_header(header, unready)
         except BaseException:
@@ -416,10 +416,10 @@ class MarkFile:
         return mark
 
     def signal_ready(self, now_ms: int) -> None:
-        """Say that the archive is there: recovery is over, and requests are taken.
+        """Declare the archive ready: recovery is over, and requests are accepted.
 
         Raises:
-            ArchiveBusyError: Another archive took the file meanwhile, without minding the lock.
+            ArchiveBusyError: Another archive has taken the file and ignored the lock.
             OSError: The disk failed.
         """
         file = self._opened()
@@ -433,14 +433,15 @@ class MarkFile:
         file.sync(metadata=True)
 
     def refresh(self, now_ms: int) -> None:
-        """Say that the archive is alive; to be done once a second."""
+        """Update the activity timestamp; call this once a second."""
         data = now_ms.to_bytes(8, "little", signed=True)
         write_all(self._opened(), [data], SBE_LENGTH + ACTIVITY_AT)
 
     def close(self) -> None:
-        """Say that the archive has ended in order, and let go; closing twice is closing once.
+        """Mark the archive closed in order, and release the directory; a second call does nothing.
 
-        Also where it never was ready: an official archive takes no file without a version.
+        The version is written even if the archive was never ready: an official archive does not
+        take over a file without one.
         """
         file = self._file
         if file is None:
@@ -453,7 +454,7 @@ class MarkFile:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go without a word, as a process that dies does."""
+        """Release the directory without writing, as a process that dies does."""
         file, self._file = self._file, None
         link, self._link = self._link, None
         for each in (file, link):
@@ -472,12 +473,14 @@ class MarkFile:
         header[SIGNATURE_AT : SIGNATURE_AT + len(data)] = data
         old = self.previous
         if old is not None and old.version and old.offset:
-            # If we die before we are ready, an official archive can still take it.
+            # If this process dies before it is ready, an official archive can still take over the
+            # file.
             version = VERSION.to_bytes(4, "little")
             header[SBE_LENGTH + VERSION_AT : SBE_LENGTH + VERSION_AT + 4] = version
         length = HEADER_LENGTH + MarkIdentity.error_buffer_length
         if old is None or old.header_length != HEADER_LENGTH or file.length() != length:
-            # Where the error log was none can be any more: an empty one is all zeros.
+            # The header covers a part of the old error log, so drop that log; an empty log is all
+            # zeros.
             file.set_length(0)
         write_all(file, [header], 0)
         file.set_length(length)
@@ -485,10 +488,10 @@ class MarkFile:
 
 
 def read_mark_file(directory: Directory) -> MarkFileHeader | None:
-    """Return what the mark file of an archive says; None where there is none.
+    """Return the header of an archive's mark file; None if there is no file.
 
     Raises:
-        ArchiveFileError: What is there is no mark file.
+        ArchiveFileError: The file is not a mark file.
         OSError: The disk failed.
     """
     try:
@@ -502,18 +505,18 @@ def read_mark_file(directory: Directory) -> MarkFileHeader | None:
 
 
 def mark_directory_of(directory: Directory) -> Directory:
-    """Return where the mark file of an archive is: there, or where its link leads.
+    """Return the directory that holds an archive's mark file: its own, or the one its link names.
 
     Raises:
-        ArchiveFileError: The link is none.
-        FileNotFoundError: It leads nowhere.
+        ArchiveFileError: The link file does not hold a path.
+        FileNotFoundError: The link names a directory that does not exist.
     """
     path = read_link(directory)
     return directory if path is None else OsDirectory(path, create=False)
 
 
 def read_link(directory: Directory) -> str | None:
-    """Return where the link of an archive's directory leads; None where there is none."""
+    """Return the path in the link file of an archive's directory; None if there is none."""
     try:
         file = directory.open_to_read(LINK_NAME)
     except FileNotFoundError:
@@ -525,7 +528,7 @@ def read_link(directory: Directory) -> str | None:
         file.close()
     path = data.decode("utf-8", "replace").strip("\0\r\n ")
     if not path:
-        # One that was being written when its archive died.
+        # The archive died while it wrote the link.
         return None
     if "\0" in path or len(data) == LONGEST_LINK:
         message = f"{path[:40]!r}... is no path of a directory"
@@ -534,14 +537,14 @@ def read_link(directory: Directory) -> str | None:
 
 
 def read_header(file: File) -> MarkFileHeader | None:
-    """Return what a mark file says; None if it is empty."""
+    """Return the header of a mark file; None if the file is empty."""
     buffer = bytearray(HEADER_LENGTH)
     count = read_exactly(file, memoryview(buffer), 0)
     return decode_header(buffer[:count], file=file.name) if count else None
 
 
 def take(directory: Directory, *, now_ms: int, boot_id: int) -> tuple[File, MarkFileHeader | None]:
-    """Return the mark file, locked, and what it says; refuse if another archive has it."""
+    """Return the locked mark file and its header; refuse if another archive holds it."""
     file = directory.open(MARK_FILE_NAME, create=True)
     try:
         is_locked = file.try_lock()
@@ -557,10 +560,10 @@ def take(directory: Directory, *, now_ms: int, boot_id: int) -> tuple[File, Mark
 
 
 def take_link(directory: Directory, target: Directory, *, now_ms: int) -> tuple[File, bool]:
-    """Write a link to where the mark file is, and hold it, unless another archive lives here.
+    """Write and lock a link to the mark file's directory; refuse if another archive is alive here.
 
     Returns:
-        The link, locked, and whether it led there before.
+        The locked link file, and whether it held that path before.
     """
     file = directory.open(LINK_NAME, create=True)
     is_new = False
@@ -574,7 +577,7 @@ def take_link(directory: Directory, target: Directory, *, now_ms: int) -> tuple[
             file.set_length(0)
             write_all(file, [target.path.encode()], 0)
             file.sync(metadata=True)
-        # Looked for once the link is there: one that comes later will see that.
+        # Checked after the link is there: an archive that starts later will see the link.
         check_mark_file(directory, now_ms=now_ms)
     except BaseException:
         close_quietly(file)
@@ -585,7 +588,7 @@ def take_link(directory: Directory, target: Directory, *, now_ms: int) -> tuple[
 
 
 def refuse_linked(directory: Directory, *, now_ms: int) -> bool:
-    """Refuse if an archive lives here whose mark file is elsewhere; remove the link if not.
+    """Refuse if an archive is alive here whose mark file is elsewhere; else remove the link.
 
     Returns:
         Whether there was no link.
@@ -605,7 +608,7 @@ def refuse_linked(directory: Directory, *, now_ms: int) -> bool:
 
 
 def check_linked(path: str | None, *, now_ms: int) -> None:
-    """Refuse if an archive is alive whose mark file is where a link leads."""
+    """Refuse if an archive is alive whose mark file is in the directory that a link names."""
     if path is not None and Path(path).is_dir():
         check_mark_file(OsDirectory(path, create=False), now_ms=now_ms)
 
@@ -630,13 +633,13 @@ def check_dead(
         message = f"a mark file of version {header.version:#x}, and its major version must be 3"
         raise ArchiveFileError(message, file=MARK_FILE_NAME, offset=header.offset)
     if header.is_ours and is_locked and signature is not None and boot_id == signature.boot_id != 0:
-        # It held the lock for as long as it lived.
+        # One of our archives holds the lock while it lives, and this process has the lock now.
         return
     if header.activity_timestamp_ms == STARTING:
         refuse(directory, header, "is starting, or died while it did: remove the file if none is")
     last_ms = header.activity_timestamp_ms
     if header.is_blank:
-        # A crash leaves this of a file that was being made, and so it looks while it is.
+        # A file that is being created looks like this, and so does one whose creator crashed.
         last_ms = directory.modified_ms(MARK_FILE_NAME)
     elif not header.version:
         last_ms = max(last_ms, header.start_timestamp_ms)
@@ -645,7 +648,7 @@ def check_dead(
 
 
 def refuse(directory: Directory, header: MarkFileHeader | None, why: str) -> None:
-    """Raise that another archive has a directory."""
+    """Raise an error that another archive holds a directory."""
     who = "another archive" if header is None else f"another archive, process {header.pid},"
     channel = "" if header is None else header.identity.control_channel
     act = f"use its control channel {channel}, or stop it" if channel else "stop it first"
@@ -654,7 +657,7 @@ def refuse(directory: Directory, header: MarkFileHeader | None, why: str) -> Non
 
 
 def is_whole(header: MarkFileHeader | None, boot_id: int) -> bool:
-    """Return whether no frame can be torn of what the archive of a mark file recorded."""
+    """Return whether the last frames cannot be torn, judging by a mark file's header."""
     if header is None or header.signature is None or not header.is_ours:
         return False
     level = header.signature.sync_level
@@ -662,13 +665,13 @@ def is_whole(header: MarkFileHeader | None, boot_id: int) -> bool:
 
 
 def are_ends_whole(directory: Directory, *, boot_id: int | None = None) -> bool:
-    """Return whether no frame can be torn in a directory; see `MarkFile.ends_are_whole`.
+    """Return whether the last frames in a directory cannot be torn; see `MarkFile.ends_are_whole`.
 
-    Nothing is taken, and a mark file that cannot be read says no.
+    Takes no lock; returns False if the mark file cannot be read.
 
     Args:
-        directory: Of an archive.
-        boot_id: Of the running system; asked for when not given.
+        directory: Directory of an archive.
+        boot_id: Id of the current boot; read from the system if not given.
     """
     try:
         header = read_mark_file(directory)

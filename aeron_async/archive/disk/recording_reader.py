@@ -1,10 +1,10 @@
-"""A reader of recordings: blocks of whole frames, and the frames around a position.
+"""Reader of recordings: blocks of whole frames, and the frames around a position.
 
-`RecordingReader` holds every header against its place: version, type, term offset, term id and
-stream. It names a frame that is not what it must be, with file and offset, once everything before
-it has been read; so a reader ends or raises, and never stalls.
+`RecordingReader` checks every header against its place: version, type, term offset, term id and
+stream. If a frame is wrong, the reader raises an error with file and offset, after everything
+before the frame has been read. So a reader ends or raises, and never stalls.
 
-Every term begins with a frame. So `find_place` and `check_position` walk over one term at most.
+Every term begins with a frame. So `find_place` and `check_position` read one term at most.
 
 Differs: Aeron looks for a header at the position itself, and takes what a payload holds for one if
 it looks like one.
@@ -52,10 +52,10 @@ class RecordedBlock:
     """Whole frames of one term, in the buffer that they were read into.
 
     Attributes:
-        buffer: Holds them from its beginning on.
-        position: Of the first, in bytes.
-        length: Of all, in bytes; padding counts its header only.
-        padding: Bytes that the last one, if it is padding, goes on for.
+        buffer: Buffer that begins with the frames.
+        position: Position of the first frame, in bytes.
+        length: Length of all frames, in bytes; of a padding frame only its header.
+        padding: Bytes of a padding frame at the end beyond its header.
     """
 
     buffer: ScanBuffer
@@ -65,7 +65,7 @@ class RecordedBlock:
 
     @property
     def frames(self) -> memoryview:
-        """Return the frames."""
+        """Return the memory of the frames."""
         return self.buffer.bytes[: self.length]
 
     @property
@@ -79,13 +79,14 @@ class RecordingReader:
     """Reads one recording from a position on; every call blocks.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording; where it stops is not looked at.
-        position: Where a frame begins, in bytes; see `check_position`.
-        checksum: What data frames have in place of their session, to be checked; None for none.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording; its stop position is ignored.
+        position: Position of a frame, in bytes; see `check_position`.
+        checksum: Checksum that data frames carry in place of their session id, to be checked; None
+            for none.
 
     Attributes:
-        position: Up to where it has read, in bytes.
+        position: Position up to which it has read, in bytes.
     """
 
     def __init__(
@@ -106,19 +107,19 @@ class RecordingReader:
     def read(
         self, buffer: ScanBuffer, *, recorded: int, limit: int | None = None
     ) -> RecordedBlock | None:
-        """Read frames up to the end of the buffer, of their term, or of what there is.
+        """Read frames up to the end of the buffer, of their term, or of the recorded data.
 
         Args:
-            buffer: To read into; it has room for the longest frame.
-            recorded: Up to where the recording has been written, in bytes: the stop position, or
-                that of who writes it now.
-            limit: Read no frame that goes on beyond this position; `recorded` when not given.
+            buffer: Buffer to read into; it has room for the longest frame.
+            recorded: Position up to which the recording is written, in bytes: the stop position, or
+                that of the active session.
+            limit: Read no frame that extends beyond this position; `recorded` if not given.
 
         Returns:
-            A block, whose memory is that of the buffer; None where no frame lies before the limit.
+            A block in the memory of the buffer; None if no frame ends at or before the limit.
 
         Raises:
-            ArchiveFileError: The next frame is missing, or not what it must be.
+            ArchiveFileError: The next frame is missing, or wrong.
             StorageError: The disk failed.
         """
         limit = recorded if limit is None else min(limit, recorded)
@@ -140,7 +141,7 @@ class RecordingReader:
             buffer, min(count, limit - self.position), self._descriptor, self.position
         )
         if self.position + length + padding > limit:
-            # Padding whose header alone lies before the limit.
+            # A padding frame of which only the header lies before the limit.
             length, padding = length - HEADER_LENGTH, 0
         if length == 0:
             self._check_next(buffer, count, wanted, recorded=recorded, file=file)
@@ -152,13 +153,13 @@ class RecordingReader:
         return block
 
     def close(self) -> None:
-        """Close the file; closing twice is closing once."""
+        """Close the file; a second call does nothing."""
         file, self._file, self._base = self._file, None, -1
         if file is not None:
             file.close()
 
     def _segment(self) -> tuple[File, int]:
-        """Return the file that holds the position, and where in it that is."""
+        """Return the file that holds the position, and the position's offset in it."""
         descriptor = self._descriptor
         base = segment_base(
             self.position,
@@ -183,7 +184,7 @@ class RecordingReader:
     def _check_next(
         self, buffer: ScanBuffer, count: int, wanted: int, *, recorded: int, file: File
     ) -> None:
-        """Raise what is wrong with the next frame, unless it only goes on beyond the limit."""
+        """Raise what is wrong with the next frame, unless it only extends beyond the limit."""
         problem, aligned = None, 0
         if count >= HEADER_LENGTH:
             problem, aligned = check_frame(
@@ -203,7 +204,7 @@ class RecordingReader:
     def _checked(
         self, buffer: ScanBuffer, length: int, padding: int, *, file: File
     ) -> tuple[int, int]:
-        """Return the frames up to the first whose checksum is wrong; raise if that is the first."""
+        """Return the length of frames with right checksums; raise if the first is wrong."""
         at = 0
         while at < length:
             problem, aligned = check_frame(
@@ -230,12 +231,13 @@ BEGIN_FRAGMENT: Final = 0x80
 
 @attrs.frozen
 class FramePlace:
-    """What begins around a position; all in bytes.
+    """The frames and the message around a position, in bytes.
 
     Attributes:
-        before: Where the last frame begins that does so at or before it.
-        after: Where the first frame begins that does so at or behind it, or the recording ends.
-        message: Where the first message begins at or behind it, or the recording ends.
+        before: Start of the last frame that begins at or before the position.
+        after: Start of the first frame that begins at or behind it, or the end of the recording.
+        message: Start of the first message that begins at or behind it, or the end of the
+            recording.
     """
 
     before: int
@@ -246,16 +248,16 @@ class FramePlace:
 def find_place(
     directory: Directory, descriptor: RecordingDescriptor, position: int, *, end: int
 ) -> FramePlace:
-    """Return what begins around a position.
+    """Find the frames and the message around a position.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        position: From its start to its end, in bytes.
-        end: Up to where it has been written, in bytes.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
+        position: Position within the recording, in bytes.
+        end: Position up to which it is written, in bytes.
 
     Raises:
-        ArchiveFileError: A frame on the way is missing, or not what it must be.
+        ArchiveFileError: A frame before the position is missing, or wrong.
         StorageError: The disk failed.
     """
     before, after = surrounding(directory, descriptor, position, end)
@@ -266,9 +268,10 @@ def find_place(
 def surrounding(
     directory: Directory, descriptor: RecordingDescriptor, position: int, end: int
 ) -> tuple[int, int]:
-    """Return where frames begin before and behind a position; twice itself where one does there.
+    """Return the frame starts around a position; twice the position if a frame begins there.
 
-    What lies behind the position is not looked at then: it may be damaged, and be cut off for that.
+    In that case nothing behind the position is read: it may be damaged, and a caller may be about
+    to truncate it for that reason.
     """
     buffer = ScanBuffer(min(CHUNK_LENGTH, descriptor.term_length))
     start = max(term_base(position, descriptor.term_length), descriptor.start_position)
@@ -285,17 +288,17 @@ def surrounding(
 def check_position(
     directory: Directory, descriptor: RecordingDescriptor, position: int, *, end: int
 ) -> None:
-    """Refuse a position at which no frame begins, and name the nearest at which one does.
+    """Refuse a position at which no frame begins, and give the nearest at which one does.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
         position: In bytes.
-        end: Up to where it has been written, in bytes.
+        end: Position up to which it is written, in bytes.
 
     Raises:
-        InvalidPositionError: It is outside of the recording, or in the middle of a frame.
-        ArchiveFileError: A frame on the way is missing, or not what it must be.
+        InvalidPositionError: The position is outside the recording, or inside a frame.
+        ArchiveFileError: A frame before the position is missing, or wrong.
         StorageError: The disk failed.
     """
     start = descriptor.start_position
@@ -319,7 +322,7 @@ def check_position(
 
 
 def next_length(reader: RecordingReader, buffer: ScanBuffer, end: int) -> int:
-    """Return the length of the frame that a reader stands before, with all that fills it up."""
+    """Return the aligned length of the frame at the position of a reader."""
     reader.read(buffer, recorded=end)
     return (buffer.words[0] + 31) & -32
 
@@ -331,7 +334,7 @@ def next_message(
     position: int,
     end: int,
 ) -> int:
-    """Return where the first message begins, from a frame on."""
+    """Return where the first message begins, from a frame's position on."""
     reader = RecordingReader(directory, descriptor, position)
     try:
         while (block := reader.read(buffer, recorded=end)) is not None:

@@ -1,12 +1,12 @@
-"""The writer of segment files: frames, byte for byte as they lay in the log.
+"""Writer of segment files: frames, byte for byte as in the log buffer.
 
-A reader believes a block when the length of its first frame is there, and the writer writes that
-length last: a process that dies in the middle of a block leaves nothing that could be taken for a
-frame. From sync level 1 on the writer waits for the disk before that length and after it, so that
-not even a power failure leaves a frame whose end is missing.
+A reader accepts a block when the length of its first frame is there, and the writer writes that
+length last. So a process that dies in the middle of a block leaves nothing that looks like a frame.
+From sync level 1 on the writer waits for the disk before it writes that length and after it, so
+that not even a power failure leaves a frame whose end is missing.
 
-Differs: Aeron writes a block in one go, and refuses to start after a crash when the last frame
-may be torn; here it cannot be.
+Differs: Aeron writes a block in one go, and refuses to start after a crash when the last frame may
+be torn; here it cannot be.
 
 Source: Aeron `RecordingWriter`.
 """
@@ -41,22 +41,23 @@ Block = tuple[memoryview, int]
 
 @final
 class RecordingWriter:
-    """Appends blocks to the files of one recording; every call blocks.
+    """Appends blocks to the segment files of one recording; every call blocks.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        position: Where to go on: where it starts, or where it stopped, in bytes.
-        checksum: Put into each data frame in place of its session; None for none.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
+        position: Where to begin, in bytes: the start position, or the stop position of an extended
+            recording.
+        checksum: Checksum to put into each data frame in place of its session id; None for none.
         sync_level: 0, 1 or 2; see `Catalog`.
 
     Attributes:
-        position: Up to where everything has been written, in bytes; synced, from level 1 on. Who
-            writes blocks to the file by its number moves it.
+        position: Position up to which everything has been written, in bytes; from level 1 on,
+            synced. A caller that writes blocks through `file_number` advances it.
         sync_level: As given.
 
     Raises:
-        StorageError: The file cannot be had; nothing was written.
+        StorageError: The file cannot be opened; nothing was written.
     """
 
     def __init__(
@@ -86,15 +87,15 @@ class RecordingWriter:
             raise self.failure(error) from error
 
     def write(self, blocks: Sequence[Block]) -> int:
-        """Append blocks that follow one another, and return the position behind them.
+        """Append consecutive blocks, and return the position behind them.
 
         Args:
-            blocks: Each within one term, which no segment divides.
+            blocks: Each within one term, and so within one segment.
 
         Raises:
-            StorageError: The disk is full, or failed; `position` says up to where all is well, and
-                nothing behind it looks like a frame, but for one that is whole where the disk
-                failed in the very last step, when it was waited for.
+            StorageError: The disk is full, or failed. `position` is then the end of what was
+                written, and nothing behind it looks like a frame; the exception is a whole frame,
+                if the disk failed in the last sync.
         """
         try:
             for block, padding in blocks:
@@ -105,23 +106,23 @@ class RecordingWriter:
 
     @property
     def segment_end(self) -> int:
-        """Return the position behind the file that is written now."""
+        """Return the end position of the current segment file."""
         return self._base + self._descriptor.segment_length
 
     @property
     def file_number(self) -> int | None:
-        """Return by what the system knows the file; None if blocks must be written by `write`."""
+        """Return the descriptor of the file; None if blocks must be written by `write`."""
         return None if self._checksum is not None or self._file is None else self._file.number()
 
     def offset_of(self, position: int) -> int:
-        """Return where a position lies in the file, in bytes."""
+        """Return the offset of a position in the current file, in bytes."""
         return position - self._base
 
     def roll(self) -> None:
-        """Go on in the next file: everything up to the end of this one has been written.
+        """Open the next segment file; the current one has been written to its end.
 
         Raises:
-            StorageError: It cannot be had.
+            StorageError: The file cannot be opened.
         """
         try:
             self._roll()
@@ -129,13 +130,13 @@ class RecordingWriter:
             raise self.failure(error) from error
 
     def cut(self, position: int) -> None:
-        """Close the file, and let nothing but zeros follow a position: what lies there is wrong.
+        """Close the file, and clear everything behind a position, because that data is wrong.
 
         Args:
-            position: Up to where all is well, in bytes.
+            position: End of the valid data, in bytes.
 
         Raises:
-            StorageError: The disk failed; `position` is that one all the same.
+            StorageError: The disk failed; `position` was changed nevertheless.
         """
         self.position = position
         descriptor = self._descriptor
@@ -156,7 +157,7 @@ class RecordingWriter:
             raise self.failure(error) from error
 
     def failure(self, error: OSError) -> StorageError:
-        """Return what tells of an error, and of what there is all the same."""
+        """Return an error with the position up to which data was written."""
         recording_id = self._descriptor.recording_id
         message = (
             f"recording {recording_id} stopped at position {self.position}, for its file could not "
@@ -166,7 +167,7 @@ class RecordingWriter:
         return StorageError(message, code=code_of(error))
 
     def close(self) -> None:
-        """Close the file; closing twice is closing once."""
+        """Close the file; a second call does nothing."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -186,7 +187,8 @@ class RecordingWriter:
         self._sync(file)
         self.position += len(block) + padding
         if self.position >= self.segment_end:
-            # Now and not with the next block: an official archive leaves an empty file as well.
+            # Open the next segment now and not with the next block: the official archive also
+            # leaves an empty file at the end.
             self._roll()
 
     def _with_checksums(self, block: memoryview, checksum: Checksum) -> memoryview:
@@ -203,23 +205,23 @@ class RecordingWriter:
         return copy
 
     def _roll(self) -> None:
-        """Go on in the next file."""
+        """Open the next segment file."""
         self.close()
         self._base += self._descriptor.segment_length
         try:
             self._file = self._open_segment(is_new=True)
         except BaseException:
-            # What is there instead is not ours.
+            # The file exists already, and does not belong to this recording session.
             self._base -= self._descriptor.segment_length
             raise
 
     def _open_segment(self, *, is_new: bool) -> File:
-        """Open the file of the current base; a new one must not be there yet."""
+        """Open the file at the current base; a new one must not exist yet."""
         name = segment_name(self._descriptor.recording_id, self._base)
         directory = self._directory
         file = directory.open(name, create=True, exclusive=is_new)
         try:
-            # Whatever lay behind the position is gone, and zeros are there that take no room.
+            # Truncate and extend: everything behind the position becomes zeros that take no space.
             file.set_length(min(file.length(), self.position - self._base))
             file.set_length(self._descriptor.segment_length)
             if self.sync_level:

@@ -1,4 +1,4 @@
-"""Recovery: the ends of recordings that were active when their archive died.
+"""Recovery: the stop positions of recordings that were active when their archive died.
 
 Source: Aeron `Catalog.refreshCatalog`, `Catalog.computeStopPosition`.
 """
@@ -38,16 +38,16 @@ __all__ = [
 ]
 
 
-# The stream that files tell of.
+# The stream in the files.
 
 
 @attrs.frozen
 class Stream:
-    """What each frame of a recording says of its stream.
+    """The part of a stream's identity that every frame of a recording shows.
 
     Attributes:
-        initial_term_id: Of the stream; follows from a frame's term and from its place.
-        stream_id: Of the stream.
+        initial_term_id: Initial term id; follows from the term id of a frame and its place.
+        stream_id: Stream id.
     """
 
     initial_term_id: int
@@ -60,13 +60,13 @@ class Stream:
 def contradicted(
     file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
 ) -> Stream | None:
-    """Return the stream that a file begins with, if the catalog tells of another.
+    """Return the stream of a file's first frame, if the catalog has another.
 
     Args:
         file: A segment.
-        descriptor: Of the recording.
-        base: Position of the file's beginning, in bytes.
-        buffer: To read into.
+        descriptor: Descriptor of the recording.
+        base: Base position of the file, in bytes.
+        buffer: Buffer to read into.
     """
     said = stream_told(file, descriptor, base, buffer)
     return None if said == stream_of(descriptor) else said
@@ -75,7 +75,7 @@ def contradicted(
 def contradiction_of(
     descriptor: RecordingDescriptor, said: Stream, *, files: Sequence[object]
 ) -> str:
-    """Return in words that files begin with frames of another stream."""
+    """Return an error text: the files begin with frames of another stream."""
     who = "its file begins" if len(files) == 1 else f"all {len(files)} of its files begin"
     return (
         f"recording {descriptor.recording_id} is of {stream_of(descriptor)} in the catalog, "
@@ -84,14 +84,14 @@ def contradiction_of(
 
 
 def stream_of(descriptor: RecordingDescriptor) -> Stream:
-    """Return the stream that the catalog tells of."""
+    """Return the stream of a descriptor."""
     return Stream(descriptor.initial_term_id, descriptor.stream_id)
 
 
 def stream_told(
     file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
 ) -> Stream | None:
-    """Return what the first frame of a file says; None if there is none that could lie there."""
+    """Return the stream of a file's first frame; None if that frame does not fit its place."""
     position = max(base, descriptor.start_position)
     if buffer.fill(file, position - base, position - base + HEADER_LENGTH) < HEADER_LENGTH:
         return None
@@ -114,12 +114,12 @@ WHAT_CAN_BE_DONE: Final = "`aeron-async archive repair` says what can be done"
 
 @attrs.frozen
 class Recovered:
-    """A recording that was going on when its archive died.
+    """A recording that was active when its archive died.
 
     Attributes:
-        recording_id: In the catalog.
-        stop_position: Where it ends, in bytes.
-        discarded: Bytes behind that which were no frames, and are zero now.
+        recording_id: Id in the catalog.
+        stop_position: Stop position that was found, in bytes.
+        discarded: Bytes behind that which did not form a frame, and were cleared.
     """
 
     recording_id: int
@@ -135,17 +135,19 @@ def recover(
     ends_are_whole: bool = False,
     checksum: Checksum | None = None,
 ) -> list[Recovered]:
-    """Give every recording that has no end the one that its files say, and return them.
+    """Give every recording without a stop position the one its files show; return these recordings.
 
-    What lies behind it, and is no frame, is cut off: it would lie behind what is recorded next.
+    Data behind that position is cleared: otherwise it would lie behind what is recorded next.
 
     Args:
-        directory: Of the archive.
-        catalog: Its catalog, open to write.
-        now_ms: The time, in milliseconds since 1970; when they stopped, as far as anybody knows.
+        directory: Directory of the archive.
+        catalog: Catalog of the archive, open for writing.
+        now_ms: The time, in milliseconds since 1970; it becomes the stop timestamp, as the real one
+            is unknown.
         ends_are_whole: No frame can be torn; see `MarkFile.ends_are_whole`.
-        checksum: What data frames have in place of their session; where ends may be torn, they end
-            before the first of the last file in which it is wrong. None for none.
+        checksum: Checksum that data frames carry in place of their session id. If ends may be torn,
+            the recording ends before the first frame of the last file whose checksum is wrong. None
+            for none.
 
     Raises:
         ArchiveFileError: An entry is damaged, a file contradicts it, or its last frame may be torn;
@@ -178,7 +180,7 @@ def recover(
 
 
 def segments_by_recording(directory: Directory) -> dict[int, list[int]]:
-    """Return the base positions of all segment files, by the recording that they are of."""
+    """Return the base positions of all segment files, by recording id."""
     found: dict[int, list[int]] = {}
     for name in directory.names():
         parsed = parse_segment_name(name)
@@ -197,19 +199,20 @@ def end_on_disk(
     checksum: Checksum | None = None,
     sync_level: int = 0,
 ) -> Recovered:
-    """Return where the files of a recording end.
+    """Find where the files of a recording end.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        bases: Where its files begin.
-        buffer: To read into.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
+        bases: Base positions of its files.
+        buffer: Buffer to read into.
         ends_are_whole: No frame can be torn.
-        checksum: What data frames have in place of their session; None for none.
-        sync_level: Above 0, what is found is on the disk afterwards.
+        checksum: Checksum that data frames carry in place of their session id; None for none.
+        sync_level: Above 0, wait until the file that was read is on the disk.
 
     Raises:
-        ArchiveFileError: A file begins where none can, is of another stream, or may end torn.
+        ArchiveFileError: A base is not valid, a file belongs to another stream, or its last frame
+            may be torn.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
     recording_id = descriptor.recording_id
@@ -241,7 +244,7 @@ def end_on_disk(
         check_end(file, end, start)
         discarded = behind_length(file, end.offset, buffer)
         if sync_level:
-            # Read it was, but from memory perhaps: its archive died before it had waited.
+            # What was read may still be in memory only: the archive died before it had waited.
             file.sync(metadata=True)
             directory.sync()
     finally:
@@ -252,10 +255,10 @@ def end_on_disk(
 def check_stream(
     file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
 ) -> None:
-    """Refuse a file of another stream than the catalog tells of: it says nothing of an end.
+    """Refuse a file whose stream is not that of the catalog: it does not show where to end.
 
     Raises:
-        ArchiveFileError: It is.
+        ArchiveFileError: The streams differ.
     """
     said = contradicted(file, descriptor, base, buffer)
     if said is not None:
@@ -264,11 +267,11 @@ def check_stream(
 
 
 def check_end(file: File, end: FramesEnd, start: int) -> None:
-    """Refuse an end that may not be one.
+    """Refuse an end that may be wrong.
 
     Raises:
-        ArchiveFileError: Frames lie behind what is none, the last one may be torn, or the very
-            first has a wrong checksum, which tells of frames that were recorded without.
+        ArchiveFileError: Valid frames lie behind the end, the last frame may be torn, or the very
+            first has a wrong checksum, so that frames were probably recorded without.
     """
     if end.following is not None:
         message = (
@@ -288,7 +291,7 @@ def check_end(file: File, end: FramesEnd, start: int) -> None:
 def cut_behind(
     directory: Directory, descriptor: RecordingDescriptor, found: Recovered, *, sync_level: int
 ) -> None:
-    """Let zeros be what follows the end of a recording, in a file of the whole length."""
+    """Clear everything behind the stop position in its file, and give that its full length."""
     first = term_base(descriptor.start_position, descriptor.term_length)
     position = found.stop_position
     base = first + ((position - first) & -descriptor.segment_length)

@@ -1,19 +1,19 @@
 """Repair of what a crash leaves of an archive: a plan of changes, and copies before each.
 
-`repair` mends four things: a next recording id that is used, a recording without an end, one with
-an end that its files do not reach, and a segment that is too short and lacks no frame. It reports
-everything else that is wrong as `Unmended`, and leaves it as it is. No frame before a damaged one
-is ever lost. Frames behind a damaged one are lost only in the last file, and only if there is
-nothing where the damaged one should be, or the recording has no end.
+`repair` mends four things: a next recording id that is used already, a recording without a stop
+position, a stop position that its files do not reach, and a segment that is too short but lacks no
+frame. It reports everything else that is wrong as `Unmended`, and leaves it as it is. No frame
+before a damaged one is ever lost. Frames behind a damaged one are lost only in the last file, and
+only if there are zeros where the damaged one should be, or the recording has no stop position.
 
 A copy of every changed file stays, as `<name>.before-repair`.
 
-A segment that lacks frames stays as short as it is. With zeros in their place the last frame that
-is there in part would pass for a whole one, and be replayed.
+A segment that lacks frames stays as short as it is. With zeros in place of the missing bytes, a
+last frame that is only partly there would look whole, and be replayed.
 
-A crash leaves zeros, or frames whose headers agree with their place. So a frame that is whole but
-for its stream and its first term shows a damaged entry, or a file that came from elsewhere
-(`find_contradiction`); it does not show where the recording ends.
+A crash leaves zeros, or frames whose headers agree with their place. So a frame that is right
+except for its stream and initial term shows a damaged catalog entry, or a file that came from
+elsewhere (`find_contradiction`); it does not show where the recording ends.
 
 Differs: Aeron goes by lengths alone, and takes whatever has one for a frame.
 
@@ -90,7 +90,7 @@ COPY_SUFFIX: Final = ".before-repair"
 
 
 def keep_copy(directory: Directory, name: str) -> str:
-    """Copy a file, holes and all, under a name that none has; return that."""
+    """Copy a file, without filling its holes, to an unused name; return that name."""
     names = set(directory.names())
     copy, number = name + COPY_SUFFIX, 1
     while copy in names:
@@ -110,7 +110,7 @@ def keep_copy(directory: Directory, name: str) -> str:
 
 
 def copy_file(source: File, target: File) -> None:
-    """Copy what is not zero, in pieces."""
+    """Copy a file in pieces, except pieces that are all zeros."""
     length = source.length()
     target.set_length(length)
     buffer = memoryview(bytearray(1 << 16))
@@ -135,14 +135,14 @@ def short_files(
     end: int,
     buffer: ScanBuffer,
 ) -> Iterator[tuple[str, int]]:
-    """Yield the name and the length of each file to which zeros may be added.
+    """Yield the name and the length of each file that may be extended with zeros.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        bases: Where its files begin.
-        end: Of the recording, once it has been repaired, in bytes.
-        buffer: To read into.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
+        bases: Base positions of its files.
+        end: Stop position after the repair, in bytes.
+        buffer: Buffer to read into.
     """
     for base in bases:
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))
@@ -158,7 +158,7 @@ def short_files(
 def lacks_nothing(
     file: File, descriptor: RecordingDescriptor, base: int, end: int, buffer: ScanBuffer
 ) -> bool:
-    """Return whether all frames are there that a file should hold."""
+    """Return whether a file holds all frames that it should hold."""
     walk = check_frames(
         file,
         descriptor,
@@ -171,21 +171,21 @@ def lacks_nothing(
     return not any(isinstance(each, Problem) for each in walk)
 
 
-# What is not mended.
+# Problems that are not mended.
 
 
 @attrs.frozen(kw_only=True)
 class Unmended:
-    """One thing that is wrong, and stays so until somebody decides what is to be lost.
+    """A problem that needs a decision of the user, because every remedy loses data.
 
     Attributes:
-        file: Where it is.
-        offset: Where in that, in bytes.
-        what: What is wrong, in words.
-        recording_id: Of which recording.
-        position: Up to where that can be read, in bytes; None where nobody knows.
+        file: File that has the problem.
+        offset: Where in the file, in bytes.
+        what: The problem, in words.
+        recording_id: Recording that the problem belongs to.
+        position: Position up to which the recording can be read, in bytes; None if unknown.
         advice: What can be done, in words.
-        commands: Which do so, one of them; none where no command does.
+        commands: Commands of which one is to be chosen; empty if no command helps.
     """
 
     file: str
@@ -207,14 +207,14 @@ def find_damage(
     checksum: Checksum | None,
     buffer: ScanBuffer,
 ) -> Iterator[Unmended]:
-    """Yield what cannot be read of a recording between its start and its stop, once for all.
+    """Yield one `Unmended` for all damage between the start and the stop of a recording, if any.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording, with the end that it has, or is about to get.
-        bases: Where its files begin.
-        checksum: Of data frames; None for none.
-        buffer: To read into.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording, with its stop position after the repair.
+        bases: Base positions of its files.
+        checksum: Checksum of data frames; None for none.
+        buffer: Buffer to read into.
     """
     found = [
         (each, each.position)
@@ -250,10 +250,10 @@ def ways_out(
     """Return commands, and what each does.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        position: Up to where it is good.
-        base: Where a file begins behind all damage; None if none does.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
+        position: Position up to which it is undamaged.
+        base: Base of a file behind all damage; None if there is none.
     """
     place, recording_id = shlex.quote(directory.path), descriptor.recording_id
     ways = []
@@ -268,7 +268,7 @@ def ways_out(
 
 
 def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Unmended:
-    """Return that a file begins where none of a recording can."""
+    """Report a file whose base is not that of a segment of the recording."""
     recording_id = descriptor.recording_id
     return Unmended(
         file=segment_name(recording_id, base),
@@ -283,12 +283,12 @@ def misplaced_file(descriptor: RecordingDescriptor, base: int, first: int) -> Un
 
 
 def damaged_entry(error: ArchiveFileError, recording_id: int) -> Unmended:
-    """Return that the catalog does not tell what a recording is."""
+    """Report a damaged catalog entry."""
     return unknown(str(error).split(": ", 1)[-1], error.offset, recording_id)
 
 
 def unknown(what: str, offset: int, recording_id: int) -> Unmended:
-    """Return that something of the catalog is wrong, and nothing else tells what it should be."""
+    """Report a damaged field of the catalog that cannot be derived from anything else."""
     return Unmended(
         file=CATALOG_NAME,
         offset=offset,
@@ -301,13 +301,13 @@ def unknown(what: str, offset: int, recording_id: int) -> Unmended:
 def find_contradiction(
     directory: Directory, descriptor: RecordingDescriptor, bases: list[int], buffer: ScanBuffer
 ) -> Unmended | None:
-    """Return that all files of a recording agree with one another, and not with the catalog.
+    """Return an `Unmended` if all files of a recording agree on a stream that is not the catalog's.
 
     Args:
-        directory: Of the archive.
-        descriptor: Of the recording.
-        bases: Where its files begin.
-        buffer: To read into.
+        directory: Directory of the archive.
+        descriptor: Descriptor of the recording.
+        bases: Base positions of its files.
+        buffer: Buffer to read into.
     """
     told: list[tuple[int, Stream]] = []
     for base in bases:
@@ -338,7 +338,7 @@ def find_contradiction(
 
 @final
 class RepairKind(Enum):
-    """What is mended."""
+    """What a repair changes."""
 
     NEXT_ID = "next id"
     STOP_POSITION = "stop position"
@@ -347,14 +347,14 @@ class RepairKind(Enum):
 
 @attrs.frozen(kw_only=True)
 class Repair:
-    """One thing that is to be mended, or was.
+    """A repair that is planned or done.
 
     Attributes:
-        kind: What is mended.
+        kind: What is changed.
         file: The file that changes.
-        what: What is wrong and what is done, in words.
+        what: The problem and the change, in words.
         value: The new id, position or length.
-        recording_id: Of the recording; None for the catalog itself.
+        recording_id: Id of the recording; None for the catalog itself.
     """
 
     kind: RepairKind
@@ -374,16 +374,16 @@ def plan_repairs(
     ends_are_whole: bool = False,
     on_looked_at: Callable[[int], object] | None = None,
 ) -> Iterator[Repair | Unmended]:
-    """Yield what `repair` would do, and what it would not; nothing is changed.
+    """Yield what `repair` would do, and what it would not; change nothing.
 
     Args:
-        directory: Of the archive.
-        checksum: Of data frames; None for none.
+        directory: Directory of the archive.
+        checksum: Checksum of data frames; None for none.
         ends_are_whole: No last frame can be torn; see `MarkFile.ends_are_whole`.
-        on_looked_at: Told how many recordings have been looked at.
+        on_looked_at: Called with the number of recordings checked so far.
 
     Raises:
-        ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
+        ArchiveFileError: The catalog cannot be read to its end, which cannot be repaired.
         FileNotFoundError: There is no catalog.
         OSError: The disk failed.
     """
@@ -403,7 +403,7 @@ def plan_repairs(
             try:
                 descriptor = descriptor_of(catalog, entry)
             except ArchiveFileError as error:
-                # Whatever it says, there is no telling what it should.
+                # A damaged entry does not show what it should be.
                 yield damaged_entry(error, entry.recording_id)
                 continue
             for doubt in (mtu_problem(descriptor), time_problem(descriptor)):
@@ -436,20 +436,20 @@ def repair(
     ends_are_whole: bool = False,
     on_looked_at: Callable[[int], object] | None = None,
 ) -> Iterator[Repair | Unmended]:
-    """Mend what can be mended, and yield each thing when it is done; without consent, do nothing.
+    """Mend what can be mended, and yield each repair when it is done; without consent, only yield.
 
-    What is wrong and not mended is yielded too, with what can be done about it.
+    Problems that are not mended are yielded too, with what can be done about them.
 
     Args:
-        directory: Of an archive that is not at work: whoever calls holds its mark file.
+        directory: Directory of an archive that is not running; the caller holds its mark file.
         consent: Whether files may be changed.
         now_ms: The time, in milliseconds since 1970.
-        checksum: Of data frames; None for none.
+        checksum: Checksum of data frames; None for none.
         ends_are_whole: No last frame can be torn; see `MarkFile.ends_are_whole`.
-        on_looked_at: Told how many recordings have been looked at.
+        on_looked_at: Called with the number of recordings checked so far.
 
     Raises:
-        ArchiveFileError: The catalog cannot be walked to its end; nobody can mend that.
+        ArchiveFileError: The catalog cannot be read to its end, which cannot be repaired.
         FileNotFoundError: There is no catalog.
         OSError: The disk failed.
     """
@@ -469,7 +469,7 @@ def repair(
 
 
 def next_id(next_recording_id: int, last_id: int) -> Repair:
-    """Return that the next recording would get an id that is used."""
+    """Return the repair of a next recording id that is used already."""
     return Repair(
         kind=RepairKind.NEXT_ID,
         file=CATALOG_NAME,
@@ -488,7 +488,7 @@ def plan_recording(
     *,
     ends_are_whole: bool,
 ) -> Iterator[Repair | Unmended]:
-    """Yield what is to be mended of a recording, and what is wrong else."""
+    """Yield the repairs of a recording, and its problems that are not mended."""
     recording_id = descriptor.recording_id
     first = term_base(descriptor.start_position, descriptor.term_length)
     counted = [each for each in bases if each >= first]
@@ -504,7 +504,7 @@ def plan_recording(
     if contradiction is not None:
         yield contradiction
         return
-    # Files that are not there may be somewhere, and be put back.
+    # Missing files may exist elsewhere and be put back: keep the stop position.
     is_missing = stop is not None and stop > max(
         [descriptor.start_position, *(each + descriptor.segment_length for each in whole)]
     )
@@ -545,9 +545,9 @@ def end_of_frames(
     *,
     ends_are_whole: bool,
 ) -> int | None:
-    """Return where the frames end of the last file that a recording has."""
+    """Return where the frames of a recording's last file end."""
     if not counted:
-        # None at all: without its files, there is nothing that it could end with.
+        # Without any file the recording is empty.
         return descriptor.start_position
     base = counted[-1]
     start = max(base, descriptor.start_position)
@@ -558,7 +558,7 @@ def end_of_frames(
         find = partial(first_bad, file, descriptor, base, start, stop, buffer, ends_are_whole)
         bad = find(checksum)
         if bad == start and checksum is not None:
-            # Recorded without checksums, for all that can be told.
+            # Every frame may have been recorded without a checksum.
             bad = find(None)
         if bad is None or (
             stop is not None and is_damage(file, descriptor, base, bad - base, buffer)
@@ -572,7 +572,10 @@ def end_of_frames(
 def is_damage(
     file: File, descriptor: RecordingDescriptor, base: int, offset: int, buffer: ScanBuffer
 ) -> bool:
-    """Return whether what is no frame is also no end that a crash leaves; see `tail_scan`."""
+    """Return whether a place without a frame is damage, and not the end that a crash leaves.
+
+    It is damage if a frame follows; see `tail_scan`.
+    """
     count = buffer.fill(file, offset, offset + HEADER_LENGTH)
     if count < HEADER_LENGTH or buffer.words[0] <= 0:
         return False
@@ -590,7 +593,7 @@ def first_bad(
     ends_are_whole: bool,  # noqa: FBT001 - given by `partial`
     checksum: Checksum | None,
 ) -> int | None:
-    """Return the position of the first that is no frame; None if all are up to a stop."""
+    """Return the position of the first place without a frame; None if frames reach the end."""
     if stop is None:
         end = find_frames_end(
             file,
@@ -630,7 +633,7 @@ def touched(directory: Directory, each: Repair) -> list[str]:
 
 
 def segment_at(directory: Directory, each: Repair) -> str:
-    """Return the file that holds the new end of a recording."""
+    """Return the file that holds the new stop position of a recording."""
     catalog = Catalog.open_to_read(directory)
     try:
         assert each.recording_id is not None
@@ -641,7 +644,7 @@ def segment_at(directory: Directory, each: Repair) -> str:
 
 
 def apply(directory: Directory, each: Repair, *, now_ms: int, checksum: Checksum | None) -> None:
-    """Mend one thing, and wait until that is on the disk."""
+    """Carry out a repair, and wait until it is on the disk."""
     if each.kind is RepairKind.STOP_POSITION and each.recording_id is not None:
         name = segment_at(directory, each)
         catalog = Catalog.open(directory, capacity=32, checksum=checksum, sync_level=2)
@@ -667,7 +670,7 @@ def apply(directory: Directory, each: Repair, *, now_ms: int, checksum: Checksum
 def with_zeros(
     directory: Directory, name: str, offset: int, descriptor: RecordingDescriptor
 ) -> None:
-    """Let nothing follow an offset of a segment but zeros."""
+    """Clear a segment from an offset on, so that only zeros follow."""
     file = directory.open(name)
     try:
         clear_behind(file, offset, segment_length=descriptor.segment_length, sync_level=2)

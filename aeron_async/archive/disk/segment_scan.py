@@ -1,7 +1,7 @@
-"""The scan of a segment file: where its frames end, and whether they are what they must be.
+"""Scan of a segment file: where its frames end, and whether they are valid.
 
-There are two ways to walk: `find_end` looks at lengths only, and says how much there may be;
-`check_frames` looks at every field of every header, and at checksums.
+There are two ways to scan: `find_end` reads lengths only, and returns the most there may be;
+`check_frames` checks every field of every header, and checksums.
 
 Source: Aeron `Catalog.recoverStopOffset`, `ArchiveTool.verify`.
 """
@@ -47,12 +47,12 @@ DATA: Final = 1
 
 @attrs.frozen
 class Problem:
-    """What is wrong in a file.
+    """A problem in a file.
 
     Attributes:
-        file: Its name.
-        offset: Where in it, in bytes.
-        what: What it is, in words.
+        file: Name of the file.
+        offset: Offset in it, in bytes.
+        what: The problem, in words.
     """
 
     file: str
@@ -64,28 +64,28 @@ class Problem:
 
 
 class ScanBuffer:
-    """Memory to read files into, 1 MiB and a bit, used again and again."""
+    """Reusable memory to read files into, 1 MiB by default."""
 
     def __init__(self, length: int = CHUNK_LENGTH) -> None:
-        # A cast wants whole words of 8 bytes.
+        # The length must be a multiple of the word lengths of the casts.
         self.bytes: memoryview = memoryview(bytearray(length))
         self.words: memoryview = self.bytes.cast("i")
 
     def fill(self, file: File, offset: int, end: int) -> int:
-        """Read from an offset, not beyond an end; return how much."""
+        """Read from an offset, at most up to an end; return how much."""
         count = min(len(self.bytes), end - offset)
         return read_exactly(file, self.bytes[:count], offset)
 
 
 def find_end(file: File, start: int, buffer: ScanBuffer) -> int:
-    """Return the offset of the first place, from a frame on, where there is none.
+    """Return the offset of the first place without a frame, beginning at a frame.
 
-    A frame that goes on beyond the file is none. Padding counts with its whole length.
+    A frame that exceeds the file does not count. Padding counts with its whole length.
 
     Args:
         file: A segment.
-        start: Where a frame begins, or would.
-        buffer: To read into.
+        start: Offset of a frame, or of the end.
+        buffer: Buffer to read into.
     """
     end = file.length() & -HEADER_LENGTH
     offset = start
@@ -93,7 +93,7 @@ def find_end(file: File, start: int, buffer: ScanBuffer) -> int:
         count = buffer.fill(file, offset, end)
         behind = skip_whole(buffer.words, 0, count & -HEADER_LENGTH)
         if behind == 0:
-            # A frame that is longer than the buffer, or none.
+            # A frame longer than the buffer, or none.
             length = buffer.words[0] if count >= HEADER_LENGTH else 0
             following = offset + ((length + 31) & -32)
             if length <= 0 or following > end:
@@ -115,24 +115,26 @@ def check_frames(
     buffer: ScanBuffer,
     tally: ChecksumTally | None = None,
 ) -> Iterator[Problem | int]:
-    """Look at every frame between two positions of a segment.
+    """Check every frame between two positions of a segment.
 
-    Yields the offset it has come to now and then, and a problem at last, if there is one: behind it
-    nothing can be told.
+    Yield the offset reached after each piece, and a `Problem` at the end, if there is one: frames
+    behind it cannot be found.
 
     Args:
         file: The segment.
-        descriptor: Of the recording.
-        base: Position of the file's beginning.
+        descriptor: Descriptor of the recording.
+        base: Base position of the file.
         start: Position of the first frame.
-        end: Position behind the last.
-        checksum: What data frames have in place of their session; None if they have their session.
-        buffer: To read into.
-        tally: Knows which frames have no checksum; those with the recording's session if not given.
+        end: Position behind the last frame.
+        checksum: Checksum that data frames carry in place of their session id; None if they have
+            their session id.
+        buffer: Buffer to read into.
+        tally: Recognises frames without a checksum; if not given, those with the recording's
+            session id.
     """
     offset, stop = start - base, end - base
     while offset < stop:
-        # A chain ends with its term.
+        # The scan of a chain of frames ends with the term.
         term_left = descriptor.term_length - ((base + offset) & (descriptor.term_length - 1))
         count = buffer.fill(file, offset, min(stop, offset + term_left))
         position = base + offset
@@ -154,7 +156,7 @@ def check_frames(
 
 
 def within(buffer: ScanBuffer, limit: int) -> int:
-    """Return up to where the frames of a buffer end before a limit, which one of them passes."""
+    """Return the end of the last frame in a buffer that ends at or before a limit."""
     at = 0
     while (following := at + ((buffer.words[at >> 2] + 31) & -32)) <= limit:
         at = following
@@ -164,7 +166,7 @@ def within(buffer: ScanBuffer, limit: int) -> int:
 def scan(
     buffer: ScanBuffer, count: int, descriptor: RecordingDescriptor, position: int
 ) -> tuple[int, int]:
-    """Return how many bytes of frames that belong there a buffer holds, and the padding behind."""
+    """Return the length of the valid frames in a buffer, and of the padding behind them."""
     term_length = descriptor.term_length
     term_id = descriptor.initial_term_id + position // term_length
     return scan_chain(
@@ -186,10 +188,10 @@ def check_each(
     checksum: Checksum,
     tally: ChecksumTally | None = None,
 ) -> int:
-    """Return how many bytes of frames with the right checksums there are, padding included.
+    """Return the length of the frames with right checksums, padding included.
 
-    A frame that has its session in place of a checksum was recorded without one: settings change,
-    and a recording may be extended with others.
+    A frame that has its session id in place of a checksum was recorded without one: settings
+    change, and a recording may be extended with other settings.
     """
     length, padding = scan(buffer, count, descriptor, position)
     at = 0
@@ -216,7 +218,7 @@ def check_each(
 
 
 def session_at(buffer: ScanBuffer, at: int) -> int:
-    """Return what lies in place of the session of a frame."""
+    """Return the value in place of the session id of a frame."""
     return buffer.words[(at >> 2) + SESSION_WORD]
 
 
@@ -245,7 +247,7 @@ def problem_at(
 
 
 def hint_at(buffer: ScanBuffer, count: int, aligned: int) -> str:
-    """Return which checksum the first frame of a buffer has, if it has any."""
+    """Return a hint about the kind of checksum of a buffer's first frame, if it has one."""
     if count < aligned or aligned <= HEADER_LENGTH:
         return ""
     kind = kind_of(buffer.bytes[HEADER_LENGTH:aligned], session_at(buffer, 0))
@@ -259,7 +261,7 @@ def check_frame(
     position: int,
     checksum: Checksum | None,
 ) -> tuple[str | None, int]:
-    """Return what is wrong with a frame, or None, and its length with all that fills it up."""
+    """Return what is wrong with a frame, or None, and its aligned length."""
     length, version, flags, kind, term_offset, session_id, stream_id, term_id, _ = (
         HEADER.unpack_from(data)
     )

@@ -1,4 +1,4 @@
-"""Which file holds which positions of a recording, and how it is named.
+"""Segment files: which positions of a recording each holds, and how it is named.
 
 Source: Aeron `Archive.segmentFileName`, `AeronArchive.segmentFileBasePosition`.
 """
@@ -39,9 +39,9 @@ def segment_name(recording_id: int, base_position: int) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[int, int] | None:
-    """Return the recording id and the base position that a name says; None if it is no segment's.
+    """Return the recording id and base position in a file name; None if it is no segment's name.
 
-    Only names that `segment_name` could have given are any.
+    Only names that `segment_name` could have made are accepted.
     """
     match = NAME.fullmatch(name)
     if match is None:
@@ -51,24 +51,24 @@ def parse_segment_name(name: str) -> tuple[int, int] | None:
 
 
 def segment_bases(names: Iterable[str], recording_id: int) -> list[int]:
-    """Return the base positions of a recording's files among those names, in order."""
+    """Return the sorted base positions of a recording's segments among file names."""
     found = map(parse_segment_name, names)
     return sorted(each[1] for each in found if each is not None and each[0] == recording_id)
 
 
 def term_base(position: int, term_length: int) -> int:
-    """Return where the term of a position begins."""
+    """Return the position where a position's term begins."""
     return position & -term_length
 
 
 def segment_base(
     position: int, *, start_position: int, term_length: int, segment_length: int
 ) -> int:
-    """Return where the file that holds a position begins.
+    """Return the base position of the segment that holds a position.
 
     Args:
-        position: Not before the start of the recording.
-        start_position: Of the recording; its first file begins with the term of that.
+        position: Position; not before the start of the recording.
+        start_position: Start of the recording; its first segment begins with that term.
         term_length: In bytes.
         segment_length: In bytes; a multiple of the term length.
     """
@@ -77,10 +77,10 @@ def segment_base(
 
 
 def check_segment_length(segment_length: int) -> None:
-    """Refuse a length that no segment may have.
+    """Refuse a length that is not valid for segments.
 
     Raises:
-        ConfigurationError: It is no power of two from 64 KiB to 1 GiB.
+        ConfigurationError: It is not a power of two from 64 KiB to 1 GiB.
     """
     is_power = segment_length > 0 and segment_length & (segment_length - 1) == 0
     if not is_power or not SHORTEST_SEGMENT <= segment_length <= LONGEST_SEGMENT:

@@ -1,12 +1,12 @@
 """The end of a segment: its last whole frame, and what lies behind that.
 
-`find_frames_end` believes a frame if its header agrees with its place: version, type, term offset,
-term id, stream and a length from 32 bytes up to the end of its term. The first that does not is the
-end, unless one that agrees lies behind it in the file: that is no end that a crash leaves, but
-damage.
+`find_frames_end` accepts a frame if its header agrees with its place: version, type, term offset,
+term id, stream and a length from 32 bytes up to the end of its term. The first place without such a
+frame is the end, unless a valid frame lies behind it in the file: a crash does not leave that, so
+it is damage.
 
-The session is never looked at: a recording may have been extended by another publication, and where
-there are checksums they lie in its place.
+The session id is not checked: a recording may have been extended by another publication, and a
+checksum, if there is one, takes its place.
 
 Differs: Aeron goes by lengths alone, and takes whatever has one for a frame.
 
@@ -57,14 +57,14 @@ NO_TYPE: Final = b"\0\0"
 def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | None:
     """Return the offset of the last frame if it may be torn; None if it is whole.
 
-    A frame that lies in several pages is taken for whole when each page but its first holds
-    something of it that is not zero. So is padding, of which there is a header and nothing else.
+    A frame that spans several pages counts as whole if each page but its first holds a byte of it
+    that is not zero. Padding is whole: it has a header and no data.
 
     Args:
         file: A segment.
-        start: Where a frame begins.
-        end: Behind the last frame.
-        buffer: To read into.
+        start: Offset of a frame.
+        end: Offset behind the last frame.
+        buffer: Buffer to read into.
     """
     last = find_last(file, start, end, buffer)
     header = buffer.bytes[:TORN_HEADER_LENGTH]
@@ -85,10 +85,10 @@ def find_last(file: File, start: int, end: int, buffer: ScanBuffer) -> int:
     """Return the offset of the last frame before an end, or the start if there is none.
 
     Args:
-        file: A segment, whose frames follow one another up to the end.
-        start: Where a frame begins, best in the last term.
-        end: Behind the last frame.
-        buffer: To read into.
+        file: A segment whose frames follow one another up to the end.
+        start: Offset of a frame, best in the last term.
+        end: Offset behind the last frame.
+        buffer: Buffer to read into.
     """
     last = offset = start
     while offset < end:
@@ -96,7 +96,7 @@ def find_last(file: File, start: int, end: int, buffer: ScanBuffer) -> int:
         at = 0
         while at < count:
             last = offset + at
-            # Never less than a header: whatever is read, it goes on.
+            # At least a header, so that the loop advances whatever the file holds.
             at += max((buffer.words[at >> 2] + 31) & -32, TORN_HEADER_LENGTH)
         if not count:
             break
@@ -115,11 +115,11 @@ class FramesEnd:
     """Where the frames of a file end; offsets are in bytes.
 
     Attributes:
-        offset: Behind the last frame that is believed.
-        problem: What is wrong with what lies there; None if nothing does.
-        following: Of a frame behind that which belongs where it lies; None if there is none.
-        is_checksum_wrong: Whether only the checksum is wrong with what lies there.
-        torn: Of the last frame, if it may be torn; None if it is whole.
+        offset: Offset behind the last accepted frame.
+        problem: What is wrong with the data at that offset; None if there is none.
+        following: Offset of a valid frame behind the problem; None if there is none.
+        is_checksum_wrong: Whether only the checksum of the frame at that offset is wrong.
+        torn: Offset of the last frame, if it may be torn; None if it is whole.
     """
 
     offset: int
@@ -139,16 +139,16 @@ def find_frames_end(
     checksum: Checksum | None = None,
     ends_are_whole: bool = False,
 ) -> FramesEnd:
-    """Return where the frames of the last file of a recording end.
+    """Find where the frames of a recording's last file end.
 
     Args:
         file: A segment.
-        descriptor: Of the recording.
-        base: Position of the file's beginning, in bytes.
+        descriptor: Descriptor of the recording.
+        base: Base position of the file, in bytes.
         start: Offset of the first frame, in bytes.
-        buffer: To read into.
-        checksum: What data frames have in place of their session; None for none.
-        ends_are_whole: No frame can be torn, and none is held against its checksum; see
+        buffer: Buffer to read into.
+        checksum: Checksum that data frames carry in place of their session id; None for none.
+        ends_are_whole: No frame can be torn, and no checksum is checked; see
             `MarkFile.ends_are_whole`.
     """
     if ends_are_whole:
@@ -174,7 +174,7 @@ def find_frames_end(
     following = None
     if not is_checksum_wrong:
         following = find_following(file, descriptor, base=base, offset=offset, buffer=buffer)
-        # Whoever writes to the file may have come by meanwhile: that is no damage.
+        # A running archive may have written on since: then nothing is wrong.
         if believed(file, descriptor, base, offset, end, checksum, buffer) > offset:
             return FramesEnd(offset=offset, torn=torn)
     return FramesEnd(
@@ -195,16 +195,16 @@ def believed(
     checksum: Checksum | None,
     buffer: ScanBuffer,
 ) -> int:
-    """Return the offset up to which frames follow one another that can be believed."""
+    """Return the offset up to which valid frames follow one another."""
     offset = start
     while offset < end:
-        # A chain ends with its term.
+        # The scan of a chain of frames ends with the term.
         term_left = descriptor.term_length - ((base + offset) & (descriptor.term_length - 1))
         count = buffer.fill(file, offset, min(end, offset + term_left))
         position = base + offset
         length, padding = scan(buffer, count, descriptor, position)
         if offset + length + padding > end:
-            # Of a file that was cut off, in the middle of padding.
+            # The file was truncated within a padding frame.
             return offset + length - HEADER_LENGTH
         if checksum is None:
             at = length + padding
@@ -226,12 +226,12 @@ def torn_frame(
     *,
     has_checksums: bool,
 ) -> int | None:
-    """Return the offset of the last frame if it may be torn, and no checksum says that it is whole.
+    """Return the offset of the last frame if it may be torn, and has no checksum to prove it whole.
 
-    The disk takes pages of 4096 bytes in any order: of a frame that lies in several, the first may
-    be there and others not. One is believed when there is something in each of them.
+    The disk writes pages of 4096 bytes in any order: of a frame that spans several pages, the first
+    may be written and others not. A frame is accepted if each of its pages holds something.
     """
-    # A term begins with a frame.
+    # Every term begins with a frame.
     last_term = term_base(base + end - 1, descriptor.term_length) - base
     start = max(start, last_term)
     if has_checksums:
@@ -244,14 +244,14 @@ def torn_frame(
 def find_following(
     file: File, descriptor: RecordingDescriptor, *, base: int, offset: int, buffer: ScanBuffer
 ) -> int | None:
-    """Return the offset of the first frame behind another offset that belongs where it lies.
+    """Return the offset of the first valid frame behind another offset; None if there is none.
 
     Args:
         file: A segment.
-        descriptor: Of the recording.
-        base: Position of the file's beginning, in bytes.
-        offset: Of what is no frame, in bytes.
-        buffer: To read into.
+        descriptor: Descriptor of the recording.
+        base: Base position of the file, in bytes.
+        offset: Offset of a place without a frame, in bytes.
+        buffer: Buffer to read into.
     """
     end = min(file.length(), descriptor.segment_length) & -HEADER_LENGTH
     at = offset + HEADER_LENGTH
@@ -268,10 +268,10 @@ def find_following(
 
 
 def first_belonging(data: memoryview, descriptor: RecordingDescriptor, position: int) -> int | None:
-    """Return where the first frame lies in a piece of one term that belongs there; None if none."""
+    """Return the offset of the first valid frame in a piece of one term; None if there is none."""
     term_id = descriptor.initial_term_id + position // descriptor.term_length
     term_id = (term_id + (1 << 31)) % (1 << 32) - (1 << 31)
-    # Each header of the term has these, and hardly anything else does.
+    # Search for stream id and term id: each header of the term has both, and little else does.
     wanted = STREAM_AND_TERM.pack(descriptor.stream_id, term_id)
     text = bytes(data).rstrip(b"\0")
     text = text.ljust((len(text) + HEADER_LENGTH - 1) & -HEADER_LENGTH, b"\0")
@@ -287,11 +287,11 @@ def first_belonging(data: memoryview, descriptor: RecordingDescriptor, position:
     return None
 
 
-# What lies behind the end.
+# Data behind the end.
 
 
 def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
-    """Return how many bytes behind the frames of a file lie before the last that is not zero."""
+    """Return how many bytes behind the frames of a file reach to the last that is not zero."""
     length = file.length()
     offset, last = end, end
     while offset < length:
@@ -306,16 +306,16 @@ def behind_length(file: File, end: int, buffer: ScanBuffer) -> int:
 
 
 def clear_behind(file: File, offset: int, *, segment_length: int, sync_level: int) -> None:
-    """Let zeros follow an offset of a segment, and give it its whole length.
+    """Clear a segment from an offset on, and give it its full length.
 
-    One that is like that is left alone: whoever dies between cutting it off and making it whole
-    leaves it too short.
+    A segment in that state is not changed. If the process dies after it has truncated the segment
+    and before it has extended it, the segment stays too short; the same call again completes it.
 
     Args:
         file: The segment.
-        offset: Where the recording ends in it.
+        offset: Offset of the end of the recording.
         segment_length: In bytes.
-        sync_level: Above 0, it is on the disk afterwards, whoever made it so.
+        sync_level: Above 0, wait until the file is on the disk, even if it was not changed.
     """
     length = file.length()
     if length > segment_length or behind_length(file, offset, ScanBuffer()):

@@ -1,6 +1,6 @@
-"""Verification of an archive: its files held against its catalog, and nothing changed.
+"""Verification of an archive: checks its files against its catalog, and changes nothing.
 
-Files are read in pieces, so that the memory needed does not grow with what is recorded.
+Files are read in pieces, so that memory use does not grow with the length of recordings.
 
 Source: Aeron `ArchiveTool.verify`.
 """
@@ -56,7 +56,7 @@ __all__ = [
     "verify_recording",
 ]
 
-# Doubts about the catalog.
+# Checks of the catalog.
 
 YEAR_10000_MS: Final = 253_402_300_800_000
 """The first millisecond that no calendar of Python's has, since 1970."""
@@ -68,9 +68,9 @@ class LostEntry:
     """An entry without a length, which ends the catalog, of a recording that has files.
 
     Attributes:
-        offset: Of its header, in bytes.
-        recording_id: Of its recording.
-        length: As it is stored: 0, or negative.
+        offset: Offset of its header, in bytes.
+        recording_id: Id of its recording.
+        length: Stored length: 0, or negative.
     """
 
     offset: int
@@ -88,15 +88,16 @@ class LostEntry:
 def find_lost_entry(
     catalog: File, header: CatalogHeader, last: Entry | None, has_files: Container[int]
 ) -> LostEntry | None:
-    """Return what lies where the entries end, if that is another entry.
+    """Return the entry behind the last one, if its length was lost.
 
-    One that was never finished has no files yet: a recording begins when its entry is whole.
+    An entry that was never finished has no files yet: a recording starts only when its entry is
+    complete.
 
     Args:
-        catalog: The file.
-        header: What it says of itself.
+        catalog: File of the catalog.
+        header: Header of the catalog.
         last: The last entry; None if there is none.
-        has_files: The ids of recordings that have files, and were not come by.
+        has_files: Ids of recordings that have files but no entry.
     """
     offset = header.first_offset if last is None else last.offset + last.length
     data = bytearray(START_OF_ENTRY.size)
@@ -111,7 +112,7 @@ def find_lost_entry(
 
 
 def mtu_problem(descriptor: RecordingDescriptor) -> str | None:
-    """Return what is wrong with the MTU of a recording, without which no publication goes on."""
+    """Return what is wrong with the MTU of a recording; a wrong MTU prevents extending it."""
     mtu = descriptor.mtu_length
     if SMALLEST_MTU <= mtu <= MAX_UDP_PAYLOAD_LENGTH and mtu % FRAME_ALIGNMENT == 0:
         return None
@@ -122,7 +123,7 @@ def mtu_problem(descriptor: RecordingDescriptor) -> str | None:
 
 
 def time_problem(descriptor: RecordingDescriptor) -> str | None:
-    """Return what is wrong with the times of a recording: no clock has shown them."""
+    """Return what is wrong with the timestamps of a recording."""
     start_ms, stop_ms = descriptor.start_timestamp_ms, descriptor.stop_timestamp_ms
     for name, time_ms, is_open in (
         ("start", start_ms, False),
@@ -141,7 +142,7 @@ OURS: Final = {CATALOG_NAME, MARK_FILE_NAME, LINK_NAME}
 
 @final
 class Severity(Enum):
-    """How much a finding matters."""
+    """How serious a finding is."""
 
     NOTE = "note"
     """Worth knowing, and as it should be."""
@@ -151,15 +152,16 @@ class Severity(Enum):
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """Something that does not agree.
+    """A result of a verification.
 
     Attributes:
-        severity: How much it matters.
-        what: What it is, in words.
-        file: In which file.
-        offset: Where in it, in bytes.
-        recording_id: Of which recording; None for none.
-        position: Up to where that can be read, in bytes; None where nothing of it is missing.
+        severity: How serious it is.
+        what: The finding, in words.
+        file: File of the finding.
+        offset: Offset in the file, in bytes.
+        recording_id: Id of the recording; None if it belongs to none.
+        position: Position up to which the recording can be read, in bytes; None if no data is
+            affected.
     """
 
     severity: Severity
@@ -175,11 +177,11 @@ class Finding:
 
 @attrs.frozen
 class Progress:
-    """How far a recording has been read without a problem.
+    """Position up to which a recording has been read without a problem.
 
     Attributes:
-        recording_id: Of the recording.
-        position: Up to where, in bytes.
+        recording_id: Id of the recording.
+        position: The position, in bytes.
     """
 
     recording_id: int
@@ -189,11 +191,11 @@ class Progress:
 def verify(
     directory: Directory, *, checksum: Checksum | None = None
 ) -> Iterator[Finding | Progress]:
-    """Walk the catalog, all segments and all other files; yield progress, and what is found.
+    """Check the catalog, all segments and all other files; yield progress and findings.
 
     Args:
-        directory: Of the archive, which may be at work.
-        checksum: Of entries and data frames that have any; None to check none.
+        directory: Directory of the archive, which may be running.
+        checksum: Checksum of entries and data frames that have one; None to check none.
 
     Raises:
         FileNotFoundError: There is no catalog.
@@ -227,7 +229,7 @@ def verify(
 def verify_entries(
     directory: Directory, catalog: File, segments: dict[int, list[int]], checksum: Checksum | None
 ) -> Iterator[Finding | Progress]:
-    """Walk the entries of a catalog, and what each is about."""
+    """Check the entries of a catalog, and the recording of each."""
     header = read_header(catalog)
     buffer = ScanBuffer()
     ends_are_whole = are_ends_whole(directory)
@@ -264,7 +266,7 @@ def verify_entries(
 
 
 def stray(recording_id: int, bases: list[int], why: str) -> Iterator[Finding]:
-    """Yield that files are of a recording that does not count."""
+    """Yield a note for each file of a recording that is not valid."""
     for base in bases:
         yield Finding(
             severity=Severity.NOTE,
@@ -275,17 +277,17 @@ def stray(recording_id: int, bases: list[int], why: str) -> Iterator[Finding]:
 
 
 def descriptor_of(catalog: File, entry: Entry) -> RecordingDescriptor:
-    """Return what an entry says.
+    """Decode the descriptor of an entry.
 
     Raises:
-        ArchiveFileError: It is damaged.
+        ArchiveFileError: The entry is damaged.
     """
     body = body_of(catalog, entry)
     return decode_descriptor(body, file=catalog.name, offset=entry.offset + ENTRY_HEADER_LENGTH)
 
 
 def body_of(catalog: File, entry: Entry) -> memoryview:
-    """Return an entry without its header, as long as that says."""
+    """Return an entry without its header, with the length from that header."""
     length = bytearray(4)
     read_exactly(catalog, memoryview(length), entry.offset)
     body = memoryview(bytearray(int.from_bytes(length, "little")))
@@ -294,14 +296,14 @@ def body_of(catalog: File, entry: Entry) -> memoryview:
 
 
 def verify_checksum(catalog: File, entry: Entry, checksum: Checksum | None) -> Iterator[Finding]:
-    """Yield whether the checksum of an entry is wrong."""
+    """Yield a note if the checksum of an entry is wrong."""
     if checksum is None or entry.checksum == 0:
         return
     body = body_of(catalog, entry)
     wanted = checksum(body)
     if wanted != entry.checksum:
         kind = kind_of(body, entry.checksum)
-        # An official archive leaves it when it recovers.
+        # An official archive does not update it in recovery.
         hint = (
             "; an archive that was not told of checksums has changed it since, or what says where "
             f"recording {entry.recording_id} begins and ends is damaged; its frames are looked at "
@@ -327,7 +329,7 @@ def verify_recording(
     *,
     ends_are_whole: bool = False,
 ) -> Iterator[Finding | Progress]:
-    """Walk all frames of a recording, and its files."""
+    """Check all frames of a recording, and its files."""
     recording_id = descriptor.recording_id
     first = term_base(descriptor.start_position, descriptor.term_length)
     is_active = descriptor.stop_position == ACTIVE
@@ -372,7 +374,7 @@ def verify_recording(
 
 
 def gap(recording_id: int, start: int, end: int) -> Finding:
-    """Return that files are not there."""
+    """Return the problem that segment files are missing."""
     what = f"no file holds positions {start} to {end} of recording {recording_id}"
     return problem(segment_name(recording_id, start), what, recording_id, position=start)
 
@@ -389,7 +391,7 @@ def verify_segment(
     has_no_end: bool,
     whole: bool,
 ) -> Iterator[Finding | Progress]:
-    """Walk the frames of a segment up to where the recording, or the segment, ends."""
+    """Check the frames of a segment up to the end of the recording or of the segment."""
     recording_id = descriptor.recording_id
     start = max(base, descriptor.start_position)
     file = directory.open_to_read(segment_name(recording_id, base))
@@ -398,7 +400,7 @@ def verify_segment(
         end = min(stop, base + descriptor.segment_length)
         if length != descriptor.segment_length:
             what = f"{length} bytes, and a segment has {descriptor.segment_length}"
-            # A truncation whose archive died leaves one that is too short, and lacks nothing.
+            # An interrupted truncation leaves a segment that is too short but lacks no frame.
             say = note if end - base <= length else problem
             yield say(file.name, what, recording_id, offset=length)
         if has_no_end:
@@ -434,7 +436,7 @@ def verify_segment(
 def verify_end(
     file: str, recording_id: int, end: FramesEnd, *, has_checksums: bool
 ) -> Iterator[Finding]:
-    """Yield what there is to say of the end of a recording that has none."""
+    """Yield the findings about the end of a recording that has no stop position."""
     what = f"recording {recording_id} has no end: it goes on, or its archive died at {end.offset}"
     yield note(file, what, recording_id, offset=end.offset)
     if end.following is not None:
@@ -451,7 +453,7 @@ def verify_end(
 def problem(
     file: str, what: str, recording_id: int, *, offset: int = 0, position: int | None = None
 ) -> Finding:
-    """Return that something cannot be read."""
+    """Return a problem."""
     return Finding(
         severity=Severity.PROBLEM,
         what=what,
@@ -463,14 +465,14 @@ def problem(
 
 
 def note(file: str, what: str, recording_id: int, *, offset: int = 0) -> Finding:
-    """Return something worth knowing."""
+    """Return a note."""
     return Finding(
         severity=Severity.NOTE, what=what, file=file, offset=offset, recording_id=recording_id
     )
 
 
 def problem_of(error: ArchiveFileError, recording_id: int | None) -> Finding:
-    """Return what an error says."""
+    """Return an error as a problem."""
     what = str(error).split(": ", 1)[-1]
     return Finding(
         severity=Severity.PROBLEM,
