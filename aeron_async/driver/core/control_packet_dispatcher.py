@@ -1,8 +1,8 @@
-"""The dispatch of control datagrams to the publications they speak of.
+"""The dispatch of control datagrams to publications.
 
-The dispatcher checks what a datagram says; the publication checks who says it. The socket of a
-unicast publication is connected, and hears its receiver alone, so the source is not checked there.
-Where the socket is connected to no peer, a receiver becomes a destination by what it says.
+The dispatcher checks the fields of a datagram; the publication checks its sender. The socket of a
+unicast publication is connected and receives from its receiver alone, so the source is not checked
+there. Where the socket is not connected, the status message of a receiver makes it a destination.
 
 Source: Aeron `SendChannelEndpoint`, `aeron_send_channel_endpoint_dispatch`.
 """
@@ -46,14 +46,14 @@ class ControlPacketDispatcher:
 
     Args:
         system_counters: The driver's counters.
-        on_activity: Told of a publication that something arrived for; it wants to be polled.
-        on_invalid_datagram: Told of what cannot be meant, with its source and the time, after it
-            has been counted.
-        destinations: Where the endpoint's data goes, if it has destinations.
-        on_response_setup: Told of a publication whose responses will come with a session id.
+        on_activity: Called with a publication that received something; it must be polled.
+        on_invalid_datagram: Called with an invalid datagram, its source and the time, after it has
+            been counted.
+        destinations: The endpoint's destinations, if it sends to several.
+        on_response_setup: Called with a publication and the session id of its responses.
 
     Attributes:
-        last_sm_ns: When a status message for one of the publications was last taken.
+        last_sm_ns: When a status message for one of the publications was last accepted.
     """
 
     def __init__(
@@ -88,35 +88,35 @@ class ControlPacketDispatcher:
 
     @property
     def publications(self) -> tuple[NetworkPublication, ...]:
-        """Return the publications that are heard for."""
+        """Return the publications that are served."""
         return tuple(self._publications.values())
 
     def add(
         self, publication: NetworkPublication, response_outbox: ResponseOutbox | None = None
     ) -> None:
-        """Hear for this publication from now on.
+        """Dispatch control frames to this publication from now on.
 
         Args:
-            publication: Whose control frames are wanted.
-            response_outbox: Where it sends to, if that is to whoever asks for its SETUP.
+            publication: The publication.
+            response_outbox: Its outbox if it sends to the receiver that asks for its SETUP.
         """
         self._publications[publication.session_id, publication.stream_id] = publication
         if response_outbox is not None:
             self._response_outboxes[publication] = response_outbox
 
     def remove(self, publication: NetworkPublication) -> None:
-        """Hear for this publication no more."""
+        """Stop dispatching to this publication."""
         key = publication.session_id, publication.stream_id
         if self._publications.get(key) is publication:
             del self._publications[key]
         self._response_outboxes.pop(publication, None)
 
     def is_session_in_use(self, session_id: int, stream_id: int) -> bool:
-        """Return whether a publication of that stream has the session."""
+        """Return whether a publication of that stream uses the session id."""
         return (session_id, stream_id) in self._publications
 
     def on_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Take one datagram; what is wrong with it is counted, told, and changes nothing."""
+        """Dispatch one datagram; an invalid one is counted and reported, and changes nothing."""
         if len(datagram) == STATUS_MESSAGE_LENGTH and self._try_report(datagram, now_ns):
             return
         kind = frame_type(datagram)
@@ -130,7 +130,7 @@ class ControlPacketDispatcher:
             self._on_invalid_datagram(datagram, source, now_ns)
 
     def _try_report(self, datagram: memoryview, now_ns: int) -> bool:
-        """Take what may be a plain status message, of which there are thousands a second."""
+        """Try the fast path for a plain status message: there are thousands a second."""
         length, kind, session_id, stream_id, term_id, term_offset, window_length, receiver_id = (
             REPORT.unpack(datagram)
         )
@@ -148,7 +148,7 @@ class ControlPacketDispatcher:
         self._on_activity(publication)
         return True
 
-    # Each returns whether what it was given can be meant.
+    # Handlers. Each returns whether the datagram is valid.
 
     def _on_status_message(self, datagram: memoryview, source: Address, now_ns: int) -> bool:
         sm = StatusMessage.decode(datagram)
@@ -161,14 +161,14 @@ class ControlPacketDispatcher:
             return False
         self._sm_received.increment()
         if publication is None:
-            # Differs: in Aeron the status message of any stream, also of none that is here, makes
-            # its sender a destination. Here only one that is for us does, or that says so.
+            # Differs: in Aeron the status message of any stream, even of one that does not exist
+            # here, makes its sender a destination. Here it must name a stream of ours, or none.
             if sm.is_setup_elicit and not sm.session_id and not sm.stream_id:
                 self._note_destination(sm, source, now_ns)
             return True
         outbox = self._response_outboxes.get(publication)
-        # Differs: Aeron lets whoever asks last have all the responses. Here the one who has them
-        # keeps them while it is heard.
+        # Differs: in Aeron the receiver that asked last gets all responses. Here the receiver that
+        # has them keeps them while it is alive.
         if outbox is not None and sm.is_setup_elicit and not publication.has_receivers:
             if outbox.address is None:
                 publication.hasten_setup()
@@ -209,7 +209,7 @@ class ControlPacketDispatcher:
             destination_id = None
             if self.destinations is not None:
                 found = self.destinations.registration_id_of(error.receiver_id, source)
-                # Those that came by themselves have none.
+                # Destinations that receivers added themselves have no registration id.
                 destination_id = found or None
             publication.on_error(error, now_ns, source=source, destination_id=destination_id)
             self._on_activity(publication)

@@ -1,8 +1,8 @@
-"""The dispatch of data datagrams to images, and the search for unknown senders.
+"""The dispatch of data datagrams to images, and the discovery of unknown senders.
 
-When data of an unknown session arrives for a stream that is subscribed to, the dispatcher asks for
-a SETUP with a status message, and the SETUP makes the image. Data that no subscription wants is
-dropped at the cost of one look-up.
+When data of an unknown session arrives for a stream with a subscription, the dispatcher asks the
+sender for a SETUP with a status message; the SETUP leads to a new image. Data that no subscription
+wants is dropped at the cost of one look-up.
 
 Source: Aeron `DataPacketDispatcher`, `Receiver`.
 """
@@ -43,19 +43,19 @@ __all__ = [
     "DispatchListener",
 ]
 
-# Plain integers: to look up a member of an enum takes as long as to take a header apart.
+# Plain integers: looking up an enum member takes as long as unpacking a header.
 DATA: Final = int(FrameType.DATA)
 PAD: Final = int(FrameType.PAD)
 DATA_FIELDS: Final = Struct("<5xBxxiiii")
 """Flags, term offset, session id, stream id and term id of a data header."""
 RUN_FIELDS: Final = Struct("<i4xiiii")
-"""Frame length, 0 of a heartbeat, and the same without flags."""
+"""Frame length (0 for a heartbeat), then the fields of `DATA_FIELDS` without the flags."""
 SETUP_FIELDS: Final = Struct("<8xi ii iiii")
 """Term offset, session id, stream id, initial and active term id, term length, MTU of a SETUP."""
 RTTM_FIELDS: Final = Struct("<5xB2xii16xq")
 """Flags, session id, stream id and receiver id of a round-trip measurement."""
 MAX_RTT_NS: Final = 10_000_000_000
-"""No round trip takes longer: by then the image would be gone."""
+"""A longer round trip is refused: by then the image would have timed out."""
 
 ELICIT_WINDOW_NS: Final = 1_000_000_000
 
@@ -66,9 +66,9 @@ class DataPacketDispatcher:
     Args:
         context: The driver's settings.
         system_counters: The driver's counters.
-        receiver_id: Names our end to senders.
-        group_tag: Carried by every status message, or None.
-        listener: Hears what was found.
+        receiver_id: Identifies this receiver to senders.
+        group_tag: Sent in every status message; None for none.
+        listener: Called with what was found.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class DataPacketDispatcher:
         self._lone_cuts = array("i", (0, 0))
         self._elicit_window_start_ns, self._elicit_count = -ELICIT_WINDOW_NS, 0
 
-    # Who wants what.
+    # Interest.
 
     def add_subscription(self, stream_id: int, session_id: int | None) -> None:
-        """Want one session of a stream, or all of them."""
+        """Subscribe to one session of a stream, or to all its sessions."""
         interest = self._streams.setdefault(stream_id, StreamInterest())
         if session_id is None:
             interest.is_all_sessions = True
@@ -112,7 +112,7 @@ class DataPacketDispatcher:
         self._states.forget_uninterest(stream_id, session_id)
 
     def remove_subscription(self, stream_id: int, session_id: int | None) -> None:
-        """Stop wanting what was added; images that nobody wants any more get no data any more."""
+        """Undo `add_subscription`; images that no subscription wants get no more data."""
         interest = self._streams[stream_id]
         if session_id is None:
             interest.is_all_sessions = False
@@ -125,14 +125,14 @@ class DataPacketDispatcher:
             del self._streams[stream_id]
 
     def add_image(self, image: PublicationImage) -> None:
-        """Place data of this image's session in it from now on."""
+        """Place data of this image's session in the image from now on."""
         interest = self._streams[image.stream_id]
         self._states.forget(image.stream_id, image.session_id, SessionState.PENDING_SETUP)
         self._pending_setups.remove(image.stream_id, image.session_id)
         interest.images[image.session_id] = image
 
     def remove_image(self, image: PublicationImage) -> None:
-        """Stop placing data in this image, and let its session cool down unless it has ended."""
+        """Stop placing data in this image, and cool its session down unless the stream ended."""
         interest = self._streams.get(image.stream_id)
         if interest is None or interest.images.get(image.session_id) is not image:
             return
@@ -141,23 +141,23 @@ class DataPacketDispatcher:
             self._states.set_state(image.stream_id, image.session_id, SessionState.COOL_DOWN)
 
     def remove_cool_down(self, image: PublicationImage) -> None:
-        """Let the session of an image that has gone come back."""
+        """End the cool-down of an image's session, so that the session may be received again."""
         self._states.forget(image.stream_id, image.session_id, SessionState.COOL_DOWN)
 
-    # What arrives.
+    # Input.
 
     def on_datagram(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
-        """Take one datagram; what is wrong with it is counted, told, and changes nothing.
+        """Dispatch one datagram; an invalid one is counted and reported, and changes nothing.
 
         Args:
-            datagram: Whole, as it came off the wire; not kept.
-            source: Where it came from.
+            datagram: The whole datagram as received; not kept.
+            source: The address it came from.
             now_ns: The time now.
-            destination: By which way it came.
+            destination: The destination that received it.
         """
-        # Most are data that follows what an image has, and can be placed like a run of one.
+        # Most datagrams hold the next data of an image, and are placed like a run of one.
         cuts = self._lone_cuts
         cuts[0] = cuts[1] = length = len(datagram)
         if length <= DATA_HEADER_LENGTH or not self._take_runs(
@@ -168,7 +168,7 @@ class DataPacketDispatcher:
     def _take_one(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
-        """Take a datagram that is anything else."""
+        """Dispatch a datagram that is not the next data of an image."""
         kind = frame_type(datagram)
         if PAD <= kind <= DATA:
             self._on_data(datagram, source, now_ns, destination)
@@ -187,25 +187,25 @@ class DataPacketDispatcher:
         now_ns: int,
         destination: ReceiveDestination,
     ) -> None:
-        """Take runs of datagrams from one source as `on_datagram` takes each.
+        """Dispatch runs of datagrams from one source as `on_datagram` dispatches each.
 
         Args:
-            data: The datagrams, one behind the other; not kept.
-            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
-                the last of a run may be shorter. One alone is a run of one.
-            source: Where they came from.
+            data: The datagrams, one after the other; not kept.
+            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; the
+                last datagram of a run may be shorter. A single datagram is a run of one.
+            source: The address they came from.
             now_ns: The time now.
-            destination: By which way they came.
+            destination: The destination that received them.
 
         Raises:
-            Exception: What one of them raised, or a group of what several did; the others were
-                taken.
+            Exception: What one datagram raised, or a group if several did; the others were
+                dispatched.
         """
         index = start = 0
         failures: list[Exception] = []
         while index < len(cuts):
             length, taken = min(cuts[index + 1], cuts[index] - start), 0
-            # One by one, a transport would report the failure and go on with the next datagram.
+            # A failure stops no other datagram, as when a transport reads them one by one.
             try:
                 if length >= DATA_HEADER_LENGTH:
                     taken = self._take_runs(data, cuts, index, start, source, now_ns, destination)
@@ -216,7 +216,7 @@ class DataPacketDispatcher:
             start += taken or length
             while cuts[index] < start:
                 index += 2
-            # Once, for a datagram without a byte behind it is one too.
+            # Only once: an empty datagram also counts as a run.
             if cuts[index] == start:
                 index += 2
         if failures:
@@ -232,7 +232,7 @@ class DataPacketDispatcher:
         now_ns: int,
         destination: ReceiveDestination,
     ) -> int:
-        """Hand what can be placed at once to its image; return how many bytes that was."""
+        """Pass data that can be placed at once to its image; return how many bytes that was."""
         length, term_offset, session_id, stream_id, term_id = RUN_FIELDS.unpack_from(data, start)
         if length == 0:
             return 0
@@ -260,10 +260,10 @@ class DataPacketDispatcher:
         if image is not None:
             connection = image.connections.find(destination, source, now_ns)
             if connection is None:
-                # Differs: Aeron tells a stream by its ids alone, and so puts together what two
-                # publishers say who happen to have, or were given, the same session. A publisher
-                # whose address changes comes back when the silence of the old one has ended its
-                # image. One stream from several sources comes by a destination for each.
+                # Differs: Aeron identifies a stream by its ids alone, so it merges what two
+                # publishers send that happen to have, or were given, the same session. A publisher
+                # whose address changes is received again once the silence of the old address has
+                # ended its image. A stream with several sources has a destination for each.
                 self._foreign_packets.increment()
                 return
             if not image.on_data(
@@ -289,7 +289,7 @@ class DataPacketDispatcher:
         now_ns: int,
         destination: ReceiveDestination,
     ) -> None:
-        """Ask an unknown sender who it is: once a second each, so many in all, so many at once."""
+        """Ask an unknown sender for a SETUP, within limits on session, rate and pending SETUPs."""
         if now_ns >= self._elicit_window_start_ns + ELICIT_WINDOW_NS:
             self._elicit_window_start_ns = now_ns
             self._elicit_count = 0
@@ -317,7 +317,7 @@ class DataPacketDispatcher:
     def _on_setup(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
-        # Most SETUPs change nothing, made-up ones least of all: they are not worth decoding.
+        # Most SETUPs change nothing, forged ones least of all: do not decode them here.
         term_offset, session_id, stream_id, initial_term_id, term_id, term_length, mtu_length = (
             SETUP_FIELDS.unpack_from(datagram)
         )
@@ -350,7 +350,7 @@ class DataPacketDispatcher:
     def _gives_way(
         self, image: PublicationImage, datagram: memoryview, source: Address, now_ns: int
     ) -> bool:
-        """Return whether a SETUP begins a response stream again, and retire its old image then."""
+        """Return whether a SETUP restarts a response stream; if so, retire its old image."""
         if not (image.is_following and begins_again(image, Setup.decode(datagram), source, now_ns)):
             return False
         del self._streams[image.stream_id].images[image.session_id]
@@ -361,7 +361,7 @@ class DataPacketDispatcher:
     def _on_rttm(
         self, datagram: memoryview, source: Address, now_ns: int, destination: ReceiveDestination
     ) -> None:
-        # Floods of requests are the rule, and few are answered: they are not worth decoding either.
+        # Requests come in floods, and few are answered: do not decode them here either.
         flags, session_id, stream_id, receiver_id = RTTM_FIELDS.unpack_from(datagram)
         interest = self._streams.get(stream_id)
         image = None if interest is None else interest.images.get(session_id)
@@ -377,7 +377,7 @@ class DataPacketDispatcher:
             self._reply(reply.encode(), source, destination)
             return
         rtt_ns = now_ns - rttm.echo_timestamp_ns - rttm.reception_delta_ns
-        # Differs: Aeron takes any number for a round trip, negative ones too.
+        # Differs: Aeron accepts any number as a round-trip time, even a negative one.
         if not 0 <= rtt_ns <= MAX_RTT_NS:
             self._rejected_rttms.increment()
             return
@@ -388,9 +388,9 @@ class DataPacketDispatcher:
         self._listener.on_invalid_datagram(datagram, source, now_ns)
 
     def _reply(self, frame: bytes, source: Address, destination: ReceiveDestination) -> None:
-        """Answer one datagram: to the whole group where there is one, else to where it came from.
+        """Answer one datagram: to the multicast group if there is one, else to its source.
 
-        A control address that was configured gets what images say, not this.
+        A configured control address gets the frames of images, but not this reply.
         """
         address = (destination.is_multicast and destination.control_address) or source
         if not destination.send_to(frame, address):
@@ -398,7 +398,7 @@ class DataPacketDispatcher:
 
     @property
     def has_interest(self) -> bool:
-        """Return whether any stream is wanted."""
+        """Return whether any stream is subscribed to."""
         return bool(self._streams)
 
     def image_count(self, stream_id: int) -> int:
@@ -408,18 +408,18 @@ class DataPacketDispatcher:
 
 
 class DispatchListener(Protocol):
-    """Who hears what a dispatcher has found."""
+    """What the owner of a dispatcher implements to hear what it found."""
 
     def on_image_activity(self, image: PublicationImage) -> None:
-        """Something was placed in the image; it wants to be polled."""
+        """Data was placed in the image; it must be polled."""
         ...
 
     def on_create_image(
         self, setup: Setup, source: Address, destination: ReceiveDestination
     ) -> None:
-        """A wanted stream begins; an image is to be made and added."""
+        """A wanted stream begins; the listener must create an image and add it."""
         ...
 
     def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Something that cannot be meant arrived, and has been counted."""
+        """An invalid datagram arrived, and has been counted."""
         ...

@@ -1,16 +1,15 @@
 """The sending half of a network publication: SETUPs, data, heartbeats and resends.
 
-Invariant: data leaves only up to the sender limit, except that a padding frame, of which only the
-header travels, may carry the sender position past it.
+Invariant: data is sent only up to the sender limit. One exception: of a padding frame only the
+header is sent, so padding may move the sender position past the limit.
 
-Invariant: a resend begins only where a frame of the publication begins; `FrameStarts` knows where
-that is. A NAK for any other place is refused, and `RefusedNaks` warns when the same one comes
-again and again: a receiver that asks from there was sent something that is not of the publication,
-and its stream stands still.
+Invariant: a resend begins only at the start of a frame of this publication, which `FrameStarts`
+verifies. A NAK for any other place is refused. `RefusedNaks` warns when the same one is repeated:
+its receiver was sent something that does not belong to this publication, and its stream is stuck.
 
-Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`. For `FrameStarts` and
-`RefusedNaks` it has none: `aeron_network_publication_resend` resends from wherever a NAK says, and
-answers with whatever lies there.
+Source: Aeron `NetworkPublication.send`, `aeron_network_publication.c`. `FrameStarts` and
+`RefusedNaks` have no counterpart: `aeron_network_publication_resend` resends from any place that a
+NAK names, and sends whatever lies there.
 """
 
 from __future__ import annotations
@@ -56,61 +55,61 @@ __all__ = [
     "resend_range",
 ]
 
-# Where frames begin, and resends from there.
+# Frame starts, and resends from there.
 
 POSITION_LENGTH: Final = 8
 
 
 class FrameStarts:
-    """The datagrams that began a block of the stream, for the last term's length of it.
+    """The start of the first datagram in each block of the stream, for the length of one term.
 
     The log alone cannot tell where frames begin, because payload may look like a header: a peer
-    that has a say in what is published could have bytes of its own sent to the receivers as
-    frames. So this class remembers, for every 4 KiB of the stream, where the first datagram in it
-    began, and finds a frame by walking from header to header from there. Only these two kinds of
-    places are ever believed.
+    that influences what is published could make the sender resend bytes of the peer's own as
+    frames. So this class records, for every 4 KiB of the stream, where the first datagram in it
+    began, and finds a frame by walking from header to header from there. A resend starts at no
+    other place.
 
-    An honest NAK begins where a gap does: where some datagram ended that was sent or sent again.
-    What is sent again may be cut elsewhere than before, so that is the start of a frame, but not
-    always that of a datagram as it was first sent.
+    An honest NAK begins where a gap does: at the end of a datagram that was sent or resent. Resent
+    data may be cut into other datagrams than before, so that place is the start of a frame, but not
+    always of a datagram as first sent.
 
-    The cost: a comparison for each datagram, and 8 bytes for each 4 KiB of a term, touched as the
-    stream goes by. A question walks over 4 KiB and a datagram at most, and that only if the place
-    claims to be the one that is asked for, which hardly any payload does. Rejected: a bit for each
-    place in a term, which costs a store for each datagram and knows nothing of other cuts; and
-    walking from the start of the term, which takes milliseconds for every NAK.
+    The cost: one comparison per datagram, and 8 bytes per 4 KiB of a term, touched as the stream
+    advances. A check walks over at most 4 KiB and a datagram, and only if the header at the place
+    names this very place, which payload hardly ever does. Rejected: one bit for each place in a
+    term, which costs a store per datagram and misses other cuts; and walking from the start of the
+    term, which takes milliseconds for every NAK.
 
     Args:
-        log: Where the frames are.
+        log: The log with the frames.
         position: Where the stream starts, in bytes.
 
     Attributes:
-        next_position: From here on the start of a datagram is worth a `mark`, in bytes.
+        next_position: A datagram that begins at or after this position must be marked; in bytes.
     """
 
     def __init__(self, log: LogBuffers, position: int) -> None:
         self._log = log
         self._block_count = log.term_length >> BLOCK_BITS
-        # A datagram that covers a place began so many blocks before it at most.
+        # A datagram that covers a place began at most this many blocks before it.
         self._reach = (log.mtu_length >> BLOCK_BITS) + 1
-        # Anonymous memory: the pages of what is never sent are never taken.
+        # Anonymous memory: pages for data that is never sent are never allocated.
         memory = mmap.mmap(-1, self._block_count * POSITION_LENGTH)
         self._positions = memoryview(memory).cast("q")
         self.mark(position)
 
     def mark(self, position: int) -> None:
-        """Take note that the first datagram of a block begins at `position`."""
+        """Record that the first datagram of a block begins at `position`."""
         block = position >> BLOCK_BITS
         self._positions[block % self._block_count] = position
         self.next_position: int = (block + 1) << BLOCK_BITS
 
     def mark_runs(self, position: int, length: int, cuts: Cuts) -> None:
-        """Take note of runs of datagrams: for each block that they reach, of its first one there.
+        """Record, for each block that runs of datagrams reach, its first datagram.
 
         Args:
-            position: Of the first.
-            length: Of all together, as far as they have left.
-            cuts: Where they are cut; see `scan_runs`.
+            position: Of the first datagram.
+            length: Length of all datagrams that were sent.
+            cuts: Where the runs are cut; see `scan_runs`.
         """
         self.next_position = mark_starts(
             self._positions, self.next_position, position, cuts, length
@@ -121,7 +120,7 @@ class FrameStarts:
         log = self._log
         words = log.term_words[partition_index(position, bits=log.position_bits)]
         offset = position & (log.term_length - 1)
-        # What most lies do not survive, at the price of two loads. It proves nothing.
+        # A cheap check that refuses most false places. It proves nothing.
         term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=log.position_bits)
         if words[(offset >> 2) + 2] != offset or words[(offset >> 2) + 5] != term_id:
             return False
@@ -139,7 +138,7 @@ class FrameStarts:
     def _known_start_before(self, position: int) -> int | None:
         """Return the start of a datagram at or before `position`, if one is near enough.
 
-        Terms begin with a datagram and with a block, so that it never lies in another term.
+        Each term begins with a datagram and with a block, so the result lies in the same term.
         """
         block = position >> BLOCK_BITS
         for each in range(block, block - self._reach - 1, -1):
@@ -158,18 +157,18 @@ def resend_range(
     term_offset: int,
     length: int,
 ) -> int:
-    """Send whole frames of a range again, and return how many bytes of the stream that covered.
+    """Resend the whole frames of a range, and return how many bytes of the stream that covered.
 
-    A range that begins before the resend window (half a term and the longest message behind the
-    sender) or beyond what was sent brings nothing; nor does one shorter than its first frame.
+    A range resends nothing if it begins before the resend window (half a term plus the longest
+    message behind the sender), begins beyond what was sent, or is shorter than its first frame.
 
     Args:
-        log: Where the frames are.
-        send: Takes a datagram, and says whether it could leave.
+        log: The log with the frames.
+        send: Sends a datagram, and returns whether that succeeded.
         sender_position: Up to where data has been sent, in bytes.
         term_id: Term of the range.
-        term_offset: Where it begins, in bytes.
-        length: How long it is, in bytes.
+        term_offset: Where the range begins, in bytes.
+        length: Length of the range, in bytes.
     """
     position = compute_position(
         term_id, term_offset, initial_term_id=log.initial_term_id, bits=log.position_bits
@@ -179,7 +178,7 @@ def resend_range(
         return 0
     index = partition_index(position, bits=log.position_bits)
     term, words = log.terms[index], log.term_words[index]
-    # Differs: C goes on into what has not been sent yet, past the sender limit.
+    # Differs: C continues into data that has not been sent yet, past the sender limit.
     sent_length = sender_position - position
     offset, end = term_offset, min(term_offset + min(length, sent_length), log.term_length)
     while offset < end:
@@ -191,10 +190,10 @@ def resend_range(
     return offset - term_offset
 
 
-# NAKs that are refused.
+# Refused NAKs.
 
 REPEATS_MIN: Final = 8
-"""So many NAKs for one place are no accident."""
+"""This many NAKs for one place are no accident."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
 REMEDY: Final = (
     "the receiver was sent frames that are not of this publication, and cannot go on where they "
@@ -206,12 +205,7 @@ log: Final = get_logger(__name__)
 
 
 class RefusedNaks:
-    """Remembers the place that was refused last, and how often.
-
-    Args:
-        log_buffers: Name the stream.
-        log_budget: For its log lines, which peers can cause; None is without limit.
-    """
+    """Counts the NAKs refused in a row for the same place, and logs when they are too many."""
 
     __slots__ = ("_count", "_is_news", "_log", "_logged_ns", "_peer_log", "_position")
 
@@ -224,7 +218,7 @@ class RefusedNaks:
         self._logged_ns = -LOG_INTERVAL_NS
 
     def on_refused(self, position: int) -> None:
-        """Take note of a NAK from where no frame begins, in bytes of the stream."""
+        """Record a NAK for a position, in bytes, at which no frame begins."""
         if position != self._position:
             self._position = position
             self._count = 0
@@ -232,7 +226,7 @@ class RefusedNaks:
         self._is_news = self._count >= REPEATS_MIN
 
     def tell(self, source: Address | None, now_ns: int) -> None:
-        """Log what was just refused once too often, at most once a second.
+        """Log the last refused NAK if it was repeated too often, at most once a second.
 
         Args:
             source: Where the NAK came from.
@@ -256,22 +250,22 @@ class RefusedNaks:
         )
 
 
-# What leaves.
+# The sender.
 
 UNANSWERED_INTERVAL_MAX_NS: Final = 1_000_000_000
-"""The longest pause between SETUPs that a budget allows; each is twice as long as the one before.
+"""The longest interval between SETUPs under a handshake budget; each is twice the one before.
 
-At Aeron's pace of 100 ms the three bytes for each byte of a request are used up in 700 ms, and a
-receiver that comes later is never found.
+At Aeron's interval of 100 ms the budget (three bytes for each byte of a request) is used up in
+700 ms, and a receiver that starts later is never found.
 """
 SEND_RETRY_NS: Final = 1_000_000
-"""How long a datagram that could not leave waits for the next try."""
+"""How long to wait before retrying a datagram that could not be sent."""
 RUN_LENGTH_MAX: Final = 65_504
-"""The most bytes that one call may send: what a UDP datagram holds, in whole frames."""
+"""The most bytes that one call may send: what one UDP datagram holds, in whole frames."""
 RUN_COUNT_MAX: Final = 64
 """The most datagrams that one call may send: `UDP_MAX_SEGMENTS` of the oldest kernels."""
 RUNS_MAX: Final = 64
-"""The most runs that are looked for before they are sent."""
+"""The most runs that are scanned before they are sent."""
 
 
 class StreamSender:
@@ -279,21 +273,21 @@ class StreamSender:
 
     Args:
         log: The terms it sends from.
-        params: What the channel and the context say of the publication.
-        counters: Where its position and limit are shown.
-        system_counters: The driver's.
-        outbox: Takes the datagrams.
-        burst_limit: Full runs of datagrams sent in one go before others get their turn; what a run
-            of one costs is counted as six datagrams.
+        params: The publication's parameters from the channel and the context.
+        counters: Counters for its position and limit.
+        system_counters: The driver's counters.
+        outbox: Sends the datagrams.
+        burst_limit: The number of full runs of datagrams sent before other streams get their turn;
+            a run of a single datagram costs as much as six datagrams.
         now_ns: The time now.
-        timestamps: Writes the time of sending into messages; None where nobody asked for it.
+        timestamps: Writes the send time into messages; None if the channel did not ask for it.
 
     Attributes:
         position: Up to where data has been sent, in bytes.
         limit: Up to where data may be sent, in bytes.
-        setup_count: SETUPs sent.
-        first_setup_ns: When the first of them left.
-        refused_naks: Tells of NAKs that are refused again and again.
+        setup_count: Number of SETUPs sent.
+        first_setup_ns: When the first SETUP was sent.
+        refused_naks: Logs NAKs that are refused again and again.
     """
 
     setup_count: int
@@ -330,7 +324,7 @@ class StreamSender:
         self._setup_interval_ns = SETUP_INTERVAL_NS
         self._withheld = system_counters[DriverCounterId.HANDSHAKE_SENDS_WITHHELD]
         self._timestamps = timestamps
-        # Datagrams that leave one by one are each as full as can be.
+        # With timestamps, datagrams are sent one by one, each as full as possible.
         is_batching = params.is_batching and timestamps is None
         self._run_count_max = RUN_COUNT_MAX if is_batching else 1
         self._burst_limit = burst_limit
@@ -348,37 +342,37 @@ class StreamSender:
 
     @property
     def heartbeat_deadline_ns(self) -> int:
-        """Return when a heartbeat is due if no data leaves before."""
+        """Return when a heartbeat is due if no data is sent before."""
         return self._last_sent_ns + HEARTBEAT_INTERVAL_NS
 
     @property
     def has_budget(self) -> bool:
-        """Return whether little may leave before a receiver has answered."""
+        """Return whether the handshake budget still applies: no receiver has answered yet."""
         return self._handshake is not None
 
     @property
     def setup_deadline_ns(self) -> int:
-        """Return when the next SETUP may leave."""
+        """Return when the next SETUP may be sent."""
         return self._last_setup_ns + self._setup_interval_ns
 
     def hasten_setup(self) -> None:
-        """Let the next SETUP leave at once: before, there was nobody to send it to."""
+        """Let the next SETUP be sent at once: until now there was no address to send it to."""
         self._last_setup_ns -= self._setup_interval_ns
 
     def on_answered(self) -> None:
-        """Send without a budget from now on: a receiver has answered."""
+        """Drop the handshake budget: a receiver has answered."""
         self._handshake, self._setup_interval_ns = None, SETUP_INTERVAL_NS
 
     def set_limit(self, limit: int) -> None:
-        """Take a new limit from flow control; it may lie behind the position."""
+        """Set the limit that flow control computed; it may lie behind the position."""
         if limit != self.limit:
             self.limit = limit
             self._counters.sender_limit.set(limit)
 
     def skip_to(self, position: int) -> None:
-        """Take what was read up to `position` without being sent for sent, if that is further.
+        """Move the position forward over data that only spies have read.
 
-        Whoever joins later may still ask for it, so where its frames begin is kept in mind.
+        A receiver that joins later may still ask for it, so its frame starts are recorded.
         """
         log, starts, start = self._log, self._frame_starts, self.position
         while start < position:
@@ -391,11 +385,11 @@ class StreamSender:
         self.set_limit(self.position)
 
     def send_setup(self, now_ns: int, position: int) -> None:
-        """Send a SETUP that says where a receiver that comes now starts, if its budget allows it.
+        """Send a SETUP with the position at which a new receiver starts, if the budget allows it.
 
         Args:
             now_ns: The time now.
-            position: Of that start, in bytes.
+            position: Where a new receiver starts, in bytes.
         """
         self._last_setup_ns = now_ns
         if self._handshake is not None:
@@ -425,7 +419,7 @@ class StreamSender:
         self.setup_count += 1
 
     def send_data(self, now_ns: int) -> int:
-        """Send a burst of whole frames, and return when there is more to do."""
+        """Send a burst of whole frames, and return when to send again."""
         log, limit, mtu_length = self._log, self.limit, self._log.mtu_length
         position, frame_starts = self.position, self._frame_starts
         deadline_ns = NEVER_NS
@@ -478,9 +472,9 @@ class StreamSender:
         return deadline_ns
 
     def send_alone(self, now_ns: int) -> bool:
-        """Send one datagram; return whether that was all there is, and nothing holds it back.
+        """Send one datagram; return whether that was all there was and nothing held it back.
 
-        One that could not leave is not counted: the burst that follows then tries it again.
+        A failed send is not counted here: the burst that follows tries it again.
         """
         log, position = self._log, self.position
         window = self.limit - position
@@ -501,7 +495,7 @@ class StreamSender:
         self._is_tracking_limit = True
         self._counters.sender_position.set(self.position)
         self._bytes_sent.increment(length)
-        # A term that is full is followed by another, and so perhaps by more.
+        # After a full term comes another one, which may hold more data.
         end = offset + length
         return end <= self._mask and words[end >> 2] == 0
 
@@ -525,9 +519,9 @@ class StreamSender:
         self._last_sent_ns = now_ns
 
     def resend(self, term_id: int, term_offset: int, length: int) -> int:
-        """Send a range again, as far as the log still holds it; return how much that covered.
+        """Resend a range as far as the log still holds it; return how many bytes that covered.
 
-        Differs: Aeron takes whatever lies where the range begins for a frame.
+        Differs: Aeron treats whatever lies at the start of the range as a frame.
         """
         log = self._log
         position = compute_position(
@@ -551,7 +545,7 @@ class StreamSender:
         return resent_length
 
     def send(self, datagram: Buffer) -> bool:
-        """Send one datagram; count it when it could not leave."""
+        """Send one datagram; if that fails, count it and return False."""
         if self._timestamps is not None and isinstance(datagram, memoryview):
             self._timestamps.stamp(datagram)
         if self._outbox.send(datagram):
@@ -560,7 +554,7 @@ class StreamSender:
         return False
 
     def _send_runs(self, data: memoryview, cuts: Cuts) -> int:
-        """Send runs of datagrams; return how much of it left, counting the first that did not."""
+        """Send runs of datagrams; return the bytes sent, and count the datagram that failed."""
         if self._timestamps is None:
             left = self._outbox.send_runs(data, cuts)
             if left < len(data):
@@ -576,7 +570,7 @@ class StreamSender:
         return start
 
     def _on_blocked(self) -> None:
-        """Count a window that is used up, once until data leaves again."""
+        """Count an exhausted window, once until data is sent again."""
         self._is_tracking_limit = False
         self._counters.back_pressure_events.increment()
         self._flow_control_limits.increment()

@@ -1,7 +1,8 @@
-"""The delay before a receiver asks for lost data, and before it asks again.
+"""The delay before a receiver sends a NAK for lost data, and before it repeats the NAK.
 
-Unicast asks at once: the only reason to wait is reordering. A group backs off at random, so that
-the first to ask is heard (through its retransmission) by the others before they ask too.
+A unicast receiver sends its NAK at once: the only reason to wait is reordering. A receiver in a
+group waits for a random time, so that the others receive the retransmission for the first NAK
+before they send their own.
 
 Source: Aeron `FeedbackDelayGenerator`, `StaticDelayGenerator`, `OptimalMulticastDelayGenerator`;
 RFC 5401, NACK suppression by truncated exponential back-off.
@@ -25,7 +26,7 @@ __all__ = [
 
 
 SHORTEST_NS: Final = 1_000
-"""The first wait where nothing else is said, and what a repeat counts from at least."""
+"""The default first delay, and the lower bound of the value from which repeats are computed."""
 
 
 class FeedbackDelay(Protocol):
@@ -41,7 +42,7 @@ class FeedbackDelay(Protocol):
 
 
 class StaticDelay:
-    """The same delays every time, as unicast wants them.
+    """The same delays every time, for unicast.
 
     Args:
         initial_ns: Before the first NAK.
@@ -65,7 +66,7 @@ NO_DELAY: Final = StaticDelay(initial_ns=0, retry_ns=0)
 
 
 class GroupDelay:
-    """Random delays in [0, max_backoff_ns], few of them short, so that few of many ask.
+    """Random delays in [0, max_backoff_ns], few of them short: few of many receivers send a NAK.
 
     With lambda = ln(group_size) + 1 and T = max_backoff_ns, a draw x, uniform over one
     lambda/T from lambda/(T(e^lambda - 1)) on, becomes (T/lambda) ln(x (e^lambda - 1) T/lambda).

@@ -1,15 +1,15 @@
-"""The gaps of one image: finding them, asking for them, or padding them.
+"""The gaps of one image: finding them, and requesting the data or padding them.
 
-`ImageGaps` asks for the first gap of a reliable stream, and again until it is filled; in a stream
-that is not reliable it lays padding over the gap.
+`ImageGaps` sends a NAK for the first gap of a reliable stream, and repeats it until the gap is
+filled; in an unreliable stream it fills the gap with padding.
 
-`GapsAhead` asks, on unicast only, for the gaps behind the first. Asking for one gap at a time
-costs a stream a round trip for each of its losses. So it looks once, piece by piece, through what
-has come behind the first gap, and asks for each gap that data proves: a few at a time, and only
-while the stream has paid for it. A gap that is still there when it becomes the first is asked for
-again. `GapsAhead` remembers only up to which position it has asked, and when it did so last.
+`GapsAhead` sends NAKs for the gaps behind the first, on unicast only. With one NAK at a time each
+loss would cost the stream a round trip. `GapsAhead` scans the data behind the first gap once, piece
+by piece, and sends a NAK for each gap that has data behind it: a few at a time, and only as far as
+`NakPatience` allows. A gap that remains when it becomes the first is requested again. `GapsAhead`
+remembers only the position up to which it has sent NAKs, and when it sent the last one.
 
-Differs: Aeron asks for the first gap of an image alone.
+Differs: Aeron sends NAKs for the first gap of an image alone.
 
 Source: Aeron `PublicationImage.trackRebuild`, `processPendingLoss`.
 """
@@ -41,23 +41,24 @@ __all__ = [
 # Gaps behind the first.
 
 GAPS_AT_ONCE: Final = 15
-"""Gaps asked for in one poll; with the first one as many as a sender remembers to have answered."""
+"""NAKs per poll behind the first gap; with the first, as many as a sender remembers answering."""
 
 
 class GapsAhead:
-    """What has been asked for behind the first gap of one image.
+    """The gaps behind the first gap of one image.
 
-    Only for streams that nobody else receives: a group waits before it asks, each for another time.
+    Only for streams with a single receiver: in a group each receiver waits for a random time before
+    it sends a NAK.
 
     Args:
         log: Where the image is rebuilt.
-        feedback: Asks for what is missing.
-        delay: Says how long to wait first: what is late may come yet.
-        patience: Pays for what is asked.
+        feedback: Sends the NAKs.
+        delay: How long to wait first, since a late datagram may still arrive.
+        patience: Limits the NAKs.
 
     Attributes:
-        deadline_ns: When to look on; `NEVER_NS` when everything has been looked through, and when
-            the stream has to move on first.
+        deadline_ns: When to scan further; `NEVER_NS` when everything was scanned, or when the
+            stream has to progress first.
     """
 
     __slots__ = (
@@ -90,34 +91,34 @@ class GapsAhead:
         self._is_unpaid = False
 
     def on_first_gap(self, end_position: int, hwm_position: int, now_ns: int) -> None:
-        """Take note of where the first gap ends, and up to where data may have come behind it."""
+        """Record where the first gap ends, and up to where data may have arrived behind it."""
         self._position = max(self._position, end_position)
         if self.deadline_ns != NEVER_NS:
             return
-        # Without a timer: only what moves the first gap on pays for more, and that is seen here.
+        # No timer: only progress of the first gap allows more NAKs, and that calls this method.
         is_due = (
             self._patience.can_spend if self._is_unpaid else hwm_position > self._limit_position
         )
         if is_due:
-            # Not what comes until then: that may be as late as this is now.
+            # Data that arrives after this point may itself be late.
             self._limit_position = hwm_position
             self.deadline_ns = now_ns + self._delay.initial_ns()
 
     def on_first_asked(self, now_ns: int) -> None:
-        """Take note that the first gap has been asked for."""
+        """Record that a NAK for the first gap was sent."""
         self._asked_ns = now_ns
 
     def on_no_gap(self) -> None:
-        """Take note that nothing is missing."""
+        """Record that nothing is missing."""
         self.deadline_ns = NEVER_NS
         self._is_unpaid = False
 
     def answer_ns(self, position: int) -> int:
-        """Return when a gap that begins here may be asked for again; 0 where it never was."""
+        """Return when a NAK for a gap at `position` may be repeated; 0 if none was sent."""
         return self._asked_ns + self._delay.retry_ns() if position < self._position else 0
 
     def ask(self, now_ns: int) -> None:
-        """Ask for gaps not asked for before, some at a time, if it is time to."""
+        """Send NAKs for gaps not requested before, a limited number at a time, if that is due."""
         if now_ns < self.deadline_ns:
             return
         self.deadline_ns = NEVER_NS
@@ -134,8 +135,8 @@ class GapsAhead:
             end = offset + gap_length
             position = base + offset
             if gap_length:
-                # Nothing lies behind what only a heartbeat tells of, and a gap that does not begin
-                # with a hole is of no honest sender: that is for when it is the first.
+                # Behind a gap that only a heartbeat revealed lies nothing yet. A gap that does not
+                # begin with a hole comes from no honest sender. Both wait until they are the first.
                 if end >= limit or not words[end >> 2] or words[offset >> 2]:
                     break
                 if count == GAPS_AT_ONCE:
@@ -159,21 +160,21 @@ class GapsAhead:
 # The first gap.
 
 FILL_RETRY_NS: Final = 1_000_000
-"""How long a gap that cannot be filled waits for the next try."""
+"""How long to wait before trying again to fill a gap that could not be filled."""
 
 
 class ImageGaps:
-    """The gaps of one image, of which only the first has a timer.
+    """The gaps of one image; only the first has a timer.
 
     Args:
         log: Where the image is rebuilt.
-        feedback: Asks for what is missing.
-        delay: Says when to ask.
-        system_counters: The driver's.
-        is_reliable: Whether lost data is asked for; if not, gaps become padding.
+        feedback: Sends the NAKs.
+        delay: Says when to send a NAK.
+        system_counters: The driver's counters.
+        is_reliable: Whether NAKs are sent for lost data; if not, gaps become padding.
 
     Attributes:
-        detector: Knows the first gap, and when to act on it.
+        detector: The first gap, and when to act on it.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class ImageGaps:
         self._fills = system_counters[SystemCounterId.LOSS_GAP_FILLS]
 
     def scan(self, position: int, hwm_position: int, now_ns: int) -> tuple[int, bool]:
-        """Return how far the stream is whole, and whether a gap was found that was not known."""
+        """Return how far the stream is complete, and whether a new gap was found."""
         log, bits = self._log, self._log.position_bits
         mask = log.term_length - 1
         while position < hwm_position:
@@ -208,8 +209,8 @@ class ImageGaps:
             position = base + offset
             if gap_length:
                 if words[offset >> 2] > 0:
-                    # Payload of a forged datagram, which began in a hole and reached over the start
-                    # of a frame to come. Nothing behind it can be told from more of the like.
+                    # Payload of a forged datagram that began in a hole and covers the start of a
+                    # frame yet to come. What lies behind it cannot be trusted either.
                     zero(log.terms[index], offset, offset + gap_length)
                 term_id = term_id_at(position, initial_term_id=log.initial_term_id, bits=bits)
                 is_new = self.detector.on_gap(
@@ -227,7 +228,7 @@ class ImageGaps:
 
     @property
     def end(self) -> int:
-        """Return where the first gap ends, in bytes; 0 where there is none."""
+        """Return where the first gap ends, in bytes; 0 if there is no gap."""
         gap, log = self.detector, self._log
         if not gap.length:
             return 0
@@ -240,14 +241,14 @@ class ImageGaps:
         return start + gap.length
 
     def forget(self) -> None:
-        """Ask for nothing until the next scan finds something missing."""
+        """Send no NAK until the next scan finds a gap."""
         self.detector.on_no_gap()
         if self._ahead is not None:
             self._ahead.on_no_gap()
 
     @property
     def deadline_ns(self) -> int:
-        """Return when there is something to ask for."""
+        """Return when the next NAK is due."""
         deadline_ns = self.detector.deadline_ns
         return deadline_ns if self._ahead is None else min(deadline_ns, self._ahead.deadline_ns)
 
@@ -255,13 +256,13 @@ class ImageGaps:
         self._feedback.nak_budget.on_gap(start, end, is_proven=is_proven)
         self._patience.on_gap(start)
         if self._ahead is not None:
-            # Asked for before it was the first, or what is left of one that was asked for: then the
-            # answer is on its way.
+            # A NAK was sent before this gap became the first, or for a larger gap of which it is
+            # the rest: the answer is on its way.
             detector = self.detector
             detector.deadline_ns = max(detector.deadline_ns, self._ahead.answer_ns(start))
 
     def repair(self, now_ns: int) -> bool:
-        """Act on gaps if it is time to; return whether padding fills the first one now."""
+        """Act on gaps that are due; return whether the first one was filled with padding."""
         is_filled = self._repair_first(now_ns)
         if self._ahead is not None:
             self._ahead.ask(now_ns)
@@ -279,7 +280,7 @@ class ImageGaps:
                 now_ns=now_ns,
             )
             if not try_ns:
-                # A NAK that could not leave has tried nobody's patience.
+                # A NAK that could not be sent costs no patience.
                 try_ns = now_ns + self._patience.wait_ns()
                 if self._ahead is not None:
                     self._ahead.on_first_asked(now_ns)
@@ -289,6 +290,6 @@ class ImageGaps:
             self._fills.increment()
             gap.on_no_gap()
             return True
-        # Something lies there that is no frame: only a hostile peer can have put it.
+        # Bytes lie there that are no frame: only a hostile peer can have sent them.
         gap.deadline_ns = now_ns + FILL_RETRY_NS
         return False

@@ -1,17 +1,17 @@
 """The life of an image: its states, its timeouts, and why it ended.
 
-An image is ACTIVE while its source is heard and a subscriber reads it. In DRAINING it says goodbye
-to the source and waits for its readers to take what has arrived. In LINGER the receiver no longer
-knows it, while clients may still look at its log. Then it is DONE.
+An image is ACTIVE while its source sends and a subscriber reads it. In DRAINING it sends goodbyes
+to the source and waits until its readers have read what arrived. In LINGER the receiver has dropped
+it, while clients may still hold its log. Then it is DONE.
 
-`TRANSITIONS` says which state may follow which; `ImageLife` says when; `ImageEnd` says why it
-ended.
+`TRANSITIONS` lists which state may follow which; `ImageLife` decides when; `ImageEnd` records why
+it ended.
 
-Invariant: the silence of a source counts only while this driver was awake. A stall of its own
+Invariant: the silence of a source counts only while this driver was running. A stall of its own
 event loop ends no image.
 
-Source: Aeron `PublicationImage.State`, `PublicationImage.onTimeEvent`; for `ImageEnd` it has none:
-its images end without a word of the reason.
+Source: Aeron `PublicationImage.State`, `PublicationImage.onTimeEvent`. `ImageEnd` has no
+counterpart: images of Aeron end without a reason.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 @final
 class ImageState(Enum):
-    """Where an image is in its life."""
+    """The states of an image."""
 
     ACTIVE = auto()
     DRAINING = auto()
@@ -60,37 +60,37 @@ class ImageState(Enum):
 
 
 OUT_OF_SIGHT: Final = frozenset({ImageState.LINGER, ImageState.DONE})
-"""States in which neither the network nor the readers have to do with an image."""
+"""States in which the image neither receives nor is read."""
 
 
 @final
 class ImageEvent(Enum):
-    """What can happen to an image."""
+    """The events that change the state of an image."""
 
     STREAM_ENDED = auto()
-    """The source said so, and everything up to its end has arrived."""
+    """The source ended the stream, and all data up to its end has arrived."""
     REVOKED = auto()
-    """The source took the stream back."""
+    """The source revoked the stream."""
     SOURCE_SILENT = auto()
-    """Nothing was heard for the image liveness timeout."""
+    """The source was silent for the image liveness timeout."""
     ABANDONED = auto()
-    """The last subscription let go of it."""
+    """The last subscription closed it."""
     SUPERSEDED = auto()
-    """A new response stream of the same server takes its place."""
+    """A new response stream of the same server replaces it."""
     DRAINED = auto()
-    """The readers have taken all that arrived, and the goodbye phase is over."""
+    """The readers have read all that arrived, and the goodbye phase is over."""
     UNREAD = auto()
-    """The readers took nothing for the image liveness timeout, and another stream waits."""
+    """The readers read nothing for the image liveness timeout, and another stream waits."""
     LINGERED = auto()
     """No subscription holds it, or the image liveness timeout has passed again."""
     GAP_UNFILLED = auto()
-    """What was missing did not come in time, though the source was heard."""
+    """Missing data did not come in time, although the source was heard."""
     CONTRADICTED = auto()
-    """The source says that it sent something else than what readers were shown."""
+    """The source says that it sent different data from what readers were shown."""
     WENT_ON = auto()
-    """The source is heard to go on behind what was taken for its end."""
+    """The source continues to send behind a supposed end of the stream."""
     FAILED = auto()
-    """Something broke that is this image's own, such as its congestion control."""
+    """Something failed that belongs to this image only, such as its congestion control."""
 
 
 TRANSITIONS: Final[Mapping[tuple[ImageState, ImageEvent], ImageState]] = {
@@ -115,7 +115,7 @@ def next_state(state: ImageState, event: ImageEvent) -> ImageState:
     """Return the state after `event`.
 
     Raises:
-        KeyError: The table has no such transition; a mistake of ours, never of a peer.
+        KeyError: The table has no such transition; only a bug of ours can cause that.
     """
     return TRANSITIONS[state, event]
 
@@ -125,24 +125,24 @@ def next_state(state: ImageState, event: ImageEvent) -> ImageState:
 
 @final
 class ImageEndReason(Enum):
-    """Why an image is over."""
+    """Why an image ended."""
 
     END_OF_STREAM = auto()
     """The publisher ended the stream, and all of it arrived."""
     REVOKED = auto()
-    """The publisher took the stream back."""
+    """The publisher revoked the stream."""
     SOURCE_SILENT = auto()
-    """Nothing was heard of the publisher for the image liveness timeout."""
+    """The publisher was silent for the image liveness timeout."""
     GAP_UNFILLED = auto()
-    """What was missing did not come for the image gap timeout, though the publisher was heard."""
+    """Missing data did not come for the image gap timeout, although the publisher was heard."""
     CONTRADICTED = auto()
-    """The publisher says that it sent something else than what readers were shown."""
+    """The publisher says that it sent different data from what readers were shown."""
     SUPERSEDED = auto()
-    """Another stream took its place: the one that a server answers on now."""
+    """Another stream replaced it: the one on which a server now answers."""
     FAILED = auto()
-    """Something broke in this driver, such as the congestion control of the image."""
+    """Something failed in this driver, such as the congestion control of the image."""
     LEFT_BEHIND = auto()
-    """The stream went on without this subscription, which has `tether=false`."""
+    """The stream moved on without this subscription, which has `tether=false`."""
     CLOSED = auto()
     """The subscription, its client or the driver was closed."""
 
@@ -152,10 +152,10 @@ class ImageEnd:
     """Why an image ended, and where.
 
     Attributes:
-        reason: Why.
-        position: Up to where the stream was whole, in bytes.
-        start_position: Where what is missing or contradicted begins; else the same as `position`.
-        end_position: Where it ends, as far as that is known.
+        reason: Why it ended.
+        position: Up to where the stream was complete, in bytes.
+        start_position: Where the missing or contradicted data begins; otherwise `position`.
+        end_position: Where that data ends, as far as known.
     """
 
     reason: ImageEndReason
@@ -165,14 +165,14 @@ class ImageEnd:
 
     @classmethod
     def at(cls, reason: ImageEndReason, position: int) -> ImageEnd:
-        """Return the end of an image of which nothing is missing up to a position."""
+        """Return the end of an image that was complete up to `position`."""
         return cls(reason=reason, position=position, start_position=position, end_position=position)
 
 
 # When the state changes.
 
 REVOKED_DRAIN_NS: Final = 1_000_000_000
-"""How long what is left of a revoked stream may be read: until Aeron's conductor would come by."""
+"""How long a revoked stream may still be read: until Aeron's conductor would check it."""
 RUN_OVER_REMEDY: Final = (
     "read faster, or let the publisher wait for this receiver with fc=min or fc=tagged; if it "
     "stays out of reach, the image ends after image_liveness_timeout_ns, and a new one joins "
@@ -180,7 +180,7 @@ RUN_OVER_REMEDY: Final = (
 )
 
 UNREAD_CHECK_NS: Final = 1_000_000_000
-"""How often an image is looked at whose readers have stood still for too long already."""
+"""How often to check an image whose readers have not read for longer than the timeout."""
 UNREAD_REMEDY: Final = "read on, or close the subscription: it keeps new streams of its session out"
 BROKEN_REMEDY: Final = (
     "a new image joins where the stream is now; what was sent until then is lost to this reader. "
@@ -210,16 +210,15 @@ class ImageLife:
     """The states of one image.
 
     Args:
-        log_buffers: Name the image in the log, as does its source.
-        source: Where its SETUP came from.
-        context: Says how long its source may be silent, and how long it says goodbye.
+        log_buffers: Gives the session id and the stream id, for the log.
+        source: The address its SETUP came from.
+        context: Gives the timeouts for a silent source and for the goodbye phase.
         now_ns: The time now.
-        log_budget: For its log lines; None is without limit.
+        log_budget: Limits its log lines; None means no limit.
 
     Attributes:
-        state: Where it is.
-        is_awaited: Whether another stream waits for the place of this one.
-        ended: Why and where it ended; None where it has not.
+        is_awaited: Whether another stream waits to replace this one.
+        ended: Why and where the image ended; None while it has not.
     """
 
     __slots__ = (
@@ -276,18 +275,17 @@ class ImageLife:
         broken: ImageEnd | None,
         position: int,
     ) -> int:
-        """Let an active image drain if it is over; if not, return when its source counts as silent.
-
-        Returns 0 where it is over.
+        """Let an active image drain if it is over, and return 0; otherwise its silence deadline.
 
         Args:
             now_ns: The time now.
             last_packet_ns: When the source was last heard.
-            has_readers: Whether anybody reads it.
-            is_whole: Whether it has ended, and all of it has arrived.
-            is_revoked: Whether its publisher took it back; then nobody waits for what is missing.
-            broken: How it ends if it cannot go on, its source being heard; else None.
-            position: Up to where it is rebuilt, in bytes; for the log.
+            has_readers: Whether any subscription reads the image.
+            is_whole: Whether the stream has ended and all of it has arrived.
+            is_revoked: Whether the publisher revoked it; then missing data is not awaited.
+            broken: How the image ends if it cannot continue although its source is heard; else
+                None.
+            position: Up to where the image is rebuilt, in bytes; for the log.
         """
         silent_at_ns = last_packet_ns + self._liveness_timeout_ns
         if is_revoked:
@@ -316,15 +314,15 @@ class ImageLife:
         heard_ns: int,
         position: int,
     ) -> int:
-        """Move an image that is over towards its end, and return the next deadline.
+        """Change the state of an image that has ended, and return the next deadline.
 
         Args:
             now_ns: The time now.
-            has_readers: Whether anybody holds it.
-            is_drained: Says whether the readers have taken all that arrived.
-            consumed: Says how far each has come, in bytes.
-            heard_ns: When its source was last heard that has not ended the stream; 0 if it has.
-            position: Up to where it is rebuilt, in bytes; for the log.
+            has_readers: Whether any subscription still holds the image.
+            is_drained: Returns whether the readers have read all that arrived.
+            consumed: Returns the position of each reader, in bytes.
+            heard_ns: When a source that has not ended the stream was last heard; 0 if it has ended.
+            position: Up to where the image is rebuilt, in bytes; for the log.
         """
         if self.state is ImageState.DRAINING:
             goodbye_at_ns = self._changed_ns + self._goodbye_ns
@@ -346,15 +344,15 @@ class ImageLife:
         return NEVER_NS if self.state is ImageState.DONE else linger_at_ns
 
     def _unread_at(self, taken: list[int], now_ns: int) -> int:
-        """Return when the readers count as gone if none of them takes anything before."""
+        """Return when the readers time out if none of them reads anything before."""
         if taken != self._taken:
             self._taken, self._still_ns = taken, now_ns
         return self._still_ns + self._liveness_timeout_ns
 
     def _give_up(self, position: int, now_ns: int) -> None:
-        """End an image whose readers stand still, to make room for another stream.
+        """End an image whose readers do not read, to make room for another stream.
 
-        Differs: Aeron waits for its readers without end, and for so long no stream of the same
+        Differs: Aeron waits for its readers without limit, and until then no other stream of the
         session can be received.
         """
         self._log.warning(
@@ -369,12 +367,12 @@ class ImageLife:
         self._set_state(ImageEvent.UNREAD, now_ns, position)
 
     def on_over_run(self, position: int) -> None:
-        """Warn that the source runs ahead of what its readers have made room for; once is enough.
+        """Warn that the source sends beyond the window; the caller warns once per image.
 
         Args:
-            position: Up to where it is rebuilt, in bytes.
+            position: Up to where the image is rebuilt, in bytes.
         """
-        # Where nobody reads any more, the source has only not heard of it yet.
+        # Without readers, the source just does not know yet that they are gone.
         if self.state is ImageState.ACTIVE:
             self._log.warning(
                 "image_run_over",
@@ -388,13 +386,13 @@ class ImageLife:
             )
 
     def supersede(self, now_ns: int, position: int) -> None:
-        """Drain with no more goodbye: another stream takes the place of this one."""
+        """Drain without a goodbye: another stream replaces this one."""
         self._goodbye_ns = 0
         if self.state is ImageState.ACTIVE:
             self._set_state(ImageEvent.SUPERSEDED, now_ns, position)
 
     def resume(self, now_ns: int, position: int) -> bool:
-        """Be active again after an end that was none; return whether that is what it was."""
+        """Return to ACTIVE after a false end of the stream; return whether it did."""
         ended = self.ended
         if self.state is not ImageState.DRAINING or ended is None:
             return False
@@ -406,7 +404,7 @@ class ImageLife:
         return True
 
     def _break(self, broken: ImageEnd, now_ns: int, position: int) -> None:
-        """End an image that cannot go on, and tell of it; without a goodbye, for it comes back."""
+        """End an image that cannot continue, and log it; no goodbye, since the stream rejoins."""
         self._goodbye_ns = 0
         self._set_state(BROKEN[broken.reason], now_ns, position)
         self.ended = broken
@@ -423,7 +421,7 @@ class ImageLife:
         )
 
     def fail(self, now_ns: int, position: int) -> None:
-        """Come one step nearer to the end."""
+        """Move to the next state towards DONE."""
         self._set_state(ImageEvent.FAILED, now_ns, position)
 
     def _set_state(self, event: ImageEvent, now_ns: int, position: int) -> None:

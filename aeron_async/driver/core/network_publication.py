@@ -1,22 +1,24 @@
 """A network publication: its state, its connection, its limits, and its answers to receivers.
 
-The publication decides; its outbox carries bytes and its listener hears what changed.
+`NetworkPublication` decides what to send; its outbox carries the bytes, and its listener is called
+when something changed.
 
-Invariant: data leaves only up to the sender limit that flow control allows, except that a padding
-frame, of which only the header travels, may carry the sender position past it. What has been sent
-stays in the log for half a term and a message, so that it can be sent again.
+Invariant: data is sent only up to the sender limit that flow control allows. One exception: of a
+padding frame only the header is sent, so padding may move the sender position past the limit. Sent
+data stays in the log for half a term plus the longest message, so that it can be sent again.
 
-Invariant: the publisher limit, kept by `PublicationConnection`, follows the slowest of the sender
-and the spies, and falls back to what was sent when no receiver or spy is connected.
+Invariant: the publisher limit, kept by `PublicationConnection`, is the publication window ahead of
+the slowest of the sender and the spies. It falls back to the sender position when neither a
+receiver nor a spy is connected.
 
-Two classes are short ways, and leave to `NetworkPublication` all that is unusual:
+Two classes are fast paths; both leave every unusual case to `NetworkPublication`:
 
-- `QuietSender` sends one datagram that comes alone, or a heartbeat, without a poll: that is most
-  of the work, and would find nothing to do. This holds until the next deadline of the publication,
-  for an eighth of the window, and for a second at most;
-- `StatusReports` takes a plain status message of a known receiver while the publication is
-  connected. That moves the sender limit and nothing else, so no value is made of the message. It
-  serves our own `UnicastFlowControl` only.
+- `QuietSender` sends a single offered datagram, or a heartbeat, without a poll of the publication.
+  It may do so until the next deadline of the publication, for an eighth of the window, and for one
+  second at most.
+- `StatusReports` handles a plain status message of a known receiver while the publication is
+  connected. Such a message moves only the sender limit, so no `StatusMessage` is built. It works
+  with our own `UnicastFlowControl` only.
 
 Source: Aeron `NetworkPublication`, `aeron_network_publication.c`, `ClientProxy`,
 `NetworkPublication.updatePublisherPositionAndLimit`, `hasSubscribers`, `FlowControlReceivers`,
@@ -90,7 +92,7 @@ __all__ = [
 
 
 class PublicationListener(Protocol):
-    """Who hears what a publication has decided."""
+    """What the owner of a network publication implements to hear about its changes."""
 
     def on_window_changed(self, publication: NetworkPublication) -> None:
         """The publisher limit rose, data was sent, or the connection came or went."""
@@ -110,27 +112,27 @@ class PublicationListener(Protocol):
 # Connection and limits.
 
 TRIGGER_SHIFT: Final = 3
-"""Spies that have read an eighth of the window let the limit rise."""
+"""The limit may rise when a spy has read an eighth of the window."""
 
 log: Final = get_logger(__name__)
 
 
 class PublicationConnection:
-    """The connection of one network publication.
+    """The connection and the publisher limit of one network publication.
 
     Args:
-        log_buffers: The terms it is written to.
+        log_buffers: The terms the publication writes to.
         channel: The channel as its first client wrote it; for the log.
-        params: Its window, and whether spies alone connect it.
-        limit: Shows the publisher limit.
-        receivers: Those on the network.
-        spies: Those in this driver.
-        flow_control: Says whether the receivers it requires are there.
+        params: The window length, and whether spies alone connect the publication.
+        limit: The counter that shows the publisher limit.
+        receivers: The receivers on the network.
+        spies: The spies in this driver.
+        flow_control: Decides whether all required receivers are there.
         position: Where the stream starts, in bytes.
-        log_budget: For its log lines, which peers can cause; None is without limit.
+        log_budget: Limits the log lines that peers can cause; None means no limit.
 
     Attributes:
-        is_connected: Whether offers are taken.
+        is_connected: Whether offers are accepted.
     """
 
     def __init__(
@@ -167,17 +169,17 @@ class PublicationConnection:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether spies stand in for receivers that are not there."""
+        """Return whether spies replace the receivers, of which there are none."""
         return self._do_spies_connect and self._spies.has_working and not len(self._receivers)
 
     @property
     def consumption_trigger(self) -> int:
-        """Return the position beyond which the progress of a spy may let the limit rise."""
+        """Return the position that a spy must pass before its progress may raise the limit."""
         window_length = self._window_length
         return self._window.limit - window_length + (window_length >> TRIGGER_SHIFT)
 
     def update(self, sender_position: int) -> bool:
-        """Follow receivers, spies and sender; return whether the publishers should know."""
+        """Follow receivers, spies and sender; return whether publishers must be woken."""
         has_receivers = len(self._receivers) > 0 and self._flow_control.has_required_receivers()
         has_spies = self._do_spies_connect and self._spies.has_working
         is_changed = self._set_connected(sender_position, is_connected=has_receivers or has_spies)
@@ -191,11 +193,11 @@ class PublicationConnection:
         return self._window.advance(slowest) or is_changed
 
     def close(self, producer_position: int) -> None:
-        """Let nothing be appended any more."""
+        """Pull the limit back to the producer position: nothing more may be appended."""
         self._window.close(producer_position)
 
     def disconnect(self, sender_position: int) -> None:
-        """Let nobody be connected any more: the stream was revoked."""
+        """Mark the publication as not connected, because the stream was revoked."""
         self._set_connected(sender_position, is_connected=False)
 
     def _set_connected(self, sender_position: int, *, is_connected: bool) -> bool:
@@ -215,14 +217,7 @@ class PublicationConnection:
 
 
 class SenderPace:
-    """Asks flow control for the limit, and shows how many receivers it tracks.
-
-    Args:
-        flow_control: Turns status messages into the sender limit.
-        sender: Keeps the limit.
-        counters: The publication's.
-        system_counters: The driver's.
-    """
+    """Asks flow control for the sender limit, and shows how many receivers flow control tracks."""
 
     def __init__(
         self,
@@ -239,7 +234,7 @@ class SenderPace:
         self._told_refused_count = 0
 
     def on_status_message(self, sm: StatusMessage, *, position: int, now_ns: int) -> None:
-        """Take a status message whose consumption is at `position`."""
+        """Update the limit from a status message whose consumption position is `position`."""
         limit = self._flow_control.on_status_message(
             sm, position=position, sender_limit=self._sender.limit, now_ns=now_ns
         )
@@ -249,8 +244,9 @@ class SenderPace:
     def poll(self, now_ns: int, *, is_idle: bool) -> int:
         """Ask for the limit when that is due or nothing was sent, and return when to ask again.
 
-        Differs: Aeron asks in cycles without data alone. It spins, and has a million of those in a
-        second; we wake up to send, and who offers steadily would never let the dead time out.
+        Differs: Aeron asks only in cycles that send no data. Its sender spins, so it has a million
+        of those a second. Ours wakes up to send: with a publisher that offers steadily, flow
+        control would never be asked and dead receivers would never time out.
         """
         sender = self._sender
         if is_idle or now_ns >= self._flow_control.deadline_ns():
@@ -275,20 +271,20 @@ class SenderPace:
             self._receivers.set(count)
 
 
-# Short ways.
+# Fast paths.
 
 LONGEST_NS: Final = 1_000_000_000
-"""How often a publication is polled at least: as often as Aeron's conductor looks at timeouts."""
+"""The longest time between two polls of a publication: Aeron's conductor checks as often."""
 
 
 class QuietSender:
-    """The short ways of one publication; each returns a false value where `poll` is to be called.
+    """The fast paths of one publication; a false return value means that `poll` must be called.
 
     Args:
-        sender: Sends.
-        doorbell: Rung when something was offered.
-        counters: The publication's.
-        on_sent: Told of data that was sent.
+        sender: Sends the datagrams.
+        doorbell: The publisher sets it when it has offered something.
+        counters: The publication's counters.
+        on_sent: Called after data was sent.
     """
 
     __slots__ = ("_counters", "_doorbell", "_on_sent", "_position", "_sender", "_until_ns")
@@ -307,22 +303,22 @@ class QuietSender:
         self._until_ns = self._position = 0
 
     def begin(self, now_ns: int, *, until_ns: int, position: int) -> None:
-        """Be quiet from now on.
+        """Enable the fast paths.
 
         Args:
             now_ns: The time now.
-            until_ns: When anything is due but heartbeats.
-            position: Data beyond it lets the limit move, in bytes.
+            until_ns: When something other than a heartbeat is due.
+            position: In bytes; data sent beyond it may move the publisher limit.
         """
         self._until_ns = min(until_ns, now_ns + LONGEST_NS)
         self._position = position
 
     def end(self) -> None:
-        """Leave everything to polls."""
+        """Disable the fast paths: the publication must be polled."""
         self._until_ns = 0
 
     def try_send_alone(self, now_ns: int) -> bool:
-        """Send what was offered just now, if that is all there is to send."""
+        """Send what was just offered, if that is all there is to send."""
         sender = self._sender
         is_quiet = now_ns < self._until_ns and sender.position <= self._position
         if not (is_quiet and sender.send_alone(now_ns)):
@@ -333,7 +329,7 @@ class QuietSender:
         return True
 
     def try_beat(self, now_ns: int) -> int:
-        """Send a heartbeat if it is time to, and return the next deadline."""
+        """Send a heartbeat if one is due, and return the next deadline."""
         until_ns = self._until_ns
         if now_ns >= until_ns or self._doorbell.is_rung:
             return 0
@@ -347,21 +343,15 @@ UINT32_MASK: Final = 0xFFFF_FFFF
 LAST_TERM_COUNT: Final = 2**31 - 1
 
 REPORT: Final = Struct("<iiiiiiiq")
-"""A status message whose version, flags and type are read as one word."""
+"""A status message whose version, flags and type are unpacked as one word."""
 PLAIN: Final = 3 << 16
-"""That word of a status message of our version without flags."""
+"""The value of that word in a status message of our version without flags."""
 
 
 class StatusReports:
-    """The short way of status messages to one publication.
+    """The fast path for status messages to one publication.
 
-    Args:
-        flow_control: The publication's.
-        log: The terms that positions are told by.
-        sender: Keeps the limit.
-        receivers: Those that were heard before.
-        connection: Says whether there is one.
-        budget: Wants to know of the receiver window.
+    `budget` is the retransmit budget, which needs the receiver window.
     """
 
     __slots__ = (
@@ -405,9 +395,9 @@ class StatusReports:
         connection: PublicationConnection,
         budget: RetransmitBudget,
     ) -> Self | None:
-        """Return the short way to a publication; None where its strategy is not that of unicast.
+        """Return the fast path, or None where flow control is not exactly `UnicastFlowControl`.
 
-        One derived from that may do more, and wants to be asked.
+        A class derived from it may do more with a status message, so it must get every one.
         """
         if type(flow_control) is not UnicastFlowControl:
             return None
@@ -416,13 +406,13 @@ class StatusReports:
     def try_take(
         self, term_id: int, term_offset: int, window_length: int, receiver_id: int, now_ns: int
     ) -> bool:
-        """Take a plain status message; False where it has to go the long way, and did nothing yet.
+        """Take a plain status message; return False, without any effect, for the long path.
 
         Args:
-            term_id: Of the consumption.
-            term_offset: Of the consumption, in bytes.
-            window_length: Of the receiver, in bytes.
-            receiver_id: Who says so.
+            term_id: Term id of the consumption position.
+            term_offset: Term offset of the consumption position, in bytes.
+            window_length: The receiver window, in bytes.
+            receiver_id: The receiver that sent the message.
             now_ns: The time now.
         """
         if not (
@@ -432,8 +422,8 @@ class StatusReports:
             and self._connection.is_connected
         ):
             return False
-        # Not by `compute_position`: a term before the first, and the end of all positions, lie
-        # beyond half a term here.
+        # `compute_position` is not needed: the range check below also refuses a term before the
+        # first and a position past the end of the stream.
         term_count = (term_id - self._initial_term_id) & UINT32_MASK
         position = (term_count << self._bits) + term_offset
         sender, half_term = self._sender, self._half_term
@@ -457,12 +447,12 @@ class StatusReports:
 
 
 class RttReplier:
-    """What one publication says to those who measure their distance to it.
+    """Answers the round-trip measurements that receivers send to one publication.
 
     Args:
-        send: Takes a datagram; one that cannot leave is lost, and the asker asks again.
-        context: How many are answered in a second, in all and for each receiver id.
-        system_counters: The driver's.
+        send: Sends a datagram; if that fails the reply is lost, and the receiver asks again.
+        context: Limits the replies per second, in all and for each receiver id.
+        system_counters: The driver's counters.
     """
 
     def __init__(
@@ -479,19 +469,19 @@ class RttReplier:
         )
 
     def on_rttm(self, rttm: RttMeasurement, now_ns: int) -> None:
-        """Answer a request; replies to ours never come this way.
+        """Answer a request; replies to our own requests never reach this method.
 
-        Differs: Aeron answers every one. CUBIC with its measurements switched on asks again after
-        four round trips: fifty answers a second are one to each request where a round trip takes 5
-        ms or more. Where it takes less, the measurement is up to a second old, and only TCP mode
-        makes any use of it.
+        Differs: Aeron answers every request. CUBIC with its measurements switched on asks again
+        after four round trips, so fifty replies a second answer every request where a round trip
+        takes 5 ms or more. Where it takes less, the measurement is up to a second old, and only TCP
+        mode uses it.
         """
         if not rttm.is_reply_requested:
             return
         if not self._limiter.try_take(rttm.receiver_id, now_ns):
             self._suppressed.increment()
             return
-        # What lies behind the fields is not carried back: the answer is as short as they are.
+        # Bytes behind the known fields are not echoed: the reply has the length of the fields.
         reply = attrs.evolve(rttm, flags=RttFlags(0), reception_delta_ns=0, trailing=b"")
         self._send(reply.encode())
 
@@ -502,27 +492,27 @@ REVOKED_LINGER_NS: Final = 3 * HEARTBEAT_INTERVAL_NS
 
 
 class NetworkPublication(SubscribablePublication):
-    """One stream on its way out; its subscribers are spies.
+    """One stream that this driver sends; its subscribers are spies.
 
     Args:
-        registration_id: Names the publication within its driver.
+        registration_id: Identifies the publication within its driver.
         channel: The channel as its first client wrote it.
-        log: The terms it is written to.
-        params: What the channel and the context say of it.
+        log: The terms the publication writes to.
+        params: Its parameters from the channel and the context.
         context: The driver's settings.
         flow_control: Turns status messages into the sender limit.
-        counters: Its own counters.
-        system_counters: The driver's.
-        outbox: Takes the datagrams.
-        listener: Hears of changes.
-        readers: Tells the clients of spies.
+        counters: The publication's counters.
+        system_counters: The driver's counters.
+        outbox: Sends the datagrams.
+        listener: Called when the publication changes.
+        readers: Notifies the clients of the spies.
         now_ns: The time now.
-        timestamps: Writes the time of sending into messages; None where nobody asked for it.
+        timestamps: Writes the send time into messages; None if the channel did not ask for it.
 
     Attributes:
-        is_end_of_stream: Whether receivers are told that nothing more comes.
-        has_unicast_eos: Whether its one receiver has said goodbye.
-        reports: The short way of plain status messages, if there is one.
+        is_end_of_stream: Whether heartbeats announce the end of the stream.
+        has_unicast_eos: Whether the only receiver of a unicast stream has sent its goodbye.
+        reports: The fast path for plain status messages, if there is one.
     """
 
     has_unicast_eos: bool
@@ -606,7 +596,7 @@ class NetworkPublication(SubscribablePublication):
 
     @property
     def is_connected(self) -> bool:
-        """Return whether the required receivers are there, or spies that stand in for them."""
+        """Return whether the required receivers, or spies that replace them, are there."""
         return self._connection.is_connected
 
     @property
@@ -631,12 +621,12 @@ class NetworkPublication(SubscribablePublication):
 
     @property
     def join_position(self) -> int:
-        """Return where a spy that comes now would start, in bytes."""
+        """Return where a spy that joins now starts, in bytes."""
         return self.sender_position
 
     @property
     def is_accepting_subscriptions(self) -> bool:
-        """Return whether a spy that comes now would still get something."""
+        """Return whether a spy that joins now can still read something."""
         if self.state is PublicationState.DRAINING:
             return self.subscribers.has_working and self.producer_position > self.sender_position
         return self.state is PublicationState.ACTIVE
@@ -644,10 +634,10 @@ class NetworkPublication(SubscribablePublication):
     # What arrives on the control path.
 
     def on_foreign_status_message(self) -> None:
-        """Answer a status message that cannot be meant for these terms with a SETUP.
+        """Answer a status message that does not fit this publication's terms with a SETUP.
 
-        Differs: Aeron ignores it. A receiver that was given other terms, by a forged SETUP, then
-        takes what is sent for its own stream, and no limit ever moves.
+        Differs: Aeron ignores it. A receiver that took other terms from a forged SETUP then accepts
+        the data of this publication as its own stream, and the sender limit never moves.
         """
         if not self.is_end_of_stream:
             self._is_setup_elicited = True
@@ -656,7 +646,7 @@ class NetworkPublication(SubscribablePublication):
     def on_status_message(
         self, sm: StatusMessage, now_ns: int, *, source: Address | None = None
     ) -> bool:
-        """Take a status message for this stream; return False for one that nobody of ours sends.
+        """Take a status message for this stream; return False if no receiver of ours can send it.
 
         The caller has checked its fields.
         """
@@ -668,9 +658,9 @@ class NetworkPublication(SubscribablePublication):
         log, (term_id, offset) = self.log, (sm.consumption_term_id, sm.consumption_term_offset)
         initial_term_id, bits = log.initial_term_id, log.position_bits
         position = compute_position(term_id, offset, initial_term_id=initial_term_id, bits=bits)
-        # Differs: Aeron measures from the sender position alone. Padding may have carried that past
-        # the limit, and then the honest position of a receiver that reads slowly would be refused,
-        # and after the connection timeout the receiver forgotten.
+        # Differs: Aeron measures from the sender position alone. Padding may have moved that past
+        # the limit. Then the honest position of a slow receiver would be refused, and the receiver
+        # would be dropped after the connection timeout.
         half_term = log.term_length // 2
         lowest = min(self.sender_position, self.sender_limit) - half_term
         if not max(0, lowest) <= position <= self.sender_position + half_term:
@@ -687,19 +677,19 @@ class NetworkPublication(SubscribablePublication):
             self._has_initial_connection = True
             self._sender.on_answered()
         self._retransmit_handler.budget.window_length = sm.receiver_window
-        # Differs: Aeron lets whoever claims to have more than was sent raise the limit by as much.
-        # The window itself was found to be half a term at most.
+        # Differs: In Aeron a receiver that claims more than was sent raises the limit by as much.
+        # The window was checked before: it is at most half a term.
         self._pace.on_status_message(
             sm, position=min(position, self.sender_position), now_ns=now_ns
         )
         if sm.is_end_of_stream or not self._connection.is_connected:
-            # Otherwise the poll that follows sees to it, once for all that has come.
+            # In all other cases the next poll does this, once for all messages that arrived.
             self._update_window()
         return True
 
     @held
     def on_nak(self, nak: Nak, now_ns: int, *, source: Address | None = None) -> None:
-        """Take a NAK for this stream from `source`; the caller has checked its fields."""
+        """Resend what a NAK asks for; the caller has checked its fields."""
         self.counters.naks_received.increment()
         granted = self.flow_control.max_retransmission_length(
             term_offset=nak.term_offset, length=nak.length, term_length=self.log.term_length
@@ -722,9 +712,9 @@ class NetworkPublication(SubscribablePublication):
         source: Address | None = None,
         destination_id: int | None = None,
     ) -> None:
-        """Take a rejection by one of its receivers, or a refusal to become one.
+        """Take an error frame: a receiver rejects the stream, or refuses to join it.
 
-        A refusal is only told, and changes nothing else; with receivers it is not even told.
+        A refusal is only reported to the listener, and not even that if there are receivers.
         """
         if error.error_code != ErrorCode.IMAGE_REJECTED and not self.has_receivers:
             if self._receivers.on_refusal(error.receiver_id, now_ns):
@@ -746,7 +736,7 @@ class NetworkPublication(SubscribablePublication):
         """Send all that is due, and return the next deadline.
 
         Raises:
-            Exception: Whatever its flow control raised, now or since the last time.
+            Exception: What the flow control raised, in this poll or since the last one.
         """
         self.doorbell.is_rung = False
         self._quiet.end()
@@ -767,9 +757,9 @@ class NetworkPublication(SubscribablePublication):
             if self._has_initial_connection and now_ns >= sender.heartbeat_deadline_ns:
                 sender.send_heartbeat(now_ns, is_end_of_stream=self.is_end_of_stream)
             if self._connection.is_simulated:
-                # What the spies have read counts as sent, although nobody was there to send it to.
+                # What the spies have read counts as sent: there is no receiver to send it to.
                 sender.skip_to(max(self.subscribers.consumed()))
-        # Not when idle only, as a sender that spins may: ours may find data each time it looks.
+        # Not only when idle, as in Aeron's spinning sender: ours may find data in every poll.
         self._receivers.expire(now_ns)
         deadline_ns = min(deadline_ns, self._pace.poll(now_ns, is_idle=is_idle))
         self._update_window()
@@ -785,13 +775,13 @@ class NetworkPublication(SubscribablePublication):
         return deadline_ns
 
     def revoke(self, now_ns: int) -> None:
-        """Take the stream back: whatever has not arrived yet is lost, and the readers know why."""
+        """Take the stream back: undelivered data is lost, and readers see that it was revoked."""
         if self._life.is_active:
             self.is_end_of_stream = True
             super().revoke(now_ns)
 
     def hasten(self) -> None:
-        """Do not linger once nobody is left to linger for."""
+        """Skip the linger as soon as there is no receiver to linger for."""
         self._is_hastened = True
 
     def _close_to_publishers(self, position: int) -> None:
@@ -805,7 +795,7 @@ class NetworkPublication(SubscribablePublication):
         return self._sender.position
 
     def _advance(self, now_ns: int) -> int:
-        """Move through the states as far as the time, the receivers and the spies allow."""
+        """Change the state as far as the time, the receivers and the spies allow."""
         producer_position = self.producer_position
         self.counters.publisher_position.set(producer_position)
         if len(self.subscribers):
@@ -814,7 +804,7 @@ class NetworkPublication(SubscribablePublication):
         if self._life.is_active:
             return self._check_readers_and_publishers(producer_position, now_ns)
         if self.state is PublicationState.DRAINING:
-            # A claim that nobody will ever commit must not hold what was committed after it.
+            # A claim that is never committed must not hold up what was committed after it.
             if producer_position > self.sender_position and self._blocked_check.unblock(
                 self.sender_position
             ):
@@ -825,12 +815,12 @@ class NetworkPublication(SubscribablePublication):
                 return NEVER_NS
             release_subscribers(self, self._readers)
             self._life.linger(PublicationEvent.DRAINED, self.sender_position, now_ns)
-        # Differs: C takes any goodbye it ever heard for the last, and leaves a receiver that came
-        # after it a second at most to hear of the end; we wait for the goodbye of that one too.
+        # Differs: In C any goodbye ever received counts as the last one, and a receiver that joined
+        # after it has a second at most to hear of the end. We wait for that one's goodbye too.
         is_over = (self.has_unicast_eos or self._is_hastened) and not self.has_receivers
         is_over = is_over or self._sender.has_budget
         if self._is_hastened and self.log.metadata.is_publication_revoked:
-            # A receiver that had read everything says no goodbye: enough that it could hear.
+            # A receiver that had read everything sends no goodbye: time to hear of it is enough.
             is_over = is_over or self._life.has_lingered(now_ns, for_ns=REVOKED_LINGER_NS)
         return self._life.leave(self.sender_position, now_ns, is_over=is_over)
 
@@ -846,12 +836,12 @@ class NetworkPublication(SubscribablePublication):
                 self.flow_control.on_setup(sender_limit=self._sender.limit, now_ns=now_ns)
             position = self._receivers.start_position(self.sender_position, self.log.term_length)
             self._sender.send_setup(now_ns, position)
-            # Without a receiver the one who asked may not have heard: go on every interval.
+            # Without a receiver, the one that asked may not have got it: repeat every interval.
             if self.has_receivers:
                 self._is_setup_elicited = False
         return self._sender.setup_deadline_ns
 
     def _update_window(self) -> None:
-        """Follow the connection and the sender with the publisher limit, and tell who waits."""
+        """Update connection and publisher limit, and wake publishers that wait."""
         if self._life.is_active and self._connection.update(self.sender_position):
             self._listener.on_window_changed(self)

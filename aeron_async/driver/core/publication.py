@@ -1,15 +1,15 @@
 """What network and IPC publications share: the life of a stream written in this driver.
 
-A publication is ACTIVE while a client holds it. It is DRAINING until all it was given has been
-sent or, on IPC, consumed. In LINGER it resends, and says that the stream has ended, until its
-receiver has said goodbye or the linger timeout has passed. When DONE, nothing of it is used any
-more.
+A publication is ACTIVE while a client holds it. It is DRAINING until all that was offered has been
+sent or, on IPC, consumed. In LINGER it still resends, and announces the end of the stream, until
+its receiver has sent a goodbye or the linger timeout has passed. A DONE publication is no longer
+used.
 
-`TRANSITIONS` says which state may follow which; `PublicationLife` says when.
+`TRANSITIONS` lists which state may follow which; `PublicationLife` decides when.
 
-Spies and IPC subscribers read the log of a `SubscribablePublication` where it lies, up to the
-furthest claim; a frame that is not committed yet stops them. The publication wakes them whenever
-there may be more.
+Spies and IPC subscribers read directly from the log of a `SubscribablePublication`, up to the
+furthest claim; they stop at a frame that is not committed yet. The publication wakes them when
+there may be more to read.
 
 Source: Aeron `NetworkPublication.State`, `NetworkPublication.onTimeEvent`,
 `IpcPublication.onTimeEvent`, `NetworkPublication`, `IpcPublication`, `Subscribable`.
@@ -61,7 +61,7 @@ __all__ = [
 
 @final
 class PublicationState(Enum):
-    """Where a network publication is in its life."""
+    """The states of a publication."""
 
     ACTIVE = auto()
     DRAINING = auto()
@@ -71,18 +71,18 @@ class PublicationState(Enum):
 
 @final
 class PublicationEvent(Enum):
-    """What can happen to a network publication."""
+    """The events that change the state of a publication."""
 
     RELEASED = auto()
-    """The last client let go of it."""
+    """The last client closed it."""
     REVOKED = auto()
-    """A client took the stream back, undelivered data and all."""
+    """A client revoked the stream; undelivered data is lost."""
     DRAINED = auto()
-    """All was sent, or nobody is left to send it to."""
+    """Everything was sent, or no receiver is left to send it to."""
     LINGERED = auto()
-    """The receiver said goodbye, or the linger timeout passed."""
+    """The receiver sent its goodbye, or the linger timeout passed."""
     FAILED = auto()
-    """Something broke that is this publication's own, such as its flow control."""
+    """Something failed that belongs to this publication only, such as its flow control."""
 
 
 TRANSITIONS: Final[Mapping[tuple[PublicationState, PublicationEvent], PublicationState]] = {
@@ -100,7 +100,7 @@ def next_state(state: PublicationState, event: PublicationEvent) -> PublicationS
     """Return the state after `event`.
 
     Raises:
-        KeyError: The table has no such transition; a mistake of ours, never of a peer.
+        KeyError: The table has no such transition; only a bug of ours can cause that.
     """
     return TRANSITIONS[state, event]
 
@@ -114,13 +114,10 @@ class PublicationLife:
     """The states of one publication.
 
     Args:
-        log_buffers: Name the publication in the log, as does its channel.
+        log_buffers: Gives the session id and the stream id, for the log.
         channel: The channel as its first client wrote it.
-        linger_timeout_ns: How long it lingers for whoever has not said goodbye.
-        log_budget: For its log lines, where a peer has asked for it; None is without limit.
-
-    Attributes:
-        state: Where it is.
+        linger_timeout_ns: How long to linger for receivers that have sent no goodbye.
+        log_budget: Limits the log lines where a peer can cause them; None means no limit.
     """
 
     __slots__ = (
@@ -155,33 +152,33 @@ class PublicationLife:
         return self.state is PublicationState.ACTIVE
 
     def release(self, position: int) -> None:
-        """Let an active publication drain."""
+        """Start to drain."""
         self._set_state(PublicationEvent.RELEASED, position)
 
     def linger(self, event: PublicationEvent, position: int, now_ns: int) -> None:
-        """Let a publication linger that is drained or revoked.
+        """Start to linger.
 
         Args:
             event: `DRAINED` or `REVOKED`.
-            position: Up to where it was sent, in bytes; for the log.
+            position: Up to where the stream was sent, in bytes; for the log.
             now_ns: The time now.
         """
         self._set_state(event, position)
         self._linger_deadline_ns = now_ns + self._linger_timeout_ns
 
     def leave(self, position: int, now_ns: int, *, is_over: bool) -> int:
-        """End a linger that is over, or has lasted long enough; return the next deadline."""
+        """End a linger that is over, or has lasted for its timeout; return the next deadline."""
         if not is_over and now_ns < self._linger_deadline_ns:
             return self._linger_deadline_ns
         self._set_state(PublicationEvent.LINGERED, position)
         return NEVER_NS
 
     def has_lingered(self, now_ns: int, *, for_ns: int) -> bool:
-        """Return whether it has lingered for so long, while this driver was running."""
+        """Return whether it has lingered for at least `for_ns`."""
         return now_ns >= self._linger_deadline_ns - self._linger_timeout_ns + for_ns
 
     def fail(self, position: int) -> None:
-        """Be done at once, whatever was to come."""
+        """Go to DONE at once, from any state."""
         self._set_state(PublicationEvent.FAILED, position)
 
     def _set_state(self, event: PublicationEvent, position: int) -> None:
@@ -201,28 +198,28 @@ class PublicationLife:
 
 
 class SubscribablePublication(ABC):
-    """A stream that is written in this driver, and may be read in it.
+    """A stream that clients of this driver write, and that subscriptions of it may read.
 
     Args:
-        registration_id: Names the publication within its driver.
+        registration_id: Identifies the publication within its driver.
         channel: The channel as its first client wrote it.
-        log: The terms it is written to.
-        params: What the channel and the context say of it.
+        log: The terms the publication writes to.
+        params: Its parameters from the channel and the context.
         context: The driver's settings.
-        system_counters: The driver's.
-        readers: Tells the clients of those that read the log.
-        linger_timeout_ns: How long it lingers when it has drained.
+        system_counters: The driver's counters.
+        readers: Notifies the clients of the subscriptions that read the log.
+        linger_timeout_ns: How long it lingers once it has drained.
         now_ns: The time now.
 
     Attributes:
         start: Where the stream began.
-        subscribers: Subscriptions of this driver that read the log.
-        consumption_trigger: One that passes this position should let the publication be polled.
-        failure: Why it has failed, or will when it is polled next.
-        doorbell: Rung by its publishers and readers, and silent again once it is polled.
-        polled_ns: When it was polled last.
-        has_sent_burst: Whether that sent more than one datagram.
-        quiet: What it does without a poll, if it can do anything.
+        subscribers: The subscriptions of this driver that read the log.
+        consumption_trigger: When a reader passes this position the publication must be polled.
+        failure: The error that failed it; the next poll raises it.
+        doorbell: Publishers and readers set it; the poll clears it.
+        polled_ns: When it was last polled.
+        has_sent_burst: Whether that poll sent more than one datagram.
+        quiet: The fast paths that need no poll, if it has any.
     """
 
     quiet: QuietSender | None = None
@@ -285,18 +282,18 @@ class SubscribablePublication(ABC):
 
     @property
     def rebuild_position(self) -> int:
-        """Return the position up to which its log may be read: as far as anything was claimed."""
+        """Return the position up to which its log may be read: the furthest claim, in bytes."""
         return producer_position(self.log)
 
     @property
     @abstractmethod
     def join_position(self) -> int:
-        """Return where a reader that comes now would start, in bytes."""
+        """Return where a reader that joins now starts, in bytes."""
 
     @property
     @abstractmethod
     def is_accepting_subscriptions(self) -> bool:
-        """Return whether a reader that comes now would still get something."""
+        """Return whether a reader that joins now can still read something."""
 
     @abstractmethod
     def poll(self, now_ns: int) -> int:
@@ -304,31 +301,31 @@ class SubscribablePublication(ABC):
 
     @abstractmethod
     def _close_to_publishers(self, position: int) -> None:
-        """Pull the publisher limit to `position`, for good."""
+        """Pull the publisher limit to `position`, where it stays."""
 
     @abstractmethod
     def _disconnect(self) -> None:
-        """Say that nobody is there."""
+        """Mark the publication as not connected."""
 
     @abstractmethod
     def _advance(self, now_ns: int) -> int:
-        """Move through the states as far as may be, and return the next deadline."""
+        """Change the state as far as possible, and return the next deadline."""
 
     @property
     @abstractmethod
     def _consumed_position(self) -> int:
-        """Up to where the stream has come on its way out: sent, or consumed."""
+        """Return the position up to which the stream was sent or, on IPC, consumed, in bytes."""
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
-        """Let one more subscription read; the publication wants to be polled then."""
+        """Add a subscription as a reader; the caller then polls the publication."""
         self.subscribers.add(subscriber)
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
-        """Let a subscription go, and return the position it had; poll the publication then."""
+        """Remove a subscription and return its position; the caller then polls the publication."""
         return self.subscribers.remove(subscription_id)
 
     def release(self, now_ns: int) -> None:
-        """Let the last client go: no more offers, let what is left be taken, then linger."""
+        """End the stream as the last client closes it: refuse offers, drain, then linger."""
         if self._life.is_active:
             self._end()
             self._life.release(self._consumed_position)
@@ -337,7 +334,7 @@ class SubscribablePublication(ABC):
             self._advance(now_ns)
 
     def revoke(self, now_ns: int) -> None:
-        """Take the stream back: whatever has not arrived yet is lost, and the readers know why.
+        """Take the stream back: undelivered data is lost, and readers see that it was revoked.
 
         Source: Aeron `NetworkPublication.revoke`, `IpcPublication.revoke`.
         """
@@ -351,27 +348,26 @@ class SubscribablePublication(ABC):
             self._advance(now_ns)
 
     def fail(self, error: Exception) -> None:
-        """End at once: receivers are left to their timeout, and local readers told.
+        """End at once after `poll` raised `error`.
 
-        Args:
-            error: What `poll` raised.
+        Local readers are notified; receivers have to wait for their own timeout.
         """
         self.failure = error
         self._life.fail(self._consumed_position)
         release_subscribers(self, self._readers)
 
     def cause_of_failure(self, error: Exception) -> str:
-        """Say why the publication has failed, as the end of a sentence."""
+        """Return why the publication has failed, as the end of a sentence."""
         return cause_of_failure(error, self._strategy, kind="flow control")
 
     def _end(self) -> None:
-        """Let the stream end where its publishers are."""
+        """End the stream at the producer position."""
         position = self.producer_position
         self._close_to_publishers(position)
         self.log.metadata.end_of_stream_position = position
 
     def _check_readers_and_publishers(self, producer_position: int, now_ns: int) -> int:
-        """Look after slow readers and stuck publishers, and return the next deadline."""
+        """Check for slow readers and blocked publishers, and return the next deadline."""
         deadline_ns = self._untethered.poll(
             now_ns,
             position=self._consumed_position,
@@ -387,7 +383,7 @@ class SubscribablePublication(ABC):
         return min(deadline_ns, blocked_ns)
 
     def _tell_readers(self, producer_position: int, *, trigger: int) -> None:
-        """Tell the readers if there may be more: claims show only when they are committed.
+        """Wake the readers if there may be more to read: a frame is readable once committed.
 
         Args:
             producer_position: Up to where the log is claimed, in bytes.
@@ -395,5 +391,5 @@ class SubscribablePublication(ABC):
         """
         if not self.subscribers.have_consumed(producer_position):
             self._readers.on_image_progress(self)
-        # Whoever has read all there was may be what the publication waits for, too.
+        # The publication may also be waiting for a reader that has read everything.
         self.consumption_trigger = min(trigger, producer_position - 1)

@@ -1,10 +1,12 @@
-"""A stream as its receiver rebuilds it: datagrams in, positions and feedback out.
+"""One stream as this driver receives it: datagrams in, positions and feedback out.
+
+`PublicationImage` decides; its outbox carries the bytes, and its listener is called when something
+changed. `ImageIntake` places datagrams in the log, and `ImageConsumption` makes room behind the
+slowest reader.
 
 Invariant: `ImageIntake` places nothing more than half a term beyond the last status message sent,
-so nothing the readers have yet to take is overwritten. The received position only passes frames
-that are all there.
-
-`PublicationImage` decides; its outbox carries bytes and its listener hears what changed.
+so it never overwrites what a reader has yet to read. The receiver position moves only over
+complete frames.
 
 Source: Aeron `PublicationImage`, `PublicationImage.insertPacket`, `PublicationImage.trackRebuild`,
 `aeron_publication_image.c`, `aeron_publication_image_insert_packet`.
@@ -63,16 +65,16 @@ __all__ = [
     "PublicationImage",
 ]
 
-# What comes in.
+# Intake.
 
 EOS_FLAGS_OFFSET = 5
-# Plain integers: to combine members of an enum takes as long as all else that a heartbeat does.
+# Plain integers: combining enum members takes as long as all other work for a heartbeat.
 END_OF_STREAM: Final = int(DataFlags.END_OF_STREAM)
 REVOKED: Final = int(DataFlags.REVOKED)
 OVER_RUN_STILL_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""A source that sends beyond the window for so long, while nothing moves, may have other terms."""
+"""A source that sends beyond the window this long, while nothing moves, may use other terms."""
 HEARTBEATS_AFTER_THE_END: Final = 2
-"""So many that say nothing of an end, or name another, take it back: one may have been held up."""
+"""This many heartbeats without an end, or with another one, withdraw it: one may be delayed."""
 
 
 class ImageIntake:
@@ -80,31 +82,32 @@ class ImageIntake:
 
     Args:
         log: Where datagrams are placed.
-        late_frames: Places what does not come in order; None where gaps are filled.
-        doubts: Hears of what contradicts what is there.
-        connections: Where they come from.
-        feedback: Knows what the sources have been told.
-        max_window_length: The most they are ever told to send ahead, in bytes.
-        hwm: Shows how far they have come.
-        on_end: Called when the stream has ended, or goes on after all.
-        on_over_run: Called when something begins beyond what may be placed, the first time.
-        on_misfit: Called when a source sends what the terms of the image have no place for; told
-            where it came from, the floor, whether no stream of these terms has it, and the time.
-        system_counters: The driver's.
+        late_frames: Places what arrives out of order; None where gaps are filled with padding.
+        doubts: Records datagrams that contradict what is in the log.
+        connections: The sources of the image.
+        feedback: Sends status messages, and gives the positions last sent.
+        max_window_length: The largest window ever given to the sources, in bytes.
+        hwm: The counter that shows `hwm_position`.
+        on_end: Called when the stream has ended, or continues after a false end.
+        on_over_run: Called the first time a datagram begins beyond the window.
+        on_misfit: Called when a source sends what does not fit the terms of the image; gets the
+            source address, the floor position, whether it is invalid for any stream with these
+            terms, and the time.
+        system_counters: The driver's counters.
         position: Where the image joined, in bytes.
         now_ns: The time now.
 
     Attributes:
-        floor_position: Up to where every byte is there, in bytes; what lies before is not wanted.
+        floor_position: Every byte before this position is there; in bytes.
         hwm_position: The end of the furthest frame or heartbeat seen, in bytes.
-        last_packet_ns: When something was last accepted.
-        is_end_of_stream: Whether every source has ended.
-        is_revoked: Whether its publisher took the stream back.
-        is_rejected: Whether nothing is taken any more.
-        idle_position: What the latest heartbeat said, in bytes; -1 where that has been looked at.
-        ahead_ns: When one came last that said more was sent than is there.
-        idle_ns: When one came last that said no more was sent than readers were shown.
-        misfit_ns: When something came last that the terms of the image have no place for.
+        last_packet_ns: When a datagram was last accepted.
+        is_end_of_stream: Whether every source has ended the stream.
+        is_revoked: Whether the publisher revoked the stream.
+        is_rejected: Whether all further datagrams are ignored.
+        idle_position: The position in the latest heartbeat, in bytes; -1 once it was examined.
+        ahead_ns: When a heartbeat last showed that more was sent than has arrived.
+        idle_ns: When a heartbeat last showed that readers have been shown everything sent.
+        misfit_ns: When a datagram last did not fit the terms of the image.
     """
 
     misfit_ns: int
@@ -172,15 +175,15 @@ class ImageIntake:
         term_offset: int,
         now_ns: int,
     ) -> bool:
-        """Place a datagram of data, padding or heartbeat; return False if it is none.
+        """Place a datagram of data, padding or heartbeat; return False if it is invalid.
 
-        What is valid but cannot be placed here and now is only counted.
+        A valid datagram that cannot be placed now is only counted.
 
         Args:
-            datagram: Whole, as it came off the wire; not kept.
-            connection: One of `connections`, whose datagram it is.
-            term_id: From its first frame.
-            term_offset: From its first frame.
+            datagram: The whole datagram as received; not kept.
+            connection: The one of `connections` that it came from.
+            term_id: Term id of its first frame.
+            term_offset: Term offset of its first frame, in bytes.
             now_ns: The time now.
         """
         if self.is_rejected:
@@ -234,12 +237,12 @@ class ImageIntake:
         connection: ImageConnection,
         now_ns: int,
     ) -> None:
-        """Take what was already consumed, at least by the account the sender has of it."""
+        """Take a datagram behind the consumption position that the sender was last given."""
         feedback = self._feedback
         self._under_runs.increment()
         if end >= feedback.last_sm_position - self._max_window_length:
             connection.last_activity_ns = now_ns
-        # What readers were shown stays in the log for a term more.
+        # The log keeps what readers were shown for another term.
         oldest_position = feedback.next_sm_position - self._log.term_length // 2
         if position >= max(self._join_position, oldest_position):
             self._take_late(datagram, position, connection, now_ns)
@@ -247,10 +250,10 @@ class ImageIntake:
     def _take_late(
         self, datagram: memoryview, position: int, connection: ImageConnection, now_ns: int
     ) -> bool:
-        """Take a datagram for a place where something may lie already; return whether it fits."""
+        """Place a datagram where something may already lie; return whether it agrees with that."""
         late_frames, floor_position = self._late_frames, self.floor_position
         if late_frames is None:
-            # Padding lies where gaps were filled, and what it covers contradicts it in all honesty.
+            # Where gaps were filled with padding, honest data contradicts what is in the log.
             if position >= floor_position:
                 log, index = self._log, partition_index(position, bits=self._bits)
                 offset = position & (log.term_length - 1)
@@ -265,8 +268,7 @@ class ImageIntake:
             doubts.on_agreement(position, position + len(datagram))
             return True
         if conflict is BEYOND_BUDGET:
-            # As if it were lost: it comes again, and where it is the first that is missing, it
-            # needs no budget.
+            # Treat it as lost. It will be resent, and the first missing frame needs no budget.
             self._late_dropped.increment()
             return False
         if not conflict.is_shown and doubts.may_act(now_ns):
@@ -285,18 +287,18 @@ class ImageIntake:
         term_offset: int,
         now_ns: int,
     ) -> int:
-        """Place what can be placed at once of runs of datagrams; return how many bytes that was.
+        """Place as much as possible of runs of datagrams; return the bytes placed.
 
-        What is left, from its first datagram on, is for `on_data` to take.
+        The caller passes the rest, datagram by datagram, to `on_data`.
 
         Args:
-            data: Datagrams as they came off the wire, one behind the other; not kept.
+            data: Datagrams as received, one after the other; not kept.
             cuts: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
-            connection: One of `connections`, whose datagrams they are.
-            index: Of the run to begin with, in `cuts`.
-            start: Of the datagram to begin with, in `data`.
-            term_id: From the first frame.
-            term_offset: From the first frame.
+            connection: The one of `connections` that they came from.
+            index: Index in `cuts` of the first run.
+            start: Offset in `data` of the first datagram.
+            term_id: Term id of the first frame.
+            term_offset: Term offset of the first frame, in bytes.
             now_ns: The time now.
         """
         log = self._log
@@ -337,7 +339,7 @@ class ImageIntake:
     def _room_at(
         self, late_frames: LateFrames, position: int, wanted_length: int, now_ns: int
     ) -> int:
-        """Return how many bytes of a run fit between what is there."""
+        """Return how many bytes of a run fit into the gap at `position`."""
         late_frames.fill_budgets(now_ns)
         return late_frames.room_at(
             position,
@@ -348,13 +350,13 @@ class ImageIntake:
 
     @property
     def is_begun(self) -> bool:
-        """Return whether any of the stream has come."""
+        """Return whether any data of the stream has arrived."""
         return self.hwm_position > self._join_position
 
     def whole_position(self) -> int:
-        """Return how far the stream has come if nothing of it is missing, and -1 if in doubt.
+        """Return how far the stream has arrived without gaps, or -1 if a gap is possible.
 
-        There is doubt also where it has come into another term, or has ended.
+        Also -1 where the data crosses into another term, or the stream has ended.
         """
         position, hwm_position = self.floor_position, self.hwm_position
         if self.is_end_of_stream:
@@ -374,8 +376,8 @@ class ImageIntake:
             self._over_run_floor, self._over_run_ns = self.floor_position, now_ns
         elif now_ns >= self._over_run_ns + OVER_RUN_STILL_NS:
             self._note_misfit(connection, now_ns)
-        # What begins within bounds may be padding of a sender that keeps to its limit; it comes
-        # again, and is no reason to worry.
+        # A datagram that begins within the window may be padding of a sender that keeps to its
+        # limit; it is resent later, so it needs no warning.
         if self._on_over_run is not None and position >= self._feedback.overrun_threshold:
             on_over_run, self._on_over_run = self._on_over_run, None
             on_over_run()
@@ -417,12 +419,12 @@ class ImageIntake:
         self._heartbeats_received.increment()
 
     def reject(self) -> None:
-        """Take nothing more."""
+        """Ignore all further datagrams."""
         self.is_rejected = self._is_short_way_closed = True
 
     def _on_end_told(self, position: int, connection: ImageConnection, *, is_revoked: bool) -> None:
-        # Differs: Aeron believes an end up to a term behind what was reported. The stream has been
-        # further on than that, so no publisher of it says so.
+        # Differs: Aeron accepts an end up to a term behind what was reported. The stream has been
+        # beyond that position already, so no honest publisher says so.
         if position < max(self.floor_position, self._feedback.last_sm_position):
             self._ends_ignored.increment()
         elif not self.is_end_of_stream:
@@ -430,17 +432,17 @@ class ImageIntake:
             connection.eos_position = position
             self.check_end_of_stream(is_revoked=is_revoked)
         elif position != connection.eos_position:
-            # Of two ends one was forged. The publisher goes on saying where the true one is.
+            # One of the two ends was forged. The publisher will repeat the true one.
             self._doubt_end()
 
     def _doubt_end(self) -> None:
-        """Take note of a heartbeat that contradicts the end of the stream."""
+        """Count a heartbeat that contradicts the end of the stream."""
         self._heartbeats_after_end += 1
         if self._heartbeats_after_end >= HEARTBEATS_AFTER_THE_END:
             self._withdraw_end()
 
     def check_end_of_stream(self, *, is_revoked: bool = False) -> None:
-        """End the stream when every source has ended it, and revoke it if the last took it back."""
+        """End the stream once every source has ended it; mark it revoked if `is_revoked`."""
         eos_position = self._connections.eos_position
         if eos_position is None or self.is_end_of_stream:
             return
@@ -450,13 +452,13 @@ class ImageIntake:
             self._log.metadata.is_publication_revoked = True
             self._images_revoked.increment()
         self._log.metadata.end_of_stream_position = eos_position
-        # What comes now is looked at one by one: it may show that there was no end.
+        # From now on each datagram goes through `on_data`: it may show that the end was false.
         self._is_short_way_closed = True
         self._heartbeats_after_end = 0
         self._on_end()
 
     def _withdraw_end(self) -> None:
-        """Take the end of the stream back: its publisher goes on."""
+        """Withdraw a false end of the stream: its publisher is still sending."""
         self._ends_withdrawn.increment()
         self.is_end_of_stream = self.is_revoked = False
         self._is_short_way_closed = self.is_rejected
@@ -473,14 +475,7 @@ class ImageIntake:
 
 
 class ImageConsumption:
-    """Makes room behind the slowest reader, and lets the sources know.
-
-    Args:
-        log: Where the image is rebuilt.
-        subscribers: Its readers.
-        feedback: Tells the sources.
-        position: Where the image joined, in bytes.
-    """
+    """Makes room in the log behind the slowest reader, and reports its position to the sources."""
 
     __slots__ = ("_clean_position", "_feedback", "_log", "_subscribers")
 
@@ -497,12 +492,12 @@ class ImageConsumption:
         self._clean_position = position
 
     def schedule(self, position: int, window_length: int, *, is_forced: bool) -> None:
-        """Let a status message say how far the slowest has come, if that is worth one.
+        """Schedule a status message for the slowest reader, if it has moved far enough.
 
         Args:
-            position: Of the slowest reader, in bytes.
-            window_length: What the sources may send beyond, in bytes.
-            is_forced: Whether the sources are to know in any case.
+            position: Position of the slowest reader, in bytes.
+            window_length: What the sources may send beyond it, in bytes.
+            is_forced: Whether to schedule one even if the reader has hardly moved.
         """
         if self._feedback.schedule(position, window_length, is_forced=is_forced):
             self._clean_position = clean_to(
@@ -512,7 +507,7 @@ class ImageConsumption:
             )
 
     def report(self, now_ns: int) -> bool:
-        """Send the status message that is due by now; return False where nobody reads."""
+        """Send the status message that is due by now; return False if there is no reader."""
         consumed = self._subscribers.consumed()
         if not consumed:
             return False
@@ -526,33 +521,34 @@ class ImageConsumption:
 
 
 class PublicationImage:
-    """One stream on its way in.
+    """One stream that this driver receives.
 
     Args:
-        registration_id: Names the image within its driver.
-        log: The terms it is rebuilt in.
-        join_position: Where it starts, in bytes.
-        source: Where its SETUP came from.
-        destination: By which way that came, and by which it is answered.
+        registration_id: Identifies the image within its driver.
+        log: The terms in which the stream is rebuilt.
+        join_position: Where the image starts, in bytes.
+        source: The address its SETUP came from.
+        destination: The destination that received the SETUP; answers go out by the same one.
         context: The driver's settings.
-        congestion_control: Chooses the window.
-        feedback_delay: Says when to ask for lost data.
-        is_reliable: Whether lost data is asked for; if not, gaps become padding.
-        counters: Its own counters.
-        system_counters: The driver's.
-        receiver_id: Names our end to the sender.
-        group_tag: Carried by its status messages, or None.
-        listener: Hears of changes.
+        congestion_control: Chooses the receiver window.
+        feedback_delay: Says when to send a NAK.
+        is_reliable: Whether NAKs are sent for lost data; if not, gaps become padding.
+        counters: The image's counters.
+        system_counters: The driver's counters.
+        receiver_id: Identifies this receiver to the sender.
+        group_tag: Sent in its status messages; None for none.
+        listener: Called when the image changes.
         now_ns: The time now.
 
     Attributes:
-        rebuild_position: Up to where every byte is there, in bytes.
-        consumption_trigger: A reader that passes this position should let the image be polled.
-        rtt_replies: Says which round-trip measurements are answered.
-        connections: Its sources, by the way they are heard.
-        is_response_requested: Whether its source wants to be answered on a stream of its own.
-        is_following: Whether it is a response, whose readers follow the session that answers.
-        failure: What the next poll raises.
+        rebuild_position: Every byte before this position is there; in bytes.
+        consumption_trigger: When a reader passes this position the image must be polled.
+        rtt_replies: Limits which round-trip measurements are answered.
+        connections: Its sources, by the destination that receives them.
+        is_response_requested: Whether the source asks for answers on a response stream.
+        is_following: Whether this is a response image, whose readers follow the session that
+            answers.
+        failure: The error that the next poll raises.
     """
 
     registration_id: int
@@ -625,7 +621,7 @@ class PublicationImage:
         self.consumption_trigger: int = self._feedback.consumption_trigger
 
     def _bind(self) -> None:
-        """Let the parts be called directly: not by way of methods that only pass things on."""
+        """Bind methods of the parts directly, which saves a call for each datagram."""
         self.on_data, self.on_run = self._intake.on_data, self._intake.on_run
         self.on_setup = partial(self._watch.on_setup, self.connections, self._intake, self._life)
 
@@ -646,24 +642,24 @@ class PublicationImage:
             now_ns=now_ns,
         )
 
-    # What arrives.
+    # Input.
 
     @held
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
-        """Take the result of a round-trip measurement of ours."""
+        """Take the result of a round-trip measurement."""
         self._congestion_control.on_rttm(rtt_ns=rtt_ns, now_ns=now_ns)
 
     def remove_destination(self, destination: ReceiveDestination) -> None:
-        """Forget a source whose destination was taken away; the others may have ended by now."""
+        """Remove the sources of a removed destination; the others may all have ended by now."""
         self.connections.remove(destination)
         self._intake.check_end_of_stream()
 
     def reject(self, reason: str) -> None:
-        """Take nothing more, and tell its sources why, until they are silent; up to 1023 bytes."""
+        """Ignore further data, and send the reason (up to 1023 bytes) until the source stops."""
         self._intake.reject()
         self._feedback.reject(reason)
 
-    # Who reads.
+    # Readers.
 
     @property
     def state(self) -> ImageState:
@@ -672,17 +668,17 @@ class PublicationImage:
 
     @property
     def ended_ns(self) -> int:
-        """Return when it ceased to be active; means nothing while it is."""
+        """Return when the image left the state ACTIVE; meaningless before."""
         return self._life.ended_ns
 
     @property
     def ended(self) -> ImageEnd | None:
-        """Return why and where it ended; None where it has not."""
+        """Return why and where the image ended; None while it has not."""
         return self._life.ended
 
     @property
     def join_position(self) -> int:
-        """Where a reader that comes now would start, in bytes."""
+        """Where a reader that joins now starts, in bytes."""
         return self.subscribers.join_position(self.rebuild_position)
 
     @property
@@ -697,38 +693,38 @@ class PublicationImage:
 
     @property
     def is_accepting_subscriptions(self) -> bool:
-        """Return whether a reader that comes now would still get something."""
+        """Return whether a reader that joins now can still read something."""
         return self.subscribers.has_working and (
             self.state is ImageState.ACTIVE
             or (self.state is ImageState.DRAINING and not self._is_drained())
         )
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
-        """Let one more subscription read; the slowest sets the pace."""
+        """Add a subscription as a reader; the slowest reader limits the window."""
         self.subscribers.add(subscriber)
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
-        """Return the position of a subscription that reads no more; None if it never did."""
+        """Remove a subscription and return its position; None if it was no reader."""
         return self.subscribers.remove(subscription_id)
 
     def answer_with(self, session_id: int | None) -> None:
-        """Tell the source which session its responses will have; None: it need not know more."""
+        """Set the session of the response stream to announce to the source; None to stop."""
         self._feedback.respond_with(session_id)
 
-    # What is due.
+    # Due work.
 
     def poll(self, now_ns: int) -> int:
-        """Rebuild, ask, report and move on as far as is due; return the next deadline.
+        """Rebuild, send NAKs and status messages, change the state; return the next deadline.
 
         Raises:
-            Exception: Whatever its congestion control raised, now or since the last time.
+            Exception: What the congestion control raised, in this poll or since the last one.
         """
         self.doorbell.is_rung = False
         self._calm_until_ns = 0
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
-        # Not by way of the property: an idle image is polled for each status message.
+        # Not `self.state`: an idle image is polled for each status message.
         if self._life.state not in OUT_OF_SIGHT:
             self._rebuild(now_ns)
         deadline_ns = min(self._advance(now_ns), self._report(now_ns))
@@ -742,7 +738,7 @@ class PublicationImage:
 
     @held_at
     def try_show(self, now_ns: int) -> bool:
-        """Show readers what came in order; False where `poll` is to look, for far more work."""
+        """Show readers what arrived in order; return False where `poll` must do the work."""
         if now_ns >= self._calm_until_ns or self.failure is not None or self.doorbell.is_rung:
             return False
         position = self._intake.whole_position()
@@ -752,10 +748,10 @@ class PublicationImage:
 
     @held_at
     def try_report(self, now_ns: int) -> bool:
-        """Tell the sources what readers have taken, where that is all there is to it.
+        """Send a status message for what readers have read, if nothing else is due.
 
-        Return False where `poll` is to look instead: the image ends, a strategy has a say, or some
-        readers may be left behind by the others.
+        Return False where `poll` must do it: the image ends, the congestion control must be asked,
+        or an untethered reader may fall behind.
         """
         is_calm = now_ns < self._calm_until_ns and self.failure is None
         if self.subscribers.untethered or not (is_calm and self._consumption.report(now_ns)):
@@ -765,9 +761,9 @@ class PublicationImage:
         return True
 
     def fail(self, now_ns: int) -> None:
-        """Drain, since `poll` has raised; or where it did so before, come one step further.
+        """Start to drain after `poll` raised; on later failures move to the next state.
 
-        What has arrived may still be read, under a window that is no strategy's any more.
+        Readers can still read what has arrived; a static window replaces the congestion control.
         """
         self._congestion_control = StaticWindowCongestionControl(
             window_length=self._feedback.window_length
@@ -776,18 +772,18 @@ class PublicationImage:
         self._life.fail(now_ns, self.rebuild_position)
 
     def disable_status_messages(self) -> None:
-        """Say no more: a newer image of the same session speaks for this end."""
+        """Send no more status messages: a newer image of the session replaces this one."""
         if self.state is not ImageState.ACTIVE:
             self._feedback.is_enabled = False
 
     def supersede(self, now_ns: int) -> None:
-        """Drain, and say no more: another response stream takes the place of this one."""
+        """Drain without status messages: another response stream replaces this one."""
         self._feedback.is_enabled = False
         self._life.supersede(now_ns, self.rebuild_position)
 
     def _rebuild(self, now_ns: int) -> None:
         if not self.subscribers.has_working or self._intake.is_revoked:
-            # Nobody would read what is missing.
+            # No reader needs what is missing.
             self._gaps.forget()
             if self.subscribers.has_working:
                 self._watch.pause()
@@ -804,7 +800,7 @@ class PublicationImage:
             self._track_rebuild(now_ns)
 
     def _report(self, now_ns: int) -> int:
-        """Send what is due to the sources, and return when there is more to send."""
+        """Send the status messages and measurements that are due, and return the next deadline."""
         state = self._life.state
         if state in OUT_OF_SIGHT:
             return NEVER_NS
@@ -820,7 +816,7 @@ class PublicationImage:
         return min(deadline_ns, self._congestion_control.rtt_deadline_ns())
 
     def _track_rebuild(self, now_ns: int) -> bool:
-        """Show what is whole, and schedule status messages; return whether some is held back."""
+        """Show complete data, schedule status messages; return whether data is held back."""
         consumed = self.subscribers.consumed()
         min_consumed = min(consumed)
         before = max(self.rebuild_position, *consumed)
@@ -828,7 +824,7 @@ class PublicationImage:
         after, is_loss_found = self._gaps.scan(before, hwm_position, now_ns)
         is_held = after > self.rebuild_position and self._watch.is_holding
         if is_held:
-            # Not counted as shown: it will be, or the image ends.
+            # Not counted as shown: either it will be shown later, or the image ends.
             after = max(before, self.rebuild_position)
         elif after > self.rebuild_position:
             self._show(after)
@@ -850,7 +846,7 @@ class PublicationImage:
         self._listener.on_image_progress(self)
 
     def _advance(self, now_ns: int) -> int:
-        """Move through the states as far as the time, the source and the readers allow."""
+        """Change the state as far as the time, the source and the readers allow."""
         life = self._life
         if (
             life.state is ImageState.DRAINING
@@ -883,7 +879,7 @@ class PublicationImage:
         )
 
     def _on_end(self) -> None:
-        """Tell readers where the stream ends, or that it goes on after all."""
+        """Notify readers that the stream has ended, or continues after a false end."""
         self._calm_until_ns = 0
         self._listener.on_image_progress(self)
 
@@ -891,8 +887,8 @@ class PublicationImage:
         self._calm_until_ns = 0
 
     def _is_rebuilt_to_its_end(self) -> bool:
-        # Differs: Aeron waits for whatever any heartbeat claimed to have been sent. One that was
-        # made up would keep an idle stream from ending until its source is silent.
+        # Differs: Aeron waits for the furthest position that any heartbeat claimed. A forged
+        # heartbeat would keep an idle stream from ending until its source is silent.
         return self.rebuild_position >= self.log.metadata.end_of_stream_position
 
     def _is_drained(self) -> bool:

@@ -1,9 +1,9 @@
-"""The answers to NAKs: resend at once or after a delay, then ignore repeats for a while.
+"""The answers to NAKs: resend at once or after a delay, then ignore repeats for a linger.
 
-Each answered NAK holds its range until its linger has passed, and a NAK that begins inside a held
-range is ignored: the data is on its way. On unicast the handler holds the ranges it answered last,
-and another NAK takes the place of the oldest. For a group it holds a fixed number, and a NAK that
-finds no place is dropped and counted. A budget limits what all NAKs together may bring.
+Each answered NAK holds its range until its linger has passed. A NAK that begins inside a held range
+is ignored: the data is on its way. On unicast the handler holds the latest ranges, and a new NAK
+replaces the oldest. For a group it holds a fixed number, and a NAK beyond that is dropped and
+counted. A budget limits how much all NAKs together can make the sender resend.
 
 Source: Aeron `RetransmitHandler`.
 """
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Resend", "RetransmitHandler"]
 
 Resend = Callable[[int, int, int], int]
-"""Send again: term id, term offset and length in bytes; returns how many bytes that covered."""
+"""Resend a range: term id, term offset and length in bytes; returns how many bytes it covered."""
 
 
 class RetransmitAction:
-    """One range that was asked for, and until when it waits or lingers."""
+    """One requested range, and the end of its delay or linger."""
 
     __slots__ = ("expiry_ns", "is_delayed", "length", "term_id", "term_offset")
 
@@ -48,16 +48,13 @@ class RetransmitHandler:
 
     Args:
         resend: Sends a range of the log again.
-        budget: What all resends together may bring.
+        budget: Limits the bytes of all resends together.
         delay_ns: How long to wait before resending; 0 resends at once.
         linger_ns: How long repeats of an answered NAK are ignored.
         max_ranges: Most ranges held at once.
         has_group_semantics: Whether several receivers may ask for different ranges.
-        overflow: Counts NAKs dropped because a group's places were all held.
+        overflow: Counts NAKs dropped because a group already holds `max_ranges` ranges.
         suppressed: Counts NAKs cut short or dropped because the budget was used up.
-
-    Attributes:
-        budget: As given.
     """
 
     def __init__(
@@ -141,12 +138,12 @@ class RetransmitHandler:
             self._hold(action)
 
     def poll(self, now_ns: int) -> int:
-        """Resend what was delayed, free what has lingered, and return the next deadline."""
+        """Resend what was delayed, end lingers, and return the next deadline."""
         actions = self._actions
         while actions and not actions[0].is_delayed and now_ns >= actions[0].expiry_ns:
             actions.popleft()
         if self._delay_ns == 0:
-            # A lingering range needs no wake-up of its own: it is looked at when a NAK arrives.
+            # The end of a linger needs no deadline: it is checked when the next NAK arrives.
             return NEVER_NS
         for action in actions:
             if action.is_delayed:
@@ -165,8 +162,8 @@ class RetransmitHandler:
         return False
 
     def _hold(self, action: RetransmitAction) -> None:
-        # Differs: Aeron holds one range on unicast, so that two NAKs in turn bring two resends each
-        # time; here the one just answered is not forgotten for another.
+        # Differs: Aeron holds one range on unicast, so two alternating NAKs cause two resends each
+        # time; here the range just answered stays held when another is added.
         if len(self._actions) >= self._max_ranges:
             oldest = self._actions.popleft()
             if oldest.is_delayed:
@@ -174,13 +171,13 @@ class RetransmitHandler:
         self._actions.append(action)
 
     def _answer(self, action: RetransmitAction, now_ns: int) -> None:
-        """Resend, and hold what was really sent.
+        """Resend, and hold the range that was really sent.
 
-        Differs: Aeron holds what was asked for, even where nothing could be sent: whoever asks for
-        less than a frame at the start of a gap would keep the gap from being repaired.
+        Differs: Aeron holds the requested range, even if nothing could be sent: a NAK for less than
+        a frame at the start of a gap would keep the gap from being repaired.
         """
         resent_length = self._resend(action.term_id, action.term_offset, action.length)
-        # Padding counts in full where only its header travels, and may pass the end.
+        # Padding counts in full although only its header is sent, and may pass the end.
         resent_length = min(resent_length, action.length)
         self.budget.give_back(action.length - resent_length)
         action.length = resent_length
