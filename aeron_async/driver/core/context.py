@@ -1,7 +1,7 @@
 """The settings of a media driver, checked once and never changed.
 
 Invariant: a `DriverContext` that exists is consistent. No later code checks a setting again,
-except for what only the operating system knows, such as the socket buffers it really gives.
+except for what only the operating system knows, such as the socket buffer lengths it grants.
 
 Source: Aeron `MediaDriver.Context`, `Configuration`, `PreferredMulticastFlowControl`,
 `aeron_driver_context.c`; names beginning `aeron_async.` are ours.
@@ -86,7 +86,7 @@ FRAME_ALIGNMENT: Final = 32
 
 @attrs.frozen(kw_only=True)
 class StreamSettings:
-    """How long, how often, how far: the shape of a stream and the patience with it."""
+    """The settings of streams: buffer lengths, windows, sessions and timers."""
 
     # Log buffers, windows and datagrams.
     term_buffer_length: int = size(
@@ -341,7 +341,7 @@ TRANSPORTS: Final = ("auto", "socket", "loop")
 
 @attrs.frozen(kw_only=True)
 class DriverSettings(StreamSettings):
-    """How a driver repairs, paces and protects itself."""
+    """The settings of a whole driver: loss repair, flow control, sockets and resource limits."""
 
     # Loss and retransmission.
     nak_unicast_delay_ns: int = duration(
@@ -573,7 +573,7 @@ class DriverSettings(StreamSettings):
         "How long closing the driver waits for its publications to drain.",
     )
 
-    # What a hostile peer may cost at most.
+    # Limits on what a hostile peer can cause.
     max_destinations: int = integer(
         "aeron_async.max.destinations",
         256,
@@ -699,7 +699,7 @@ _STRATEGIES: Final = {"max": "multicast_max", "min": "multicast_min", "tagged": 
 
 
 def _parse_tag(text: str) -> int:
-    """Read the eight bytes of feedback, in hexadecimal and in the order of the wire."""
+    """Parse eight bytes of feedback, in hexadecimal and in wire order."""
     if re.fullmatch(r"[0-9A-Fa-f]{16}", text) is None:
         message = f"{text!r} is not {_TAG_LENGTH} bytes in hexadecimal"
         raise ConfigurationError(message)
@@ -720,14 +720,14 @@ LEGACY_SETTINGS: Final[Mapping[str, tuple[tuple[str, Callable[[str], Any]], ...]
     "flow_control_group_tag": (("AERON_PREFERREDMULTICASTFLOWCONTROL_ASF", _parse_tag),),
     "receiver_group_tag": (("AERON_FLOW_CONTROL_SM_APPLICATIONSPECIFICFEEDBACK", _parse_tag),),
 }
-"""Variables by field, each with how its text reads."""
+"""The old variables of each field, each with the parser of its text."""
 
 
 def legacy_value(field_name: str, variables: Mapping[str, str]) -> Any:
-    """Return what an old variable says of a field, or None where there is none.
+    """Return the value that an old variable gives a field, or None if no such variable is set.
 
     Raises:
-        ConfigurationError: Its text cannot be read.
+        ConfigurationError: The text cannot be parsed.
     """
     for env_name, parse in LEGACY_SETTINGS.get(field_name, ()):
         text = variables.get(env_name, "").strip()
@@ -750,7 +750,7 @@ DESTINATION_TIMEOUT_NS: Final = 5 * SECOND
 # Status messages that an image still sends after the end of its stream.
 EOS_STATUS_MESSAGE_COUNT: Final = 5
 
-# (larger, smaller): what is checked at every tick must last longer than a tick, and nothing of a
+# (larger, smaller): what is checked at every tick must last longer than a tick, and no frame of a
 # client is unblocked while the client may still be alive.
 _MORE_THAN: Final = (
     ("publication_unblock_timeout_ns", "client_liveness_timeout_ns"),
@@ -766,21 +766,22 @@ _AT_MOST: Final = (
     ("initial_window_length", "socket_rcvbuf_length"),
     ("publication_reserved_session_id_low", "publication_reserved_session_id_high"),
 )
-# 0 in one of these is the system's own number, known only once a socket is open.
+# 0 in one of these means the system's default, known only once a socket is open.
 _SYSTEM_DEFAULT_IF_ZERO: Final = frozenset({"socket_sndbuf_length", "socket_rcvbuf_length"})
 
 
 @final
 @attrs.frozen(kw_only=True)
 class DriverContext(DriverSettings):
-    """The settings of a media driver: what is not given has Aeron's default.
+    """The settings of a media driver; a setting that is not given has Aeron's default.
 
-    Sizes are in bytes and durations in what their name ends in, or either is text as in a channel:
-    `"64k"`, `"5s"`. The field then holds the number. Reads no environment; `from_environment` does.
-    Every field is described in the reference page of settings, and by `DriverContext.settings()`.
+    Sizes are in bytes and durations in the unit at the end of their name. Either may also be given
+    as text as in a channel (`"64k"`, `"5s"`); the field then holds the number. The environment is
+    read only by `from_environment`. The reference page of settings and `DriverContext.settings()`
+    describe every field.
 
     Raises:
-        ConfigurationError: a value is beyond its limits or contradicts another; names both.
+        ConfigurationError: a value is out of its limits or contradicts another; names both.
 
     Source: Aeron `MediaDriver.Context.conclude`.
     """
@@ -812,18 +813,18 @@ class DriverContext(DriverSettings):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Self:
-        """Take what is given, else what the environment says, else the defaults.
+        """Return a context from the overrides, then the environment, then the defaults.
 
-        An empty variable counts as absent, and one that is overridden is not read at all. Old names
-        of a setting count where its own is absent. A variable that changes nothing, by a slip of
-        the pen or because its setting means nothing here, is named in the log, once.
+        An empty variable counts as absent, and a variable that is overridden is not read. The old
+        names of a setting count if its own name is absent. A variable without effect, because it is
+        misspelt or its setting does not exist here, is logged once.
 
         Args:
             environ: Variables by name; those of this process unless given.
             overrides: Settings by field name, as for the class itself.
 
         Raises:
-            ConfigurationError: a value cannot be read, or as for the class itself.
+            ConfigurationError: a value cannot be parsed, or as for the class itself.
         """
         variables = os.environ if environ is None else environ
         found: dict[str, Any] = {}
@@ -834,14 +835,14 @@ class DriverContext(DriverSettings):
             value = setting.parse(text) if text else legacy_value(field_name, variables)
             if value is not None or text:
                 found[field_name] = value
-        # Those of archives are theirs to judge; see `ArchiveContext`.
+        # `ArchiveContext` checks the variables of archives.
         names = [name for name in variables if not name.startswith(ARCHIVE_PREFIX)]
         warn_of_unused(names, _ENV_NAMES, prefix=PREFIX)
         return cls(**found, **overrides)
 
     @classmethod
     def settings(cls) -> Mapping[str, Setting]:
-        """Return what is known of every setting, by field name."""
+        """Return the description of every setting, by field name."""
         return _SETTINGS
 
     @property

@@ -26,7 +26,7 @@ __all__ = [
 
 
 SHORTEST_NS: Final = 1_000
-"""The default first delay, and the lower bound of the value from which repeats are computed."""
+"""A first delay of at most this counts as none; repeats are computed from this value at least."""
 
 
 class FeedbackDelay(Protocol):

@@ -1,6 +1,6 @@
-"""The sources of one image: where they are, when they were heard, and whether they have ended.
+"""The sources of one image: their addresses, when each was heard, and whether each has ended.
 
-A unicast or multicast image has one; a subscription with several destinations has one for each.
+A unicast or multicast image has one source; with several destinations it may have one for each.
 
 Source: Aeron `ImageConnection`, `aeron_publication_image_track_connection`.
 """
@@ -22,16 +22,16 @@ NEVER_HEARD_NS: Final = -(2**63)
 
 
 class ImageConnection:
-    """What an image knows of one of its sources.
+    """One source of an image.
 
     Args:
-        destination: By which way it is heard, and answered.
-        source: Where its datagrams come from.
+        destination: The destination that receives it; answers go out by the same one.
+        source: The address its datagrams come from.
         now_ns: The time now.
 
     Attributes:
-        last_activity_ns: When anything was heard of it.
-        is_new: Whether the image does not know it yet.
+        last_activity_ns: When a datagram of it was last accepted.
+        is_new: Whether it is not among the image's connections yet.
     """
 
     __slots__ = (
@@ -52,23 +52,23 @@ class ImageConnection:
         self.eos_position: int = 0
 
     def is_alive(self, now_ns: int) -> bool:
-        """Return whether the source was heard recently enough to be answered."""
+        """Return whether the source was heard recently enough to be sent to."""
         return now_ns < self.last_activity_ns + DESTINATION_TIMEOUT_NS
 
     def send(self, frame: bytes) -> bool:
-        """Send a control frame to the source, or to where it wants to hear of us."""
+        """Send a control frame to the source, or to its control address if one is configured."""
         destination = self.destination
         return destination.send_to(frame, destination.control_address or self.source)
 
 
 class ImageConnections:
-    """Every source of one image, by the way it is heard.
+    """Every source of one image, by the destination that receives it.
 
-    There are at most as many as there are destinations, and it is the subscription that adds those.
+    There are at most as many as destinations, which only the subscription adds.
 
     Args:
-        destination: By which way the first SETUP came.
-        source: From where.
+        destination: The destination that received the first SETUP.
+        source: The address that came from.
         now_ns: The time now.
     """
 
@@ -87,12 +87,12 @@ class ImageConnections:
     def find(
         self, destination: ReceiveDestination, source: Address, now_ns: int
     ) -> ImageConnection | None:
-        """Return what is known of a source, or None where that way leads to another one.
+        """Return the connection of a source, or None if the destination belongs to another one.
 
-        The first that is heard to some purpose has a way, and is `kept` then. Of several ways one
-        that has fallen silent is free for the next: its twin has kept the stream alive meanwhile.
-        The only way stays its source's until the image ends, for nothing tells another publisher
-        of the same session from it.
+        The first source of which something is accepted takes the destination, by `keep`. If there
+        are several connections, a destination whose source is silent may be taken by another
+        source: the other connections keep the stream alive. A single connection keeps its source
+        until the image ends, because nothing distinguishes another publisher of the same session.
         """
         connection = self._connections.get(destination)
         if connection is not None and connection.source == source:
@@ -104,25 +104,25 @@ class ImageConnections:
         return None
 
     def keep(self, connection: ImageConnection) -> None:
-        """Let a way lead to a new source, if anything of it was accepted."""
+        """Store a new source, if anything of it was accepted."""
         if connection.last_activity_ns != NEVER_HEARD_NS:
             connection.is_new = False
             self._connections[connection.destination] = connection
             self._awaited.discard(connection.destination)
 
     def expect(self, destination: ReceiveDestination) -> None:
-        """Let the stream not end before a source has ended it that is yet to be heard."""
+        """Let the stream not end before a source by this destination was heard and ended it."""
         if destination not in self._connections:
             self._awaited.add(destination)
 
     def remove(self, destination: ReceiveDestination) -> None:
-        """Forget the source that was heard that way."""
+        """Remove the source that this destination receives."""
         self._connections.pop(destination, None)
         self._awaited.discard(destination)
 
     @property
     def eos_position(self) -> int | None:
-        """Return where the stream ends, in bytes, once every source has said so."""
+        """Return where the stream ends, in bytes, once every source has ended it; else None."""
         if self._awaited or not all(each.is_end_of_stream for each in self):
             return None
         return max((each.eos_position for each in self), default=None)
@@ -132,15 +132,15 @@ class ImageConnections:
         return sum(now_ns < each.last_activity_ns + timeout_ns for each in self)
 
     def live_count(self, now_ns: int) -> int:
-        """Return how many sources there are to ask."""
+        """Return how many sources are alive."""
         return sum(each.is_alive(now_ns) for each in self)
 
     def has_spoken_since(self, time_ns: int) -> bool:
-        """Return whether any source was heard after a time."""
+        """Return whether any source was heard after `time_ns`."""
         return any(each.last_activity_ns > time_ns for each in self._connections.values())
 
     def send_to_live(self, frame: bytes, now_ns: int) -> tuple[int, int]:
-        """Send to every source heard recently; return how often it could leave, and not leave."""
+        """Send to every live source; return how many sends succeeded and how many failed."""
         outcomes = [
             each.send(frame) for each in self._connections.values() if each.is_alive(now_ns)
         ]
@@ -148,5 +148,5 @@ class ImageConnections:
         return sent_count, len(outcomes) - sent_count
 
     def send_to_all(self, frame: bytes) -> int:
-        """Send to every source, however silent; return how often it could leave."""
+        """Send to every source, even a silent one; return how many sends succeeded."""
         return sum(each.send(frame) for each in self._connections.values())

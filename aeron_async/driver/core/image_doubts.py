@@ -1,19 +1,19 @@
-"""What an image does when two headers come for one place: the publisher decides.
+"""Conflicts in one image: two different headers for one place. The publisher decides.
 
-If readers have not been shown the place, it has been cleared, and is asked for like any gap. If
-they have, that cannot be taken back, so the image asks the publisher for the place several times:
+If readers have not been shown the place, it was cleared, and is requested like any gap. If they
+have, the data cannot be taken back, so the image asks the publisher for the place several times:
 
-- the publisher sends what was shown: a stranger sent the other header, and the stream continues;
-- every answer contradicts what was shown, or none comes: the image ends and says so, and the
-  stream is joined again.
+- the publisher resends what was shown: a stranger sent the other header, and the stream continues;
+- every answer contradicts what was shown, or no answer comes: the image ends with that reason, and
+  a new image joins the stream.
 
-One lost answer decides nothing. Only what the publisher can still send again is in doubt;
-otherwise a stranger would have the last word.
+One lost answer decides nothing. Only data that the publisher can still resend is in doubt:
+otherwise a forged frame could never be refuted.
 
 Invariant: only duplicates cause work here, and an image acts on at most `CONFLICTS_PER_SECOND` of
 them a second, however many a stranger sends.
 
-Source: Aeron has none; whatever comes first is taken, and the rest is dropped without a word.
+Source: Aeron has none; it keeps what comes first and drops the rest without a trace.
 """
 
 from __future__ import annotations
@@ -46,34 +46,34 @@ if TYPE_CHECKING:
 __all__ = ["CONFLICTS_PER_SECOND", "ImageDoubts"]
 
 CONFLICTS_PER_SECOND: Final = 250
-"""Conflicts of one image that are acted on; of further ones what came first stays."""
+"""Conflicts of one image that are acted on; in further ones the first frame stays."""
 DOUBTS_MAX: Final = 32
-"""Places that are asked about at once: no more than a publisher answers, whatever else it resends,
-and enough that a stranger's do not keep the true one out."""
+"""Most places in doubt at once: no more than a publisher answers beside its other resends, and
+enough that a stranger's places do not keep the true one out."""
 DOUBTS_FEW: Final = 4
-"""With so many a publisher has answered soon, if it can; with more, its budget may be used up."""
+"""With this many, a publisher answers soon if it can; with more, its budget may be used up."""
 WAITS_NS: Final = tuple(each * 1_000_000 for each in (20, 40, 80, 160, 300, 600, 1_200, 2_000))
-"""How long an answer is waited for, after each question: on a bad way most are lost, and a fast
-stream soon leaves behind what its publisher can send again."""
+"""How long to wait for an answer after each question: on a bad path most answers are lost, and a
+fast stream soon moves beyond what its publisher can resend."""
 QUESTIONS_ENOUGH: Final = 4
 """If one datagram in a hundred is lost, all four go unanswered once in six million times."""
 QUESTIONS_MIN: Final = 2
-"""Fewer without any answer, because the stream has moved on too fast, prove nothing."""
+"""With fewer questions, because the stream moved on too fast, missing answers prove nothing."""
 REFUTED_RATIO: Final = 3
-"""So many answers that are something else stand against one that is what was shown."""
+"""This many contradicting answers outweigh one that agrees with what was shown."""
 TRIES_MAX: Final = 16
-"""How often a question may be put off where the NAKs of the image are used up."""
+"""How often a question may be tried where the NAK budget of the image is used up."""
 FAR_DIVISOR: Final = 8
-"""A conflict so much of a term behind is soon out of what its publisher can send again."""
+"""A conflict this fraction of a term behind is soon outside what its publisher can resend."""
 UNSETTLED_NS: Final = 6_000_000_000
-"""How long a place is remembered that nothing fills; by then its gap has ended the image."""
+"""How long an unfilled place is remembered; by then its gap has ended the image."""
 SILENCE_NS: Final = 1_000_000_000
-"""A source that was heard so long ago is not asked: it could not answer."""
+"""A source silent for longer than this is not asked: it could not answer."""
 LOG_INTERVAL_NS: Final = 1_000_000_000
 BEHIND_COUNT: Final = 15
-"""Heartbeats, a tenth of a second apart, that prove a publisher not to have come as far as we."""
+"""Heartbeats, a tenth of a second apart, that prove a publisher to be behind what was shown."""
 BEHIND_INTERVAL_NS: Final = 50_000_000
-"""Those that come faster count once: an honest one has time to come between any two."""
+"""Heartbeats within this interval count once: an honest one could arrive between any two."""
 REMEDY: Final = (
     "somebody sends frames under this publisher's address, or two publishers share address and "
     "session: let only friends send to this port (private network, firewall)"
@@ -83,26 +83,26 @@ log: Final = get_logger(__name__)
 
 
 class Doubt:
-    """One frame that was shown, and that the publisher is asked about.
+    """One frame that was shown to readers, and that the publisher is asked about.
 
     Args:
-        end: Where what is in question ends, in bytes.
-        shown_end: Where the frame ends that was shown.
+        end: Where the range in question ends, in bytes.
+        shown_end: Where the shown frame ends, in bytes.
         now_ns: The time now.
-        is_weak: Whether the publisher may have reasons not to answer: too much is in doubt beside
-            it, or the stream was far on when the conflict came. Then silence proves nothing.
-        is_contradicted: Whether something else has come already than what was shown. If not, it
-            takes the publisher's word, and not its silence, to end the image.
+        is_weak: Whether the publisher may have reasons not to answer: there are too many doubts, or
+            the stream was far ahead when the conflict came. Then silence proves nothing.
+        is_contradicted: Whether something other than what was shown has come already. If not, only
+            an answer can end the image, not silence.
 
     Attributes:
-        asked_count: Questions that have left.
-        tries: Those, and the ones that were put off.
+        asked_count: Questions sent.
+        tries: Questions sent or put off.
         is_agreed: Whether what was shown came again since the last question.
-        is_denied: Whether something else did.
+        is_denied: Whether something else came since the last question.
         agreed_count: Questions after which what was shown came.
-        denied_count: Questions after which something else did, and nothing but that.
-        mixed_count: Of `agreed_count`, those after which something else came as well.
-        deadline_ns: When to ask again, or to take what came for an answer.
+        denied_count: Questions after which only something else came.
+        mixed_count: Those of `agreed_count` after which something else came as well.
+        deadline_ns: When to count the answers and to ask again.
     """
 
     __slots__ = (
@@ -141,10 +141,10 @@ class Doubt:
         self.deadline_ns: int = now_ns
 
     def count_answers(self) -> None:
-        """Count what has come since the last question as one answer, whatever else came with it.
+        """Count everything that came since the last question as one answer.
 
-        A stranger may repeat its frame, and may contradict a genuine one, but the publisher answers
-        as well.
+        A stranger may repeat its frame, and may contradict a genuine one, but the publisher's
+        answer arrives as well.
         """
         self.agreed_count += self.is_agreed
         self.mixed_count += self.is_agreed and self.is_denied
@@ -153,31 +153,31 @@ class Doubt:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether what was shown is what the publisher sends."""
+        """Return whether the publisher sends what was shown."""
         return self.agreed_count - self.mixed_count > self.denied_count
 
     @property
     def is_refuted(self) -> bool:
-        """Return whether the publisher sends something else."""
+        """Return whether the publisher sends something other than what was shown."""
         return self.denied_count > 0 and self.denied_count >= REFUTED_RATIO * self.agreed_count
 
 
 class ImageDoubts:
-    """What is in doubt of one image.
+    """The doubts of one image.
 
     Args:
-        log_buffers: Of the image.
+        log_buffers: The log of the image.
         feedback: Asks the publisher.
-        source: Of the image; for the log.
-        system_counters: The driver's.
-        on_doubt: Called when the image should be polled.
+        source: Source of the image; for the log.
+        system_counters: The driver's counters.
+        on_doubt: Called when the image must be polled.
 
     Attributes:
         end: How the image ends, once what readers were shown has been contradicted.
         deadline_ns: When to poll.
-        behind_ns: When the last heartbeat came, of those in a row that say the publisher has not
-            come as far as was shown; to be set to -1 by one that says it has. What is read in one
-            batch has one time: the times alone do not tell what came in between.
+        behind_ns: When the last of a series of heartbeats came that say the publisher is behind
+            what was shown. A heartbeat that contradicts them must set it to -1: datagrams read in
+            one batch have the same time, so the times alone do not show what came in between.
     """
 
     __slots__ = (
@@ -222,7 +222,7 @@ class ImageDoubts:
             limit=CONFLICTS_PER_SECOND, limit_per_asker=CONFLICTS_PER_SECOND
         )
         self._doubts: dict[int, Doubt] = {}
-        # Conflicts about what was not shown: where each begins, where it ends, and since when.
+        # Conflicts about data not shown yet: where each begins, where it ends, and since when.
         self._unsettled: dict[int, tuple[int, int]] = {}
         self._behind_count = 0
         self.behind_ns = self._behind_shown = -1
@@ -231,15 +231,15 @@ class ImageDoubts:
         self._unlogged_count = 0
 
     def may_act(self, now_ns: int) -> bool:
-        """Return whether one more conflict may be acted on now, and take note that it is."""
+        """Return whether one more conflict may be acted on now, and count it."""
         return self._limiter.try_take(None, now_ns)
 
     def on_conflict(self, conflict: Conflict, source: Address, now_ns: int, *, shown: int) -> None:
-        """Take note of a place for which two headers came, the second from `source`.
+        """Record a place for which two different headers came, the second from `source`.
 
         Args:
             conflict: The place.
-            source: Where the second came from.
+            source: Where the second header came from.
             now_ns: The time now.
             shown: Up to where readers were shown the stream, in bytes.
         """
@@ -260,7 +260,7 @@ class ImageDoubts:
         self._on_doubt()
 
     def _contradict(self, conflict: Conflict, now_ns: int, shown: int) -> None:
-        """Hold what has come for a place against what was shown there."""
+        """Record that something other than what was shown came for a place."""
         for start, doubt in self._doubts.items():
             if start <= conflict.start < doubt.shown_end:
                 doubt.is_denied = doubt.is_denied or doubt.asked_count > 0
@@ -269,10 +269,10 @@ class ImageDoubts:
         self._doubt(conflict.start, conflict.end, now_ns, shown, is_contradicted=True)
 
     def _settle(self, now_ns: int, shown: int) -> None:
-        """Ask for what was shown in the end of places for which two headers had come.
+        """Open a doubt for each conflict whose place has been shown to readers since.
 
-        Which of the two was the publisher's is not known, and what has filled the place since may
-        be neither.
+        It is not known which of the two headers was the publisher's, and the frame that has filled
+        the place may be a third one.
         """
         for start, (end, since_ns) in list(self._unsettled.items()):
             if shown > start:
@@ -285,12 +285,12 @@ class ImageDoubts:
     def _doubt(
         self, position: int, end: int, now_ns: int, shown: int, *, is_contradicted: bool
     ) -> None:
-        """Ask for the frame that was shown at a place, if the publisher can still send it."""
+        """Ask for the frame that was shown at a place, if the publisher can still resend it."""
         log, feedback = self._log, self._feedback
         sent_position = max(
             feedback.last_sm_position + feedback.window_length, feedback.next_sm_position
         )
-        # Before the search: behind a frame of 64 KiB it takes a third of a millisecond.
+        # Checked before the search, which takes a third of a millisecond behind a 64 KiB frame.
         if len(self._doubts) >= DOUBTS_MAX or not self.may_act(now_ns):
             return
         start = shown_start(log, position)
@@ -298,7 +298,7 @@ class ImageDoubts:
             start = shown_cover(log, feedback.oldest_boundary, position)
         if start < 0:
             return
-        # Padding that was forged may reach far.
+        # Forged padding may be long.
         words = log.term_words[partition_index(start, bits=log.position_bits)]
         length = align_frame(words[(start & (log.term_length - 1)) >> 2])
         end = max(end, start + length)
@@ -306,8 +306,8 @@ class ImageDoubts:
         lowest = sent_position - log.term_length // 2 - longest
         if end < lowest:
             return
-        # Nor is honest padding longer than a message. Behind a longer one the publisher is not as
-        # far on as it was told it may be.
+        # Honest padding is never longer than a message. If the frame is longer, the publisher is
+        # not as far ahead as its window allows.
         payload_length = log.mtu_length - DATA_HEADER_LENGTH
         framed = framed_length(longest, max_payload_length=payload_length)
         is_long_ago = start < lowest and length <= framed
@@ -319,7 +319,7 @@ class ImageDoubts:
         self._on_doubt()
 
     def on_agreement(self, start: int, end: int) -> None:
-        """Take note that what came for a range is what was shown there, as far as it was."""
+        """Record that data for a range agrees with what was shown there."""
         for position in [each for each in self._doubts if start <= each < end]:
             doubt = self._doubts[position]
             if doubt.asked_count:
@@ -328,15 +328,15 @@ class ImageDoubts:
                     del self._doubts[position]
 
     def on_behind(self, position: int, *, now_ns: int, last_packet_ns: int, shown: int) -> None:
-        """Take note of a heartbeat that says the publisher has not come as far as was shown.
+        """Record a heartbeat that says the publisher is behind what was shown.
 
         Args:
-            position: What it says, in bytes.
+            position: The position in the heartbeat, in bytes.
             now_ns: The time now.
-            last_packet_ns: When something was last accepted.
-            shown: Up to where readers were shown the stream.
+            last_packet_ns: When a datagram was last accepted.
+            shown: Up to where readers were shown the stream, in bytes.
         """
-        # Whatever else came in between says otherwise; one that was held up proves nothing.
+        # Any other datagram in between contradicts it; a single delayed heartbeat proves nothing.
         is_alone = last_packet_ns == self.behind_ns and shown == self._behind_shown
         self.behind_ns, self._behind_shown = now_ns, shown
         if not is_alone:
@@ -351,9 +351,9 @@ class ImageDoubts:
         """End the image: the publisher has contradicted what was shown.
 
         Args:
-            start: Where that begins, in bytes.
-            end: Where it ends.
-            shown: Up to where readers were shown the stream.
+            start: Where the contradicted data begins, in bytes.
+            end: Where it ends, in bytes.
+            shown: Up to where readers were shown the stream, in bytes.
         """
         if self.end is None:
             self.end = ImageEnd(
@@ -365,26 +365,26 @@ class ImageDoubts:
             self._on_doubt()
 
     def stop(self) -> None:
-        """Ask nothing more: no subscriber is left who could be told otherwise."""
+        """Drop all doubts: no subscriber is left."""
         self._doubts.clear()
         self._unsettled.clear()
         self.deadline_ns = NEVER_NS
 
     def pause(self) -> None:
-        """Ask nothing until `resume`; what is in doubt stays so."""
+        """Ask nothing until `resume`; the doubts stay."""
         self.deadline_ns = NEVER_NS
 
     def resume(self, now_ns: int) -> None:
-        """Ask again what was in doubt."""
+        """Ask again about the doubts that are left."""
         if self._doubts or self._unsettled:
             self.deadline_ns = now_ns
 
     def poll(self, now_ns: int, *, last_packet_ns: int, shown: int) -> None:
-        """Ask the publisher if it is time to, or take its word.
+        """Ask the publisher, or decide by its answers, as far as is due.
 
         Args:
             now_ns: The time now.
-            last_packet_ns: When it was last heard; while it is silent it is not asked.
+            last_packet_ns: When the publisher was last heard; while it is silent it is not asked.
             shown: Up to where readers were shown the stream, in bytes.
         """
         if now_ns < self.deadline_ns:
@@ -403,12 +403,12 @@ class ImageDoubts:
             self.deadline_ns = min(self.deadline_ns, now_ns + WAITS_NS[0])
 
     def _decide(self, start: int, doubt: Doubt, now_ns: int, shown: int) -> None:
-        """Ask for one frame, or take the publisher's word, or its silence, for an answer."""
+        """Ask for one frame, or decide by the answers, or their absence, so far."""
         doubt.count_answers()
         if doubt.is_settled:
             del self._doubts[start]
             return
-        # Beyond that no publisher sends again: what it had to say has come by now.
+        # The publisher resends nothing before that; all its answers have come by now.
         is_left = start < shown - self._log.term_length // 2
         doubt.is_weak = doubt.is_weak or len(self._doubts) > DOUBTS_FEW
         is_soon = doubt.is_refuted and not doubt.is_weak and not doubt.agreed_count
@@ -422,7 +422,7 @@ class ImageDoubts:
         if doubt.is_weak:
             is_proven = doubt.is_refuted and doubt.asked_count >= len(WAITS_NS) and not is_left
         else:
-            # A frame of the publisher would have come again by now.
+            # If the publisher had sent the frame, it would have come again by now.
             least = 1 if is_soon else QUESTIONS_MIN
             is_proven = doubt.asked_count >= (least if is_left else QUESTIONS_ENOUGH)
             is_proven = is_proven and (doubt.is_refuted or not doubt.agreed_count)
@@ -430,9 +430,9 @@ class ImageDoubts:
             self.prove(start, doubt.end, shown)
 
     def ask(self, start: int, end: int, now_ns: int) -> bool:
-        """Ask for a range, and in any case for a whole datagram, as far as its term goes.
+        """Send a NAK for a range, and for a whole datagram at least, up to the end of its term.
 
-        Returns False where the image has no NAK left for that.
+        Return False if the NAK budget of the image is used up.
         """
         log_buffers = self._log
         offset = start & (log_buffers.term_length - 1)

@@ -1,20 +1,20 @@
-"""The end of an image that cannot go on: a gap that stays, a contradiction, a forged SETUP.
+"""The end of an image that cannot continue: a permanent gap, a contradiction, a forged SETUP.
 
-Invariant: while its source is heard, an image moves on, or its source says that it stands still,
-or the image ends within the gap timeout and says why. It never waits in silence.
+Invariant: while its source is heard, an image progresses, or its source says that it has sent no
+more, or the image ends within the gap timeout with a reason. It never waits without limit.
 
-Two times do not count towards the gap timeout:
+Two periods do not count towards the gap timeout:
 
-- while the source is silent: it cannot answer then. Silence has a timeout of its own, and a
-  partition that heals within that is repaired;
-- while the source itself says that it has sent no more: only a forged frame or heartbeat claims
-  that there is a gap.
+- while the source is silent, because it cannot answer a NAK. Silence has a timeout of its own, and
+  a partition that heals within that timeout is repaired;
+- while the source itself says that it has sent no more, because then only a forged frame or
+  heartbeat claims a gap.
 
-`GapClock` times the first gap, `TermsQuestion` asks whether the SETUP was forged, and `ImageWatch`
-ends the image.
+`GapClock` times the first gap, `TermsQuestion` finds out from the source whether the SETUP was
+forged, and `ImageWatch` ends the image.
 
-Source: Aeron has none; a gap that is never filled holds a stream up for as long as its source is
-heard.
+Source: Aeron has none; there a gap that is never filled holds a stream up for as long as its source
+is heard.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ __all__ = [
 # The first gap.
 
 HEARD_NS: Final = 1_000_000_000
-"""A source that was heard so long ago still counts as heard: ten heartbeats may be lost."""
+"""A source heard within this time counts as heard: ten heartbeats may be lost."""
 LOOK_NS: Final = 250_000_000
-"""How often a gap is looked at, at the least."""
+"""The longest time between two checks of a gap."""
 WIDER_STEPS: Final = 8
-"""How often, within the timeout, more is asked for than what is missing."""
+"""How many times within the timeout a wider range than the gap is requested."""
 
 
 class GapClock:
     """Times the first gap of one image.
 
     Args:
-        timeout_ns: How long a gap may be there.
+        timeout_ns: How long a gap may last.
 
     Attributes:
-        start: Where the gap begins, in bytes; -1 where there is none.
+        start: Where the gap begins, in bytes; -1 if there is none.
     """
 
     __slots__ = ("_looked_ns", "_since_ns", "_step_ns", "_wider_ns", "start", "timeout_ns")
@@ -80,18 +80,18 @@ class GapClock:
 
     @property
     def deadline_ns(self) -> int:
-        """Return when to look again, at the latest."""
+        """Return the latest time of the next check."""
         return NEVER_NS if self.start < 0 else self._looked_ns + LOOK_NS
 
     def stop(self) -> None:
-        """Take note that nothing is missing."""
+        """Record that nothing is missing."""
         self.start = -1
 
     def look(self, start: int, *, last_packet_ns: int, now_ns: int) -> bool:
-        """Return whether the first gap has been there for too long.
+        """Return whether the first gap has lasted for too long.
 
         Args:
-            start: Where it begins, in bytes.
+            start: Where the gap begins, in bytes.
             last_packet_ns: When the source was last heard.
             now_ns: The time now.
         """
@@ -101,18 +101,18 @@ class GapClock:
         else:
             passed_ns = now_ns - self._looked_ns
             is_heard = now_ns - last_packet_ns <= HEARD_NS
-            # After a long pause it has only just been heard again.
+            # If the last check was long ago, the source may have been silent for most of that time.
             self._since_ns += passed_ns - (min(passed_ns, 2 * LOOK_NS) if is_heard else 0)
         self._looked_ns = now_ns
         return now_ns - self._since_ns >= self.timeout_ns
 
     def restart(self, now_ns: int) -> None:
-        """Count from now."""
+        """Restart the timeout."""
         self._since_ns = self._looked_ns = now_ns
         self._wider_ns = self._step_ns
 
     def is_wider_due(self, now_ns: int) -> bool:
-        """Return whether more is to be asked for now than what is missing, and count on."""
+        """Return whether to request a wider range now; if so, set the time of the next one."""
         if now_ns - self._since_ns < self._wider_ns:
             return False
         self._wider_ns = now_ns - self._since_ns + self._step_ns
@@ -122,40 +122,40 @@ class GapClock:
 # Forged SETUPs.
 
 FOREIGN_SETUPS_MAX: Final = 3
-"""So many SETUPs of other terms, from the address of the image's own, prove its own forged: before
-any of its data has come, or after the image has asked its source."""
+"""This many SETUPs with other terms, from the source of the image, prove its own SETUP forged:
+before any of its data has come, or after the image has asked its source."""
 FOREIGN_SETUPS_NS: Final = 30 * HEARTBEAT_INTERVAL_NS
-"""Where some of its data has come, such SETUPs must be all that is heard for so long."""
+"""Once data of the image has come, nothing but such SETUPs must be heard for this long."""
 FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""How long nothing else must have come from there: a publisher of the image sends heartbeats."""
+"""How long the source must be otherwise silent: a publisher of the image sends heartbeats."""
 TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""How often an image whose terms a SETUP contradicts asks its source for the true ones."""
+"""How often an image asks its source for the true terms after a SETUP contradicted its own."""
 TERMS_ANSWER_NS: Final = 2 * HEARTBEAT_INTERVAL_NS
-"""After an answer, how long another one that says otherwise is waited for."""
+"""How long to wait, after one answer, for another one that contradicts it."""
 TERMS_QUESTIONS: Final = 6
-"""How often it asks. The source of an honest image answers with the terms that it has."""
+"""How often the image asks. The source of an honest image answers with the image's terms."""
 TERMS_REST_NS: Final = 300 * HEARTBEAT_INTERVAL_NS
-"""How long it asks no more after such an answer: in a group each question may hold the stream up,
-and anybody who can forge a SETUP brings one about."""
+"""How long the image does not ask again after such an answer: in a group each question may hold
+the stream up, and anyone who can forge a SETUP can cause one."""
 TERMS_HEARD_NS: Final = 10 * HEARTBEAT_INTERVAL_NS
-"""A source that was heard so long ago is not asked: it could not answer."""
+"""A source silent for longer than this is not asked: it could not answer."""
 AHEAD_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""After a heartbeat that says more was sent, those that say less stop no clock for so long."""
+"""How long, after a heartbeat shows that more was sent, one that shows less stops no clock."""
 
 
 class TermsQuestion:
-    """Whether the SETUP of an image was forged, as its source answers.
+    """Finds out from the answers of the source whether the SETUP of an image was forged.
 
-    A question is answered by the SETUPs that come until the next one. One that brings the terms of
-    the image settles the matter. One that brings other terms counts against the image. Where both
-    come, one of them is a stranger's: an image that moves on, or is whole and idle, is believed,
-    and one that stands still, or holds back what came, is not.
+    The SETUPs that arrive before the next question are the answers to this one. A SETUP with the
+    terms of the image settles the question. One with other terms counts against the image. If both
+    arrive, one of them is from a stranger: an image that progresses, or is complete and idle, is
+    taken as genuine; one that is stuck, or holds data back, is not.
 
     Attributes:
-        begin_ns: When it was asked first, or is to be.
-        deadline_ns: When to ask, or to judge; `NEVER_NS` while nothing is in question.
-        is_holding: Whether readers are shown nothing meanwhile: what came may belong to no stream
-            of the image's terms, and then what is placed beside it is not the whole stream.
+        begin_ns: When the first question was asked, or is to be asked.
+        deadline_ns: When to ask or to judge the answers; `NEVER_NS` while no question is open.
+        is_holding: Whether data is held back from readers: it may belong to no stream with the
+            image's terms, and then what is placed beside it is not the whole stream.
     """
 
     __slots__ = (
@@ -195,12 +195,12 @@ class TermsQuestion:
         return self.deadline_ns != NEVER_NS
 
     def on_misfit(self, now_ns: int, position: int, *, is_holding: bool) -> bool:
-        """Ask, unless that was done not long ago; return whether there is something new to do.
+        """Open a question, unless one was settled recently; return whether anything changed.
 
         Args:
             now_ns: The time now.
             position: Up to where readers were shown the stream, in bytes.
-            is_holding: Whether to show them nothing meanwhile.
+            is_holding: Whether to hold data back from readers until it is settled.
         """
         if self.is_open:
             is_new = is_holding and not self.is_holding
@@ -210,7 +210,7 @@ class TermsQuestion:
         return is_new
 
     def on_foreign_setup(self, now_ns: int, position: int) -> bool:
-        """Take note of a SETUP with other terms than the image has; return whether to ask now."""
+        """Record a SETUP with other terms than the image; return whether to ask now."""
         if self.is_open:
             self._has_foreign = True
             return False
@@ -224,32 +224,32 @@ class TermsQuestion:
         return True
 
     def on_own_setup(self, now_ns: int) -> None:
-        """Take note of a SETUP with the terms of the image."""
+        """Record a SETUP with the terms of the image."""
         if self.is_open and self._asked_count:
             self._has_own = self._is_confirmed = True
             self.deadline_ns = min(self.deadline_ns, now_ns + TERMS_ANSWER_NS)
 
     def stop(self) -> None:
-        """Ask no more: it makes no difference any longer."""
+        """Close the question: the answer no longer matters."""
         self.deadline_ns = NEVER_NS
         self.is_holding = False
 
     def pause(self) -> None:
-        """Ask nothing until `resume`, and hold back what is held."""
+        """Ask nothing until `resume`; data held back stays held back."""
         self._is_paused = self._is_paused or self.is_open
         self.deadline_ns = NEVER_NS
 
     def resume(self, now_ns: int) -> None:
-        """Ask again, if that was paused."""
+        """Ask again, if a question was paused."""
         if self._is_paused:
             self._is_paused = False
             self.deadline_ns = now_ns
 
     def judge(self, now_ns: int, position: int, *, is_idle: bool) -> bool:
-        """Judge by what has come since the last question; return whether it is time for another.
+        """Judge the answers to the last question; return whether to ask another one.
 
         Args:
-            now_ns: The time now, at or beyond the deadline.
+            now_ns: The time now, at or after the deadline.
             position: Up to where readers were shown the stream, in bytes.
             is_idle: Whether the source says that it has sent no more than that.
         """
@@ -262,7 +262,7 @@ class TermsQuestion:
             return False
         next_ns = self._asked_ns + TERMS_ASK_NS
         if now_ns < next_ns:
-            # Answers of both kinds: the image may yet move on.
+            # Both kinds of answers: the image may yet progress.
             self.deadline_ns = next_ns
             return False
         self._contrary_count += has_foreign
@@ -270,10 +270,10 @@ class TermsQuestion:
         return True
 
     def try_ask(self, now_ns: int, *, heard_ns: int) -> bool:
-        """Return whether to ask now, and count on. What is asked while it is silent proves nothing.
+        """Return whether to ask now, and count it. A source that is silent is not asked.
 
         Args:
-            now_ns: The time now, at or beyond the deadline.
+            now_ns: The time now, at or after the deadline.
             heard_ns: When the source was last heard.
         """
         self._asked_ns = now_ns
@@ -284,18 +284,18 @@ class TermsQuestion:
         return True
 
     def rest(self, now_ns: int) -> None:
-        """Ask no more for a while: the source has the terms of the image."""
+        """Close the question and rest for a while: the source has the terms of the image."""
         self._rest_until_ns = now_ns + TERMS_REST_NS
         self.stop()
 
     def give_up(self, now_ns: int) -> None:
-        """Ask no more until another SETUP contradicts the image's: the source does not answer."""
+        """Close the question without an answer; only another contradicting SETUP opens one soon."""
         self._misfits_rest_until_ns = now_ns + TERMS_REST_NS
         self.stop()
 
     @property
     def is_over(self) -> bool:
-        """Return whether it was asked often enough."""
+        """Return whether all questions were asked."""
         return self._asked_count >= TERMS_QUESTIONS
 
     @property
@@ -305,7 +305,7 @@ class TermsQuestion:
 
     @property
     def is_disproved(self) -> bool:
-        """Return whether the source has other terms, as far as it has answered."""
+        """Return whether the source has answered with other terms often enough."""
         return self._contrary_count >= FOREIGN_SETUPS_MAX
 
 
@@ -313,21 +313,21 @@ class TermsQuestion:
 
 
 class ImageWatch:
-    """Watches one image.
+    """Decides whether one image can continue.
 
     Args:
-        log: Of the image.
-        feedback: Asks its sources.
-        source: Where its SETUP came from.
+        log: The log of the image.
+        feedback: Sends the questions to its sources.
+        source: The address its SETUP came from.
         context: The driver's settings.
-        system_counters: The driver's.
-        is_reliable: Whether lost data is asked for; where gaps are filled, none stays.
-        on_doubt: Called when the image should be polled.
+        system_counters: The driver's counters.
+        is_reliable: Whether NAKs are sent for lost data; where gaps are padded, none stays.
+        on_doubt: Called when the image must be polled.
 
     Attributes:
-        doubts: Hears of contradictions.
-        late_frames: Places what does not come in order; None where gaps are filled.
-        broken: How the image ends, once it cannot go on.
+        doubts: Records contradictions.
+        late_frames: Places data that arrives out of order; None where gaps are padded.
+        broken: How the image ends, once it cannot continue.
     """
 
     def __init__(
@@ -360,7 +360,7 @@ class ImageWatch:
 
     @property
     def deadline_ns(self) -> int:
-        """Return when to look again."""
+        """Return when to call `look` again."""
         deadline_ns = min(self.doubts.deadline_ns, self._terms.deadline_ns)
         return deadline_ns if self._clock.start < 0 else min(deadline_ns, self._clock.deadline_ns)
 
@@ -376,21 +376,21 @@ class ImageWatch:
         source: Address,
         now_ns: int,
     ) -> bool:
-        """Take note that a source still sends SETUPs; return False for those of another stream.
+        """Record a SETUP as a sign of life; return False if it belongs to another stream.
 
-        Differs: Aeron takes any SETUP of the session for a sign of life. One that begins elsewhere
-        or has other terms comes from a publisher whose data this image can never take. If nothing
-        else is heard from the image's own address, it was the image's SETUP that was forged. If
-        data is heard too, the image asks its source.
+        Differs: Aeron takes any SETUP of the session for a sign of life. A SETUP that begins
+        elsewhere or has other terms comes from a publisher whose data this image can never take. If
+        nothing else is heard from the image's own address, the image's SETUP was forged. If data is
+        heard too, the image asks its source.
 
         Args:
             connections: The image's sources.
-            intake: What has come.
-            life: Of the image; it hears that another stream waits.
-            terms: Its initial term id, term length and MTU.
-            place: Its active term id and term offset.
-            destination: By which way it came.
-            source: Where it came from.
+            intake: The receiving end of the image.
+            life: The states of the image; set to awaited if another stream waits.
+            terms: Initial term id, term length and MTU in the SETUP.
+            place: Active term id and term offset in the SETUP.
+            destination: The destination that received it.
+            source: The address it came from.
             now_ns: The time now.
         """
         log = self._log
@@ -413,10 +413,10 @@ class ImageWatch:
         return True
 
     def _is_elsewhere(self, place: tuple[int, int], intake: ImageIntake, now_ns: int) -> bool:
-        """Return whether a SETUP shows that the image joined where its stream is not.
+        """Return whether a SETUP shows that the image joined at a position outside its stream.
 
-        A publisher never goes back, and one that is further on than it may be allowed to has never
-        been told where the image is. Only while nothing has come: later there are other signs.
+        A publisher never goes back, and one further ahead than a window allows never got a status
+        message of this image. Checked only before any data has come; later there are other signs.
         """
         if intake.is_begun or now_ns < intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
             return False
@@ -427,9 +427,10 @@ class ImageWatch:
         return not 0 <= position - intake.floor_position <= log.term_length // 2
 
     def _on_foreign_setup(self, intake: ImageIntake, now_ns: int) -> None:
-        """Count a SETUP that contradicts the image's own, from the same address; or ask for more.
+        """Count a SETUP from the image's address with other terms, or open a question.
 
-        While nothing else is heard from there, they prove themselves.
+        While nothing else is heard from that address, enough of them prove the image's SETUP
+        forged.
         """
         if now_ns >= intake.last_packet_ns + FOREIGN_SETUP_SILENCE_NS:
             if self._heard_before_ns != intake.last_packet_ns:
@@ -448,13 +449,13 @@ class ImageWatch:
             self._on_doubt()
 
     def on_misfit(self, source: Address, position: int, is_invalid: bool, now_ns: int) -> None:  # noqa: FBT001 - called by position, as the others of the intake are
-        """Take note that the image's source sends what the terms of the image have no place for.
+        """Open a question because the source sends data that does not fit the image's terms.
 
         Args:
-            source: Where it came from.
+            source: Where the data came from.
             position: Up to where readers were shown the stream, in bytes.
-            is_invalid: Whether it lies in no stream of such terms. What comes behind it would
-                follow without a gap: readers are shown nothing until the source has answered.
+            is_invalid: Whether it fits no stream with such terms. Data behind it would follow
+                without a gap, so readers are shown nothing until the source has answered.
             now_ns: The time now.
         """
         if source == self._source and (
@@ -464,20 +465,20 @@ class ImageWatch:
 
     @property
     def is_holding(self) -> bool:
-        """Return whether readers are shown nothing more: until the source has answered, or ever."""
+        """Return whether readers are shown nothing more, until an answer or until the end."""
         return self._terms.is_holding or self.doubts.end is not None or self.broken is not None
 
     def on_shown(self, position: int) -> None:
-        """Take note of how far the stream is whole, each time an image is looked at closely."""
+        """Record how far the stream is complete, in each check."""
         if position != self._shown_position:
             self._shown_from, self._shown_position = self._shown_position, position
 
     def look(self, gaps: ImageGaps, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
-        """See whether the image can go on.
+        """Check whether the image can continue.
 
         Args:
-            gaps: Of the image, as they were found just now.
-            intake: What has come.
+            gaps: The gaps of the image, just scanned.
+            intake: The receiving end of the image.
             now_ns: The time now.
             is_active: Whether more of the stream is wanted.
         """
@@ -488,7 +489,7 @@ class ImageWatch:
         position = intake.floor_position
         if position != self._shown_position:
             self.on_shown(position)
-        # No call where nothing is in question: an idle image is looked at as well.
+        # Checked here to save a call: idle images are checked as well.
         if now_ns >= self.doubts.deadline_ns:
             self.doubts.poll(now_ns, last_packet_ns=intake.last_packet_ns, shown=position)
         if self.late_frames is not None and gaps.detector.length:
@@ -502,10 +503,10 @@ class ImageWatch:
             self._break(self.doubts.end)
 
     def _look_at_gap(self, end: int, intake: ImageIntake, now_ns: int) -> None:
-        """Time the first gap, ask for more than it, or end the image because of it."""
+        """Time the first gap; request a wider range or end the image if that is due."""
         position = intake.floor_position
         if intake.idle_position == position and now_ns >= intake.ahead_ns + self._doubted_ns:
-            # The publisher itself says that it has sent no more, and no heartbeat says otherwise.
+            # The publisher says that it has sent no more, and no heartbeat contradicts that.
             self._clock.restart(now_ns)
         elif self._clock.look(position, last_packet_ns=intake.last_packet_ns, now_ns=now_ns):
             self._break(
@@ -520,9 +521,9 @@ class ImageWatch:
             self._ask_wider(position, end, now_ns)
 
     def pause(self) -> None:
-        """Ask for nothing until the next look: the stream was revoked, or somebody says so.
+        """Ask nothing until the next `look`: the stream was, or seems to be, revoked.
 
-        A revocation may be withdrawn. What readers have taken is as doubtful then as before.
+        A revocation may be withdrawn. Then what readers were shown is in doubt as before.
         """
         self._clock.stop()
         self.doubts.pause()
@@ -530,22 +531,22 @@ class ImageWatch:
         self._is_paused = True
 
     def stop(self) -> None:
-        """Look for nothing more until the next look: nobody would read what is missing."""
+        """Check nothing until the next `look`: no reader needs what is missing."""
         self._clock.stop()
         self.doubts.stop()
         self._terms.stop()
 
     def _ask_for_terms(self, intake: ImageIntake, now_ns: int, *, is_active: bool) -> None:
-        """Ask the source which terms its stream has, or judge by what it has answered so far.
+        """Ask the source for the terms of its stream, or judge by its answers so far.
 
         Differs: in Aeron a SETUP with other terms changes nothing, and an image whose own SETUP was
-        forged stands still for as long as its source is heard.
+        forged is stuck for as long as its source is heard.
         """
         terms, position = self._terms, intake.floor_position
         # A publisher that has ended its stream sends no SETUP.
         if not is_active or intake.is_rejected or intake.is_end_of_stream:
             if terms.is_holding and terms.is_contradicted:
-                # What is held was sent in other terms, and part of it fits nowhere.
+                # The data held back was sent in other terms, and some of it fits nowhere.
                 self._disprove_terms(position)
             terms.stop()
             return
@@ -565,10 +566,10 @@ class ImageWatch:
         self.doubts.prove(position, position, position)
 
     def _ask_wider(self, position: int, end: int, now_ns: int) -> None:
-        """Ask with a gap for the frame before it, and for a datagram behind it.
+        """Request the frame before a gap and a datagram behind it along with the gap.
 
-        Where a forged frame was shorter or longer than the genuine one, the gap begins or ends
-        where no frame of the publisher does, and nothing it sends fills it.
+        If a forged frame was shorter or longer than the genuine one, the gap begins or ends where
+        no frame of the publisher does, and no resend fills it.
         """
         start = position
         if self.late_frames is not None and 0 <= self._shown_from < position:

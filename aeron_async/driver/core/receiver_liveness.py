@@ -1,7 +1,7 @@
-"""Which receivers of a publication are alive: those whose status messages keep coming.
+"""The live receivers of a publication: those whose status messages keep coming.
 
-Invariant: only a receiver that was heard before can leave. The goodbyes and rejections of
-strangers are counted, and change nothing.
+Invariant: only a receiver that was heard before can leave. Goodbyes and rejections of strangers are
+counted, and change nothing.
 
 Source: Aeron `NetworkPublication.livenessTracker`.
 """
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DEPARTED", "MAX_RECEIVERS", "ReceiverLiveness"]
 
 MAX_RECEIVERS: Final = 4096
-"""Receivers one publication remembers; the ids come off the wire, so their number is bounded."""
+"""Receivers one publication tracks; the ids come off the wire, so their number is bounded."""
 MAX_DEPARTED: Final = 64
-"""Receivers that left last: they say so several times, and to say it again is no lie."""
+"""Receivers that left last: each repeats its goodbye, and the repeats are not counted."""
 
 
 class ReceiverLiveness:
-    """When each receiver was last heard; beyond the bound the longest silent one is forgotten.
+    """When each receiver was last heard; beyond the bound the longest silent one is dropped.
 
-    Refusing the newest instead would let made-up ids keep a real receiver out.
+    If the newest were refused instead, forged ids would keep a real receiver out.
 
     Args:
-        context: How long a silent receiver is remembered, and how many rejections are heard.
-        system_counters: The driver's.
+        context: How long a silent receiver counts as alive, and how many rejections are accepted.
+        system_counters: The driver's counters.
 
     Attributes:
-        last_gone: Id of the receiver that left or fell silent last, and when it was heard last;
-            None where one has rejected or refused the stream since.
+        last_gone: Id of the receiver that left or timed out last, and when it was last heard;
+            None if a receiver has rejected or refused the stream since.
     """
 
     def __init__(self, context: DriverContext, system_counters: SystemCounters) -> None:
@@ -62,19 +62,19 @@ class ReceiverLiveness:
         return len(self._last_heard_ns)
 
     def heard(self) -> Iterable[tuple[int, int]]:
-        """Return who is alive and when it was heard last, longest silent first."""
+        """Return each live receiver and when it was last heard, longest silent first."""
         return self._last_heard_ns.items()
 
     def source_of(self, receiver_id: int) -> Address | None:
-        """Return where a receiver reported from, for explanations; None where it is not known."""
+        """Return the address of a receiver, for explanations; None if unknown."""
         return self._sources.get(receiver_id)
 
     def on_status_message(
         self, receiver_id: int, now_ns: int, source: Address | None = None
     ) -> None:
-        """Take note of a receiver; the longest silent one makes way when there are too many."""
+        """Record that a receiver was heard; beyond the bound, drop the longest silent one."""
         heard_ns = self._last_heard_ns
-        # Taken out first, so that the order of the entries is that in which they were heard.
+        # Removed first, so that the entries stay in the order in which they were heard.
         heard_ns.pop(receiver_id, None)
         if len(heard_ns) >= MAX_RECEIVERS:
             oldest = next(iter(heard_ns))
@@ -85,7 +85,7 @@ class ReceiverLiveness:
             self._sources[receiver_id] = source
 
     def hear_again(self, receiver_id: int, now_ns: int) -> bool:
-        """Take note of a receiver that is known; False where it is not."""
+        """Record that a known receiver was heard; return False for an unknown one."""
         heard_ns = self._last_heard_ns
         if receiver_id not in heard_ns:
             return False
@@ -95,10 +95,10 @@ class ReceiverLiveness:
         return True
 
     def on_goodbye(self, receiver_id: int) -> bool:
-        """Forget a receiver that left; False when it was not there.
+        """Remove a receiver that sent a goodbye; return False if it was unknown.
 
-        Differs: Aeron takes the goodbye of a receiver it never heard for that of the only one, and
-        does not linger for the one that is there.
+        Differs: Aeron takes the goodbye of an unknown receiver for that of the only one, and does
+        not linger for the live one.
         """
         if receiver_id in self._last_heard_ns:
             self._forget(receiver_id)
@@ -108,7 +108,7 @@ class ReceiverLiveness:
         return False
 
     def on_refusal(self, receiver_id: int, now_ns: int) -> bool:
-        """Return whether to tell why a receiver did not join; only where there is no other."""
+        """Return whether to report why a receiver did not join; only if there is no receiver."""
         is_heard = not self._last_heard_ns and self._error_limiter.try_take(receiver_id, now_ns)
         if is_heard:
             self.last_gone = None
@@ -117,9 +117,9 @@ class ReceiverLiveness:
         return is_heard
 
     def on_error(self, receiver_id: int, now_ns: int) -> bool:
-        """Forget a receiver that rejected the stream; False when it was not there.
+        """Remove a receiver that rejected the stream; return False if it was unknown.
 
-        Differs: Aeron hears any number of rejections, and asks its flow control about strangers.
+        Differs: Aeron accepts any number of rejections, and asks its flow control about strangers.
         """
         if receiver_id in self._last_heard_ns and self._error_limiter.try_take(receiver_id, now_ns):
             self._forget(receiver_id)
@@ -130,14 +130,14 @@ class ReceiverLiveness:
         return False
 
     def deadline_ns(self) -> int:
-        """Return when the next one counts as silent if it is not heard before."""
+        """Return when the next receiver times out."""
         for heard_ns in self._last_heard_ns.values():
             return heard_ns + self._timeout_ns + 1
         return NEVER_NS
 
     def expire(self, now_ns: int) -> None:
-        """Forget every receiver that has been silent for longer than the timeout."""
-        # In the order in which they were heard: who comes after one that is alive is alive.
+        """Remove every receiver that has been silent for longer than the timeout."""
+        # In the order in which they were heard: all after a live one are alive.
         while self._last_heard_ns:
             receiver_id = next(iter(self._last_heard_ns))
             if now_ns <= self._last_heard_ns[receiver_id] + self._timeout_ns:
@@ -146,10 +146,10 @@ class ReceiverLiveness:
             self._sources.pop(receiver_id, None)
 
     def note_position(self, sender_position: int, now_ns: int) -> int:
-        """Note from where on no receiver can have heard the stream; return when that may change.
+        """Record from which position no receiver can have got data; return when that may change.
 
-        Every receiver reports in time. Once the last report is overdue, what is sent from then on
-        reaches none of those that were there.
+        Every receiver reports in time. Once the last report is overdue, new data reaches no
+        receiver that was there.
 
         Args:
             sender_position: Up to where data was sent, in bytes.
@@ -165,12 +165,12 @@ class ReceiverLiveness:
         return NEVER_NS
 
     def start_position(self, sender_position: int, term_length: int) -> int:
-        """Return where a receiver that comes now starts, in bytes.
+        """Return where a receiver that joins now starts, in bytes.
 
-        Half a term is kept for resends, and what spies alone have read may go far beyond that.
+        Half a term is kept for resends; data that only spies have read may go back further.
 
-        Differs: Aeron starts it where the sender is. A request that was sent while the server was
-        restarted would be lost, although its publication was connected all the time.
+        Differs: in Aeron it starts at the sender position. A request that was sent while the server
+        restarted would be lost, although its publication stayed connected.
         """
         unheard = self._unheard_position
         is_kept = unheard is not None and sender_position - unheard <= term_length // 2

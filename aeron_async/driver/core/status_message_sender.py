@@ -1,11 +1,12 @@
 """Frames from receivers to senders: status messages, NAKs, SETUP requests, round-trip requests.
 
 `SetupElicitor` serves a subscription with an explicit control address. Once a second it sends a
-status message that names no stream; that makes the subscription a destination, and keeps it one.
+status message that names no stream, which makes the subscription a destination of the sender, and
+keeps it one.
 
-`ImageFeedback` speaks for one image. Its status message leaves when consumption has moved by a
-quarter of the window, when the window has changed, and at the latest after the status message
-timeout. A periodic one repeats what was scheduled last, not what has been consumed since.
+`ImageFeedback` sends the frames of one image. A status message is due when consumption has moved by
+a quarter of the window, when the window has changed, and at the latest after the status message
+timeout. A periodic one repeats the position scheduled last, not what was consumed since.
 
 Source: Aeron `ReceiveChannelEndpoint.sendSetupElicitingStatusMessage`,
 `aeron_driver_receiver_add_pending_setup`, `PublicationImage.sendPendingStatusMessage`,
@@ -47,7 +48,7 @@ __all__ = [
     "eliciting_status_message",
 ]
 
-# Asking a control address for SETUPs.
+# SETUP requests to a control address.
 
 ANY_SESSION_ID = 0
 ANY_STREAM_ID = 0
@@ -70,14 +71,14 @@ def eliciting_status_message(
 
 
 class SetupElicitor:
-    """Asks by way of one destination.
+    """Sends SETUP requests by one destination.
 
     Args:
-        destination: Where the control address is.
-        receiver_id: Names this end to senders.
-        group_tag: Carried by every status message, or None.
-        is_wanted: Says whether any stream is subscribed to.
-        short_sends: Counts what could not leave.
+        destination: The destination with the control address.
+        receiver_id: Identifies this receiver to senders.
+        group_tag: Sent in every status message; None for none.
+        is_wanted: Returns whether any stream is subscribed to.
+        short_sends: Counts failed sends.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SetupElicitor:
         self._deadline_ns = 0
 
     def poll(self, now_ns: int) -> int:
-        """Ask for all streams when that is due, and return when it is due again."""
+        """Request all streams if that is due, and return the next deadline."""
         if not self._is_wanted():
             return NEVER_NS
         if now_ns >= self._deadline_ns:
@@ -106,7 +107,7 @@ class SetupElicitor:
         return self._deadline_ns
 
     def elicit(self, *, stream_id: int, session_id: int) -> None:
-        """Ask for one stream, now."""
+        """Request one stream now."""
         address = self._destination.control_address
         frame = eliciting_status_message(
             session_id=session_id,
@@ -118,36 +119,36 @@ class SetupElicitor:
             self._short_sends.increment()
 
 
-# What one image says.
+# The frames of one image.
 
 BOUNDARIES_KEPT: Final = 4
-"""Of a quarter of the window each, or more."""
+"""How many reported positions to keep; they are a quarter of the window apart, or more."""
 
 
 class ImageFeedback:
-    """The voice of one image.
+    """Sends the status messages, NAKs and other control frames of one image.
 
     Args:
-        log: Says which stream it is, and turns positions into terms.
+        log: Gives the ids and terms of the stream.
         position: Where the image joined, in bytes.
         window_length: The first window, in bytes.
         timeout_ns: The longest time between two status messages.
         liveness_timeout_ns: How long a silent source still counts as one of the image's.
-        nak_budget: Says which NAKs may leave.
-        receiver_id: Names our end to the sender.
-        group_tag: Carried by every status message, or None.
-        connections: Whom to speak to; those not heard for a while are left out.
+        nak_budget: Limits the NAKs.
+        receiver_id: Identifies this receiver to the sender.
+        group_tag: Sent in every status message; None for none.
+        connections: The sources to send to; silent ones are left out.
         counters: The image's counters.
-        system_counters: The driver's.
+        system_counters: The driver's counters.
         now_ns: The time now; the first status message is due at once.
 
     Attributes:
-        last_sm_position: Consumption as last sent, in bytes.
-        next_sm_position: Consumption as last scheduled, in bytes.
-        overrun_threshold: Nothing may be placed beyond this position.
-        window_length: As last scheduled, in bytes.
+        last_sm_position: Consumption position as last sent, in bytes.
+        next_sm_position: Consumption position as last scheduled, in bytes.
+        overrun_threshold: Nothing may be placed beyond this position, in bytes.
+        window_length: The window as last scheduled, in bytes.
         is_enabled: Whether status messages are sent at all.
-        nak_budget: Wants to know of every new gap.
+        nak_budget: The NAK budget, which must be told of every new gap.
     """
 
     def __init__(
@@ -200,11 +201,11 @@ class ImageFeedback:
 
     @property
     def oldest_boundary(self) -> int:
-        """Return a position some reports ago: a frame began there, and the log still has it."""
+        """Return an older reported position: a frame began there, and the log still holds it."""
         return self._boundaries[0] if self._boundaries else self.next_sm_position
 
     def schedule(self, position: int, window_length: int, *, is_forced: bool) -> bool:
-        """Take the latest consumption and window; return whether they are worth a message."""
+        """Schedule a status message if consumption or window moved enough; return whether so."""
         is_due = (
             is_forced
             or position > self.next_sm_position + self._step(window_length)
@@ -219,15 +220,15 @@ class ImageFeedback:
         return is_due
 
     def _step(self, window_length: int) -> int:
-        """Return how far consumption may move without a word.
+        """Return how far consumption may move without a status message.
 
-        Differs: a quarter of the window in Aeron. Where less than a datagram of the window is then
-        left, the sender waits for a status message that never comes.
+        Differs: a quarter of the window in Aeron. If less than a datagram of the window is left
+        then, the sender waits for a status message that never comes.
         """
         return min(window_length // 4, max(0, window_length - self._log.mtu_length))
 
     def say_goodbye(self) -> None:
-        """From now on let every status message say that we leave; the first leaves at once.
+        """Set the end-of-stream flag in all further status messages; send the first at once.
 
         Differs: C lets the first goodbye wait for the periodic deadline; like Java we do not.
         """
@@ -235,31 +236,31 @@ class ImageFeedback:
         self._is_pending = True
 
     def stay(self) -> None:
-        """Take a goodbye back."""
+        """Withdraw a goodbye."""
         self._flags = StatusMessageFlags(0)
         self._is_pending = True
 
     def reject(self, reason: str) -> None:
-        """From now on say why we take nothing more, and nothing else.
+        """Send ERR frames with this reason, instead of status messages, from now on.
 
-        Differs: in Aeron the first ERR frame waits for the next periodic status message; here it
-        leaves at once.
+        Differs: in Aeron the first ERR frame waits for the next periodic status message; here it is
+        sent at once.
         """
         self._rejection = self._error_frame(reason)
         self._is_pending = True
 
     def respond_with(self, session_id: int | None) -> None:
-        """Say which session answers the stream, now and beside every periodic status message.
+        """Announce the session of the response stream, now and with every periodic status message.
 
         Args:
-            session_id: Of the response publication; None when the source need hear no more of it.
+            session_id: Session id of the response publication; None to stop announcing it.
         """
         self._response_session_id = session_id
         self._is_pending = session_id is not None or self._is_pending
         self._is_response_due = session_id is not None
 
     def poll(self, now_ns: int) -> int:
-        """Send the status message that is due, if one is, and return the next deadline."""
+        """Send the frames that are due, and return the next deadline."""
         if not self.is_enabled:
             return NEVER_NS
         is_timed_out = now_ns >= self._deadline_ns
@@ -274,7 +275,7 @@ class ImageFeedback:
         return self._deadline_ns
 
     def send_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> int:
-        """Ask every live source for a gap; return when to try again if that must wait, or 0."""
+        """Send a NAK to every live source; return 0, or when to retry if the budget forbids it."""
         if not self.nak_budget.try_take(now_ns):
             self._naks_withheld.increment()
             return self.nak_budget.next_ns
@@ -282,7 +283,7 @@ class ImageFeedback:
         return 0
 
     def send_proven_nak(self, *, term_id: int, term_offset: int, length: int, now_ns: int) -> None:
-        """Ask every live source for a gap whatever the budget says: data proves it, once."""
+        """Send a NAK to every live source outside the budget: received data proves the gap."""
         log = self._log
         nak = encode_request(
             session_id=log.session_id,
@@ -296,7 +297,7 @@ class ImageFeedback:
         self._naks_sent.increment(sent_count)
 
     def send_setup_request(self, now_ns: int) -> None:
-        """Ask every live source for the SETUP of the stream."""
+        """Request the SETUP of the stream from every live source."""
         request = eliciting_status_message(
             session_id=self._log.session_id,
             stream_id=self._log.stream_id,
@@ -306,7 +307,7 @@ class ImageFeedback:
         self._send_to_live(request, now_ns)
 
     def send_rttm(self, now_ns: int) -> None:
-        """Ask every live source to echo the time."""
+        """Send a round-trip measurement request to every live source."""
         rttm = RttMeasurement(
             flags=RttFlags.REPLY,
             session_id=self._log.session_id,
@@ -330,16 +331,16 @@ class ImageFeedback:
 
     def _send_rejection(self, now_ns: int) -> None:
         assert self._rejection is not None
-        # Also to those who fell silent: it is why they are not heard that they must be told.
+        # Silent sources get it too: the rejection is the reason why they are not heard.
         self._errors_sent.increment(self._connections.send_to_all(self._rejection))
         self._is_pending = False
         self._deadline_ns = now_ns + self._timeout_ns
 
     def _send_response_setup(self, session_id: int, now_ns: int) -> None:
-        """Name the session that answers, unless the source was silent since it was named last.
+        """Announce the response session, unless the source was silent since the last announcement.
 
-        Differs: Aeron names it beside every status message. A source address may be forged, and
-        its owner would hear more of us than the forger has sent.
+        Differs: Aeron announces it with every status message. A source address may be forged, and
+        its owner would get more from us than the forger has sent.
         """
         if not self._connections.has_spoken_since(self._response_sent_ns):
             return
@@ -377,7 +378,7 @@ class ImageFeedback:
         )
 
     def _send_to_live(self, frame: bytes, now_ns: int) -> int:
-        """Send to every source heard recently, and return to how many it could leave."""
+        """Send to every live source, and return how many sends succeeded."""
         sent_count, failed_count = self._connections.send_to_live(frame, now_ns)
         if failed_count:
             self._short_sends.increment(failed_count)
