@@ -1,15 +1,16 @@
 """Budgets for what peers can make a driver send: replies, NAKs and resends.
 
-Any host that can send to a port of the driver can ask, and the address a question came from may be
-forged; then the host with that address gets the answers. So each kind of answer has its limit:
+Any host that can send to a port of the driver can make it send something. The source address of
+such a request may be forged; then the host with that address gets the answers. So each kind of
+answer has a limit:
 
-- `ReplyLimiter`: replies in a second, in all and for each asker;
+- `ReplyLimiter`: replies per second, in all and for each asker;
 - `NakBudget` and `NakPatience`: NAKs of one image;
 - `RetransmitBudget`: resends of one publication.
 
-Invariant: a NAK is free of `NakBudget` only where a frame that arrived behind the gap proves that
-the gap is there, and then a few times for each gap. `NakPatience` slows down the NAKs for a gap
-that nothing fills.
+Invariant: a NAK is free of `NakBudget` only if a frame that arrived behind the gap proves that the
+gap exists, and then a few times per gap. `NakPatience` slows down the NAKs for a gap that is not
+filled.
 
 Differs: Aeron repeats a NAK every 100 us without end, and believes every heartbeat.
 """
@@ -42,13 +43,12 @@ INTERVAL_NS: Final = 1_000_000_000
 
 
 class ReplyLimiter:
-    """Counts the answers of one second; it remembers no more askers than it answers.
+    """Limits the answers per second; remembers no more askers than it answers.
 
     Args:
-        limit: Answers in a second.
-        limit_per_asker: Answers in a second to one of those who ask.
-        limit_per_source: Answers in a second to one address, where many ask from there; None sets
-            no other limit to it than to all.
+        limit: Answers per second.
+        limit_per_asker: Answers per second to one asker.
+        limit_per_source: Answers per second to one address with many askers; None means `limit`.
     """
 
     __slots__ = (
@@ -74,19 +74,19 @@ class ReplyLimiter:
 
     @classmethod
     def of(cls, context: DriverContext) -> Self:
-        """Return one for the round-trip measurements of one image."""
+        """Return the limiter for the round-trip measurements of one image."""
         return cls(
             limit=context.max_rtt_replies_per_second,
             limit_per_asker=context.max_rtt_replies_per_source,
         )
 
     def try_take(self, asker: Hashable, now_ns: int, *, source: Hashable = None) -> bool:
-        """Return whether a question may be answered now, and take note that it is.
+        """Return whether a request may be answered now, and count it if so.
 
         Args:
-            asker: Who asks.
+            asker: Identifies the asker.
             now_ns: The time now.
-            source: The address that it asks from, where others may ask from there, too.
+            source: The address the asker sends from, if others may send from there too.
         """
         if now_ns >= self._start_ns + INTERVAL_NS:
             self._start_ns = now_ns
@@ -111,33 +111,33 @@ class ReplyLimiter:
 # NAKs.
 
 FREE_NAKS_PER_GAP: Final = 8
-"""At 30 % loss of NAKs and of what they bring, one gap in two hundred needs more than these."""
+"""If 30 % of NAKs and of resends are lost, one gap in two hundred needs more NAKs than these."""
 
 HASTY_NAKS: Final = 16
-"""Repeats of one gap as fast as the feedback delay says."""
+"""Repeats for one gap that follow the feedback delay alone."""
 REPEAT_WAIT_NS: Final = 2_000_000
-"""Further repeats; a sender ignores them for 10 ms after each answer."""
+"""Interval of further repeats; a sender ignores them for 10 ms after each answer."""
 LONGEST_WAIT_NS: Final = 200_000_000
-"""As long as between two status messages of an image that is told nothing new."""
+"""The interval of periodic status messages of an image."""
 CREDIT_AT_FIRST: Final = 24 * NAK_LENGTH
 CREDIT_FOR_FIRST_GAP: Final = 12 * NAK_LENGTH
 NAK_CREDIT_PER_BYTE: Final = 2
-"""At 30 % loss a stream of 100-byte messages pays for more NAKs than its gaps can need."""
+"""At 30 % loss a stream of 100-byte messages earns more NAKs than its gaps can need."""
 CREDIT_LIMIT: Final = 64 * 1024
 NS_PER_SECOND: Final = 1_000_000_000
 
 
 class NakBudget:
-    """A bucket that is full at first; no second sees more than the limit leave it.
+    """A token bucket that is full at first; in no second do more than `limit` NAKs draw on it.
 
-    A frame that arrived behind a gap proves it; each proven gap may be asked for several times, as
-    soon as its delays say. Only a NAK without such proof draws on the bucket: for a gap that ends
-    where a heartbeat claims the sender to be, and for the same gap again and again. So an honest
-    stream is repaired at the speed of its losses, however many small gaps a second that makes,
-    while a forged heartbeat, half a term ahead of the sender, brings a bounded number of NAKs.
+    A frame that arrived behind a gap proves the gap, and several NAKs for a proven gap are free.
+    Only NAKs without such proof draw on the bucket: for a gap that ends where a heartbeat claims
+    the sender to be, and for the same gap again and again. So an honest stream is repaired at the
+    speed of its losses, however many small gaps it has per second, while a forged heartbeat half a
+    term ahead of the sender causes a bounded number of NAKs.
 
     Args:
-        limit: NAKs in a second, at least 10; a tenth of them may leave at once.
+        limit: NAKs per second, at least 10; a tenth of them may be sent in one burst.
     """
 
     __slots__ = ("_burst_ns", "_free_count", "_interval_ns", "_is_full_ns", "_proven")
@@ -151,10 +151,10 @@ class NakBudget:
         self._proven = -1, -1
 
     def on_gap(self, start: int, end: int, *, is_proven: bool) -> None:
-        """Take note of the gap that is asked for next; positions in bytes.
+        """Record the gap that the next NAKs are for; positions in bytes.
 
-        A gap that only lost its front, or only its end, is still the same loss: what is asked for
-        free must have both another start and another end than what was free before.
+        A gap that has only lost its front, or only its end, is still the same loss: a gap gets free
+        NAKs only if its start and its end both differ from those of the last one that got them.
         """
         free_start, free_end = self._proven
         if not is_proven:
@@ -164,7 +164,7 @@ class NakBudget:
             self._free_count = FREE_NAKS_PER_GAP
 
     def try_take(self, now_ns: int) -> bool:
-        """Return whether a NAK may leave now."""
+        """Return whether a NAK may be sent now, and count it if so."""
         if self._free_count:
             self._free_count -= 1
             return True
@@ -176,21 +176,22 @@ class NakBudget:
 
     @property
     def next_ns(self) -> int:
-        """Return when the next NAK may leave that draws on the budget."""
+        """Return when the next NAK that draws on the bucket may be sent."""
         return self._is_full_ns + self._interval_ns - self._burst_ns
 
 
 class NakPatience:
-    """Asks more slowly for what does not come, and very slowly for what is not paid for.
+    """Slows down the NAKs of one stream for data that does not arrive.
 
-    A stranger who begins streams by the dozen in the name of another host, and claims to have sent
-    much of each, would otherwise have a thousand NAKs a second sent to that host for each stream:
-    a hundred bytes for every one of its own. So a stream that does not move on has a few NAKs, and
-    then five a second.
+    A stranger could start dozens of streams in the name of another host and claim to have sent
+    much of each. Without a limit that host would get a thousand NAKs a second for each stream: a
+    hundred bytes for each byte of the stranger's. So a stream that does not progress sends a few
+    NAKs, and then five a second.
 
-    A gap is asked for a few times in haste, then often enough to be heard soon after a sender has
-    turned a deaf ear for 10 ms. And all NAKs of a stream together are paid for by what they bring:
-    two bytes for each byte that the stream has moved on, so that nobody gets much more out than in.
+    NAKs for one gap are first repeated fast, then often enough to be heard soon after the sender
+    has ignored repeats for 10 ms. All NAKs of a stream together are paid from a credit that the
+    stream earns with progress: two bytes for each byte, so that a stranger cannot cause much more
+    traffic than it sends.
     """
 
     __slots__ = ("_count", "_credit", "_start")
@@ -201,7 +202,7 @@ class NakPatience:
         self._credit = CREDIT_AT_FIRST
 
     def on_gap(self, start: int) -> None:
-        """Take note of where the first gap begins, in bytes; further on, something has come."""
+        """Record where the first gap begins, in bytes; progress of that earns credit."""
         if start > self._start:
             if self._start >= 0:
                 earned = NAK_CREDIT_PER_BYTE * (start - self._start)
@@ -211,18 +212,18 @@ class NakPatience:
 
     @property
     def can_spend(self) -> bool:
-        """Return whether a gap behind the first may be asked for: some is left for the first."""
+        """Return whether a NAK for a gap behind the first leaves enough credit for the first."""
         return self._credit >= CREDIT_FOR_FIRST_GAP
 
     def try_spend(self) -> bool:
-        """Pay for a gap behind the first; return False where that must wait for credit."""
+        """Pay for a NAK for a gap behind the first; return False if the credit is too low."""
         if not self.can_spend:
             return False
         self._credit -= NAK_LENGTH
         return True
 
     def wait_ns(self) -> int:
-        """Return how long to wait, at the least, after the NAK that leaves now."""
+        """Pay for the NAK that is being sent; return the least time to the next one."""
         self._credit = max(0, self._credit - NAK_LENGTH)
         if self._credit < NAK_LENGTH:
             return LONGEST_WAIT_NS
@@ -233,42 +234,42 @@ class NakPatience:
 # Resends.
 
 SECOND: Final = 1_000_000_000
-# The bucket counts billionths of a byte, so that nothing is lost however often it is looked at.
+# The bucket counts billionths of a byte, so that frequent updates lose nothing to rounding.
 CREDIT_PER_BYTE: Final = SECOND
 CREDIT_PER_PERCENT: Final = CREDIT_PER_BYTE // 100
 
 
 class RetransmitBudget:
-    """What one publication may still send again.
+    """Limits what one publication may resend.
 
-    A NAK of 28 bytes brings up to 2 MiB. The bucket holds so much at most, and what is taken from
-    it comes back in two ways: a share of every byte that is sent for the first time, and a base
-    for every second. So resends never exceed, over any time whatever,
+    A NAK of 28 bytes can ask for up to 2 MiB. The bucket holds that much at most, and is refilled
+    in two ways: by a share of every byte that is sent for the first time, and by a base every
+    second. So over any period resends never exceed
 
         burst + base * seconds + share * bytes sent for the first time.
 
     The share must not slow honest repair. Where a fraction p of all datagrams is lost, resends are
-    p / (1 - p) of what is sent for the first time: 43 % at a loss of 30 %. With a share below that
-    what is sent shrinks with what may be repaired, again and again, until only the base is left:
-    simulated, a quarter and a base of 128 KiB keep a sixth of the goodput, and half keeps all of
-    it. Half is the next round number that leaves room for chance.
+    p / (1 - p) of what is sent for the first time: 43 % at a loss of 30 %. With a lower share the
+    stream slows down, which lowers the refill again, until only the base is left: simulated, a
+    share of a quarter with a base of 128 KiB keeps a sixth of the goodput, and a half keeps all of
+    it. A half is the next round number that leaves room for chance.
 
-    The base is for repair that goes by time. What was lost just before a stream pauses is repaired
-    while nothing is sent: a receiver window each second. And at round trips longer than the
-    retransmit linger a gap is answered every linger, again and again before the first answer can
-    arrive: 128 full datagrams each second are one each linger and a few more. At a loss of 30 %,
-    15 to 50 ms and an MTU of 8 KiB they keep nine tenths of the goodput, a window of 128 KiB alone
-    little more than half.
+    The base is for repair that depends on time. What was lost just before a stream pauses is
+    repaired while nothing is sent: a receiver window each second. And at round trips longer than
+    the retransmit linger a gap is resent every linger until the first answer can arrive: 128 full
+    datagrams each second are one each linger and a few more. At a loss of 30 %, 15 to 50 ms and an
+    MTU of 8 KiB they keep nine tenths of the goodput, a window of 128 KiB alone little more than
+    half.
 
-    Differs: Aeron has no such bound.
+    Differs: Aeron has no such limit.
 
     Args:
-        context: Its limits.
-        mtu_length: Of a full datagram, in bytes.
+        context: The driver's settings with the limits.
+        mtu_length: Length of a full datagram, in bytes.
         position: Where the stream starts, in bytes.
 
     Attributes:
-        window_length: The receiver window heard last, in bytes.
+        window_length: The latest receiver window, in bytes.
     """
 
     def __init__(self, context: DriverContext, *, mtu_length: int, position: int) -> None:
@@ -282,14 +283,14 @@ class RetransmitBudget:
         self._linger_length = self._length_per_linger
         self._linger_until_ns = 0
         self._last_position = position
-        # Full, so that it matters to nobody for how long it has not been looked at.
+        # The bucket starts full, so the time since the last refill does not matter.
         self._last_ns = 0
 
     def take(self, length: int, *, sender_position: int, now_ns: int) -> int:
-        """Return how much of `length` may be sent again, and count it as spent.
+        """Return how much of `length` may be resent, and count it as spent.
 
         Args:
-            length: What is asked for, in bytes.
+            length: Bytes asked for.
             sender_position: Up to where data has been sent, in bytes.
             now_ns: The time now.
         """
@@ -297,7 +298,7 @@ class RetransmitBudget:
         self._credit = min(
             self._capacity,
             self._credit
-            # A clock that was set back earns nothing, and takes nothing away.
+            # A clock that was set back neither earns nor costs anything.
             + max(0, now_ns - self._last_ns) * base_length
             + (sender_position - self._last_position) * self._credit_per_byte_sent,
         )
@@ -311,6 +312,6 @@ class RetransmitBudget:
         return granted_length
 
     def give_back(self, length: int) -> None:
-        """Take back what was granted and not sent, in bytes."""
+        """Return bytes to the budget that were granted and not sent."""
         self._credit += length * CREDIT_PER_BYTE
         self._linger_length += length

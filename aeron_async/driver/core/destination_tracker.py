@@ -1,8 +1,9 @@
-"""Where the datagrams of a multi-destination-cast channel go.
+"""The destinations of a multi-destination-cast publication.
 
-With `control-mode=dynamic` every receiver that speaks becomes a destination, and is one until it
-has been silent for the timeout. With `control-mode=manual` the application says who they are, and
-they never time out; one that falls silent may have moved, and its name is looked up again.
+With `control-mode=dynamic` every receiver that sends a status message becomes a destination, until
+it has been silent for the timeout. With `control-mode=manual` the application adds and removes
+destinations, and they never time out; one that is silent may have moved, so its name is resolved
+again.
 
 Source: Aeron `aeron_udp_destination_tracker.c`, `MultiSndDestination`.
 """
@@ -26,17 +27,17 @@ __all__ = ["DestinationTracker", "SendDestination"]
 
 
 class SendDestination:
-    """One receiver of the channel, or one group of them.
+    """One destination: a receiver, or a group of receivers.
 
     Args:
-        address: Where it is; None while its name leads nowhere.
-        receiver_id: Its name for itself; None until it has spoken.
-        uri: As the application gave it; None where it came by itself.
-        registration_id: Of the request that added it; 0 where it came by itself.
+        address: Its address; None while its name does not resolve.
+        receiver_id: The receiver's id; None until it has sent a status message.
+        uri: As the application gave it; None if the receiver was added by its status message.
+        registration_id: Id of the request that added it; 0 if its status message did.
         now_ns: The time now.
 
     Attributes:
-        has_reported: Whether it has ever said how far it is in a stream of ours.
+        has_reported: Whether it has ever reported its position in a stream of ours.
     """
 
     __slots__ = (
@@ -65,10 +66,10 @@ class SendDestination:
         self.has_reported: bool = False
 
     def is_spoken_for(self, receiver_id: int, source: Address) -> bool:
-        """Return whether a status message comes from here.
+        """Return whether a status message comes from this destination.
 
-        Once the receiver has told its id, its port and not its address has to agree: an address
-        may be translated on the way.
+        Once the receiver's id is known, the port has to agree but not the address, which may be
+        translated on the way.
         """
         if self.receiver_id is None:
             return self.address == source
@@ -83,10 +84,10 @@ class DestinationTracker:
     """The destinations of one send endpoint.
 
     Args:
-        is_manual: Whether the application says who they are; if not, they do.
+        is_manual: Whether the application adds the destinations; if not, status messages do.
         limit: Most destinations at once.
-        count: Shows how many there are.
-        refused: Counts receivers that were refused, or made way, because there were too many.
+        count: The counter that shows the number of destinations.
+        refused: Counts receivers that were refused or dropped because there were too many.
     """
 
     def __init__(self, *, is_manual: bool, limit: int, count: Counter, refused: Counter) -> None:
@@ -95,7 +96,7 @@ class DestinationTracker:
         self._count = count
         self._refused = refused
         self._destinations: list[SendDestination] = []
-        # Every destination twice over, so that a rotation of them is one slice.
+        # Every address twice in a row, so that any rotation of the list is one slice.
         self._addresses: list[Address] = []
         self._next_index = 0
         self._expiry_ns = NEVER_NS
@@ -105,11 +106,11 @@ class DestinationTracker:
 
     @property
     def destinations(self) -> Sequence[SendDestination]:
-        """Return the destinations there are."""
+        """Return all destinations."""
         return tuple(self._destinations)
 
     def addresses(self, now_ns: int) -> Sequence[Address]:
-        """Return where the next datagram goes: everywhere, beginning somewhere else each time."""
+        """Return the addresses for the next datagram: all, starting with another one each time."""
         if now_ns > self._expiry_ns:
             self._expire(now_ns)
         count = len(self._addresses) // 2
@@ -122,14 +123,14 @@ class DestinationTracker:
     def on_status_message(
         self, receiver_id: int, source: Address, now_ns: int, *, is_report: bool
     ) -> None:
-        """Take note of a receiver that spoke.
+        """Record a status message of a receiver, and add the receiver if it is new.
 
         Args:
-            receiver_id: Its name for itself.
-            source: Where that came from.
+            receiver_id: The receiver's id.
+            source: The address the message came from.
             now_ns: The time now.
-            is_report: Whether it said how far it is in a stream of ours; if not, it announced
-                itself or asked for a SETUP, which anybody can.
+            is_report: Whether it reported a position in a stream of ours; if not, it announced
+                the receiver or asked for a SETUP, which any host can do.
         """
         for destination in self._destinations:
             if destination.is_spoken_for(receiver_id, source):
@@ -148,7 +149,7 @@ class DestinationTracker:
         self._on_changed()
 
     def registration_id_of(self, receiver_id: int, source: Address) -> int:
-        """Return which request added the destination that something came from, or 0."""
+        """Return the id of the request that added this sender's destination, or 0."""
         for destination in self._destinations:
             if destination.is_spoken_for(receiver_id, source):
                 return destination.registration_id
@@ -157,10 +158,10 @@ class DestinationTracker:
     def add(
         self, uri: ChannelUri, address: Address | None, registration_id: int, now_ns: int
     ) -> None:
-        """Send to one more receiver from now on, or once its name leads anywhere.
+        """Send to one more destination from now on, or once its name resolves.
 
         Raises:
-            RegistrationError: There are as many as may be.
+            RegistrationError: The limit is reached.
         """
         if len(self._destinations) >= self._limit:
             message = (
@@ -182,12 +183,12 @@ class DestinationTracker:
         address: Address | None = None,
         registration_id: int = 0,
     ) -> bool:
-        """Send to a receiver no more; return False where it was none.
+        """Stop sending to a destination; return False if there is none such.
 
         Args:
-            uri: As it was added.
-            address: Where it is.
-            registration_id: Of the request that added it.
+            uri: The URI with which it was added.
+            address: Its address.
+            registration_id: Id of the request that added it.
         """
         for index, destination in enumerate(self._destinations):
             if (
@@ -201,24 +202,24 @@ class DestinationTracker:
         return False
 
     def move(self, destination: SendDestination, address: Address) -> None:
-        """Send to where the name of a destination leads now; who answers there is not known."""
+        """Send to the new address of a destination; the receiver id there is not known yet."""
         destination.address = address
         destination.receiver_id = None
         self._on_changed()
 
     def _make_room(self, now_ns: int) -> bool:
-        """Return whether there is a place for one more.
+        """Return whether there is room for one more destination.
 
-        Differs: Aeron takes any number, from anybody who sends a status message.
+        Differs: Aeron takes any number, from any host that sends a status message.
         """
-        # Not before it is full: after a stall those that are there may not have been read yet.
+        # Only when full: after a stall, status messages of live receivers may be waiting unread.
         if len(self._destinations) >= self._limit:
             self._expire(now_ns)
         if len(self._destinations) < self._limit:
             return True
         self._refused.increment()
-        # Announcements are cheap to forge. Whoever came first of those that sent nothing else has
-        # had the longest to answer the SETUP that it was sent, and makes way.
+        # Announcements are cheap to forge. Of the receivers that sent nothing else, the first has
+        # had the longest time to answer its SETUP, so it is dropped.
         for index, destination in enumerate(self._destinations):
             if not destination.has_reported:
                 del self._destinations[index]
@@ -226,7 +227,7 @@ class DestinationTracker:
         return False
 
     def _expire(self, now_ns: int) -> None:
-        """Forget the receivers that came by themselves and were silent for too long."""
+        """Drop the receivers that were added by status messages and have timed out."""
         if self.is_manual:
             return
         before = len(self._destinations)

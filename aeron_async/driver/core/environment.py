@@ -1,7 +1,7 @@
-"""One setting of the driver: its names, its limits, and how its text in the environment reads.
+"""The declaration of one driver setting: its names, its limits, and the parser of its text.
 
-A setting is a field of an attrs class, and its `Setting` is kept in the metadata of the field. So
-the class, its error messages, the environment and the reference page cannot drift apart.
+A setting is a field of an attrs class, and its `Setting` is kept in the metadata of the field. The
+class, its error messages, the environment and the reference page all use it, so they agree.
 
 Invariant: a value is checked the same way wherever it came from.
 
@@ -62,7 +62,7 @@ _INFERABLES: Final[dict[str, bool | None]] = {"true": True, "false": False, "inf
 
 @final
 class Kind(Enum):
-    """What a setting holds, which decides how its text reads."""
+    """The kind of value of a setting, which decides how its text is parsed."""
 
     SIZE = "size"
     DURATION = "duration"
@@ -76,18 +76,19 @@ class Kind(Enum):
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """What is known of a setting beyond its value.
+    """The description of a setting.
 
     Attributes:
         name: Aeron's property, such as `aeron.mtu.length`; ours begin with `aeron_async.`.
         env_name: The environment variable, such as `AERON_MTU_LENGTH`.
-        default: In the unit of the field: bytes, nanoseconds, or what the field's name ends in.
-        multiple: What a number must be a multiple of.
-        uri_key: The parameter of a channel URI that beats this setting for one channel.
-        entry_point_group: Where further names are registered.
-        unit_ns: Of an integer that is a time, in nanoseconds: its text may have a unit; or 0.
-        instance_method: What a ready-made strategy has that a factory has not; empty where only
-            factories are taken.
+        default: In the unit of the field: bytes, nanoseconds, or the unit in the field's name.
+        multiple: A number must be a multiple of this.
+        uri_key: The parameter of a channel URI that overrides this setting for one channel.
+        entry_point_group: The group in which further names are registered.
+        unit_ns: For an integer that is a time: its unit in nanoseconds; its text may then have a
+            unit. Else 0.
+        instance_method: A method that a strategy instance has and a factory has not; empty if only
+            factories are accepted.
         doc: One sentence.
     """
 
@@ -107,12 +108,12 @@ class Setting:
     unit_ns: int = 0
 
     def parse(self, text: str) -> object:
-        """Read the setting's value as the environment spells it; the limits are not checked here.
+        """Return the value of a text from the environment, without checking its limits.
 
-        Differs: the C driver warns and takes the default where a text means nothing.
+        Differs: the C driver warns about a text that it cannot parse, and takes the default.
 
         Raises:
-            ConfigurationError: the text means nothing for this kind of setting.
+            ConfigurationError: the text cannot be parsed for this kind of setting.
         """
         try:
             if self.unit_ns and _INTEGER.fullmatch(text.strip()) is None:
@@ -125,7 +126,7 @@ class Setting:
         """Return a size or a duration that was given as text, such as `64k` or `5s`, as a number.
 
         Raises:
-            ConfigurationError: The text means nothing for this kind of setting.
+            ConfigurationError: The text cannot be parsed for this kind of setting.
         """
         is_measure = self.kind in {Kind.SIZE, Kind.DURATION} or self.unit_ns
         if isinstance(value, str) and is_measure:
@@ -135,7 +136,7 @@ class Setting:
     def check(self, value: object) -> None:
         """Refuse a value of another type, or beyond the limits.
 
-        Differs: the C driver moves a value to the nearest limit and says nothing.
+        Differs: the C driver moves a value to the nearest limit without a message.
 
         Raises:
             ConfigurationError: names the property, the variable, the limit and the value.
@@ -157,7 +158,7 @@ class Setting:
                 self._check_ports(value)
 
     def format(self, value: object) -> str:
-        """Print a value as the environment spells it."""
+        """Return a value as text, as the environment would give it."""
         match value:
             case None:
                 return "infer" if self.kind is Kind.INFERABLE else "not set"
@@ -170,7 +171,7 @@ class Setting:
             case (low, high):
                 return f"{low} {high}"
             case _:
-                # A factory reads best by its own name.
+                # The name of a factory reads better than its repr.
                 return str(getattr(value, "__qualname__", value))
 
     def __str__(self) -> str:
@@ -210,7 +211,7 @@ class Setting:
 
 
 def setting_of(attribute: attrs.Attribute[Any]) -> Setting:
-    """Return what is known of a field made by the functions below."""
+    """Return the description of a field made by the functions below."""
     setting: Setting = attribute.metadata[_SETTING_KEY]
     return setting
 
@@ -228,17 +229,17 @@ def duration(name: str, default: int | None, doc: str, *, minimum: int = 0, **mo
 
 
 def integer(name: str, default: int | None, doc: str, **more: Any) -> Any:
-    """Declare a number of anything else; without limits it has 64 bits."""
+    """Declare any other integer; without limits it has 64 bits."""
     return _field(Kind.INTEGER, name, default, doc, **more)
 
 
 def flag(name: str, default: bool, doc: str, **more: Any) -> Any:  # noqa: FBT001  a value, not a switch
-    """Declare something that is or is not so."""
+    """Declare a boolean."""
     return _field(Kind.FLAG, name, default, doc, **more)
 
 
 def inferable(name: str, doc: str, **more: Any) -> Any:
-    """Declare something that is or is not so, or, by default, is found out: `None`."""
+    """Declare a boolean that is inferred by default: `None`."""
     return _field(Kind.INFERABLE, name, None, doc, **more)
 
 
@@ -250,13 +251,13 @@ def choice(name: str, default: str, doc: str, *, choices: tuple[str, ...], **mor
 def supplier(
     name: str, default: str, doc: str, *, choices: tuple[str, ...], group: str, **more: Any
 ) -> Any:
-    """Declare a strategy: one of our names, one registered in an entry point group, a factory."""
+    """Declare a strategy: one of our names, a registered name, or a factory."""
     more |= {"choices": choices, "entry_point_group": group}
     return _field(Kind.SUPPLIER, name, default, doc, **more)
 
 
 def port_range(name: str, doc: str) -> Any:
-    """Declare two ports, both included; by default 0 and 0, any port."""
+    """Declare two ports, both included; the default 0 and 0 means any port."""
     return _field(Kind.PORT_RANGE, name, (0, 0), doc)
 
 
@@ -279,7 +280,7 @@ def _validate(_instance: object, attribute: attrs.Attribute[Any], value: object)
 
 
 def _parse_integer(text: str) -> int:
-    # Python itself would also take underscores and the digits of other scripts.
+    # `int` would also accept underscores and the digits of other scripts.
     if _INTEGER.fullmatch(text) is None:
         message = f"{text!r} is not a whole number"
         raise ConfigurationError(message)

@@ -1,12 +1,13 @@
-"""An IPC publication and its window: both ends are clients of this driver.
+"""An IPC publication and its window: publishers and subscribers are clients of this driver.
 
-Invariant: the limit of `IpcWindow` is a window beyond the slowest subscriber. It rises only in
-steps of an eighth of that window, and what lies below it has been cleaned. Nothing is kept for
+Invariant: the limit of `IpcWindow` is one window ahead of the slowest subscriber. It rises only in
+steps of an eighth of that window, and everything below it has been cleaned. Nothing is kept for
 resending.
 
 Invariant: `IpcPublication` never laps the slowest subscriber that counts. Its consumer position,
-up to where the fastest has come, only grows. A subscriber that comes late joins there, or at the
-slowest, and so misses nothing that another still has before it.
+the furthest that any subscriber has reached, only grows. A late subscriber joins at the slowest
+subscriber, or at the consumer position if there is none, so it misses nothing that another one has
+yet to read.
 
 Source: Aeron `IpcPublication`, `IpcPublication.updatePublisherPositionAndLimit`,
 `aeron_ipc_publication.c`.
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 TRIP_GAIN_SHIFT: Final = 3
-"""A limit that is less than an eighth of the window further is not worth telling."""
+"""The limit rises in steps of at least an eighth of the window; less is not worth a wake-up."""
 
 
 class IpcWindow:
@@ -49,7 +50,7 @@ class IpcWindow:
 
     Args:
         log: The terms that are cleaned behind the subscribers.
-        counter: Shows the limit to clients.
+        counter: The counter that shows the limit to clients.
         window_length: How far the limit runs ahead of the slowest subscriber, in bytes.
         position: Where the stream starts, in bytes.
 
@@ -76,7 +77,7 @@ class IpcWindow:
         return self._trip_limit - self._window_length
 
     def advance(self, min_position: int) -> bool:
-        """Raise the limit if the slowest subscriber allows a whole step; tell whether it rose."""
+        """Raise the limit if the slowest subscriber allows a whole step; return whether it rose."""
         limit = min_position + self._window_length
         if limit <= self._trip_limit:
             return False
@@ -86,18 +87,18 @@ class IpcWindow:
         return True
 
     def retract(self, consumer_position: int) -> None:
-        """Pull the limit back to what has been consumed, because nobody is there."""
+        """Pull the limit back to what has been consumed, because there is no subscriber."""
         if self.limit > consumer_position:
             self._trip_limit = consumer_position
             self._set(consumer_position)
             self._clean(consumer_position)
 
     def close(self, producer_position: int) -> None:
-        """Let nothing be appended after `producer_position`."""
+        """Allow no appends after `producer_position`."""
         self._set(producer_position)
 
     def _clean(self, position: int) -> None:
-        # One step a call, never past the end of a term: a stall here would stall the whole loop.
+        # One step per call, never past the end of a term: a stall here would stall the whole loop.
         self._clean_position = clean_to(
             self._log, clean_position=self._clean_position, position=position
         )
@@ -108,38 +109,38 @@ class IpcWindow:
 
 
 class IpcPublicationListener(Protocol):
-    """Who hears what an IPC publication has decided."""
+    """What the owner of an IPC publication implements to hear about its changes."""
 
     def on_window_changed(self, publication: IpcPublication) -> None:
         """The publisher limit rose, something was offered, or the connection came or went."""
         ...
 
     def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
-        """A subscriber rejected the stream; its publishers should know."""
+        """A subscriber rejected the stream; its publishers must be informed."""
         ...
 
     def on_accepting_subscriptions(self, publication: IpcPublication) -> None:
-        """The cool-down after a rejection is over: whoever matches may join again."""
+        """The cool-down after a rejection is over: matching subscriptions may join again."""
         ...
 
 
 class IpcPublication(SubscribablePublication):
-    """One stream that never leaves its driver.
+    """One stream between clients of this driver.
 
     Args:
-        registration_id: Names the publication within its driver.
+        registration_id: Identifies the publication within its driver.
         channel: The channel as its first client wrote it.
-        log: The terms it is written to.
-        params: What the channel and the context say of it.
+        log: The terms the publication writes to.
+        params: Its parameters from the channel and the context.
         context: The driver's settings.
-        counters: Its own counters.
-        system_counters: The driver's.
-        listener: Hears of changes.
-        readers: Tells the clients of subscribers.
+        counters: The publication's counters.
+        system_counters: The driver's counters.
+        listener: Called when the publication changes.
+        readers: Notifies the clients of subscribers.
         now_ns: The time now.
 
     Attributes:
-        is_connected: Whether anybody subscribes.
+        is_connected: Whether there is a subscriber.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class IpcPublication(SubscribablePublication):
         readers: SubscribableListener,
         now_ns: int,
     ) -> None:
-        # A reader is told before its log goes, and touches it no more: nobody to linger for.
+        # Readers are notified before their log is freed and stop using it: no linger is needed.
         super().__init__(
             registration_id=registration_id,
             channel=channel,
@@ -188,12 +189,12 @@ class IpcPublication(SubscribablePublication):
 
     @property
     def consumer_position(self) -> int:
-        """Return up to where any subscriber has ever come, in bytes."""
+        """Return the furthest position that any subscriber has ever reached, in bytes."""
         return max([self._consumer_position, *self.subscribers.consumed()])
 
     @property
     def join_position(self) -> int:
-        """Return where a subscriber that comes now would start, in bytes."""
+        """Return where a subscriber that joins now starts, in bytes."""
         return self.subscribers.join_position(self.consumer_position)
 
     @property
@@ -203,7 +204,7 @@ class IpcPublication(SubscribablePublication):
 
     @property
     def is_accepting_subscriptions(self) -> bool:
-        """Return whether a subscriber that comes now would still get something."""
+        """Return whether a subscriber that joins now can still read something."""
         if self.is_cooling_down:
             return False
         if self.state is PublicationState.DRAINING:
@@ -211,23 +212,23 @@ class IpcPublication(SubscribablePublication):
         return self.state is PublicationState.ACTIVE
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
-        """Let one more subscription read, and let the publishers know that somebody does."""
+        """Add a subscription as a reader, and wake publishers that wait for one."""
         super().add_subscriber(subscriber)
         self._update_window()
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
-        """Let a subscription go, and return the position it had; poll the publication then."""
-        # How far it came is remembered, and with it where the next one joins.
+        """Remove a subscription and return its position; the caller then polls the publication."""
+        # The next subscriber joins where this one stopped, if it is the furthest.
         self._consumer_position = self.consumer_position
         subscriber = super().remove_subscriber(subscription_id)
         self._update_window()
         return subscriber
 
     def reject(self, reason: str, now_ns: int) -> None:
-        """Send everybody away who reads the stream, and let nobody come back for a while.
+        """Remove all subscribers of the stream, and accept none for a while.
 
         Args:
-            reason: What the publishers are told.
+            reason: The reason given to the publishers.
             now_ns: The time now; the cool-down lasts for the image liveness timeout from here.
         """
         self._listener.on_image_rejected(self, reason)
@@ -236,7 +237,7 @@ class IpcPublication(SubscribablePublication):
         release_subscribers(self, self._readers)
 
     def poll(self, now_ns: int) -> int:
-        """Follow the subscribers with the limit, tell them what there is; return the next deadline.
+        """Update the limit, wake the readers, change the state; return the next deadline.
 
         To be called whenever something was appended, and whenever a subscriber has passed the
         consumption trigger.
@@ -248,7 +249,7 @@ class IpcPublication(SubscribablePublication):
         return self._advance(now_ns)
 
     def hasten(self) -> None:
-        """Do not linger; it never does."""
+        """Do nothing: an IPC publication never lingers."""
 
     def _close_to_publishers(self, position: int) -> None:
         self._window.close(position)
@@ -261,7 +262,7 @@ class IpcPublication(SubscribablePublication):
         return self._consumer_position
 
     def _update_window(self) -> None:
-        """Follow the subscribers with the limit, and tell publishers who wait."""
+        """Update the connection and the limit, and wake publishers that wait."""
         consumed = self.subscribers.consumed()
         self._consumer_position = max([self._consumer_position, *consumed])
         if not self._life.is_active:
@@ -287,7 +288,7 @@ class IpcPublication(SubscribablePublication):
         return True
 
     def _advance(self, now_ns: int) -> int:
-        """Move through the states as far as the time and the subscribers allow."""
+        """Change the state as far as the time and the subscribers allow."""
         producer_position = self.producer_position
         self.counters.publisher_position.set(producer_position)
         if len(self.subscribers):
@@ -297,7 +298,7 @@ class IpcPublication(SubscribablePublication):
             return min(deadline_ns, self._check_cool_down(now_ns))
         if self.state is PublicationState.DRAINING:
             if not self.subscribers.have_consumed(producer_position):
-                # A claim that nobody will ever commit must not hold what was committed after it.
+                # A claim that is never committed must not hold up what was committed after it.
                 is_unblocked = self._blocked_check.unblock(self._consumer_position)
                 return now_ns if is_unblocked else NEVER_NS
             release_subscribers(self, self._readers)

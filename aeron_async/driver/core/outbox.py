@@ -1,15 +1,15 @@
-"""Outboxes: how a core sends datagrams, and how few before a receiver has answered.
+"""Outboxes: the interface through which cores send, and limits before a receiver has answered.
 
-A core sends through `DataOutbox` and `ReceiveDestination`. An endpoint of `driver/media` stands
-behind each of them; in tests, a list.
+A core sends through `DataOutbox` and `ReceiveDestination`. The endpoints of `driver/media`
+implement them; in tests, a list does.
 
-Invariant: `HandshakeBudget` grants a receiver that has not answered a SETUP yet at most three
-times the bytes that came from its address, as a QUIC server does before a path is validated: a
-stranger may have named the address of another host, and only the answer proves whose it is.
+Invariant: to a receiver that has not answered a SETUP yet, `HandshakeBudget` allows at most three
+times the bytes that came from its address, as a QUIC server does before a path is validated. A
+stranger may have forged the address of another host, and only an answer proves it genuine.
 `ResponseOutbox` sends to the receiver that asked last, within such a budget, until one answers.
 
 Differs: Aeron sends a SETUP every 100 ms for as long as the publication lives. A publication with
-a budget of its own lets the pauses grow, so that the budget lasts for seconds.
+its own budget increases the interval, so that the budget lasts for seconds.
 
 Source: RFC 9000, section 8.1; Aeron `aeron_network_publication_trigger_send_setup_frame`.
 """
@@ -39,45 +39,45 @@ Address = tuple[str, int]
 
 
 class DataOutbox(Protocol):
-    """The way from a publication to its receivers."""
+    """Sends the datagrams of a publication to its receivers."""
 
     def send(self, datagram: Buffer) -> bool:
-        """Send to every receiver now, without copying first; False when it could not leave."""
+        """Send to every receiver now, without a copy; return False if that failed."""
         ...
 
     def send_runs(self, data: memoryview, cuts: Cuts) -> int:
-        """Send runs of datagrams to every receiver now; return how many bytes have left.
+        """Send runs of datagrams to every receiver now; return how many bytes were sent.
 
         Args:
-            data: The datagrams, one behind the other; not kept.
-            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
-                only its last may be shorter.
+            data: The datagrams, one after the other; not kept.
+            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
+                the last datagram of a run may be shorter.
 
         Returns:
-            The length of whole datagrams, from the first on; less than the data where one could
-            not leave, and then none after it has left.
+            The length of the whole datagrams sent, from the first on; less than the length of
+            `data` if one failed, and then none after it was sent.
         """
         ...
 
 
 class ReceiveDestination(Protocol):
-    """One way into a receive endpoint, and the way back: most endpoints have just one.
+    """One socket of a receive endpoint, by which it receives and answers; most have just one.
 
     Source: Aeron `ReceiveDestinationTransport`.
     """
 
     @property
     def is_multicast(self) -> bool:
-        """Return whether data arrives by way of a group."""
+        """Return whether data arrives by multicast."""
         ...
 
     @property
     def control_address(self) -> Address | None:
-        """Return where status messages and NAKs go; None where to whoever sent the data."""
+        """Return the address for status messages and NAKs; None means the source of the data."""
         ...
 
     def send_to(self, datagram: Buffer, address: Address) -> bool:
-        """Send to `address` now; False when it could not leave."""
+        """Send to `address` now; return False if that failed."""
         ...
 
 
@@ -88,10 +88,10 @@ SENT_PER_BYTE: Final = 3
 
 
 class HandshakeBudget:
-    """The bytes that are left to one receiver.
+    """The bytes that may still be sent to one receiver.
 
     Args:
-        length: To begin with, in bytes.
+        length: The initial budget, in bytes.
     """
 
     __slots__ = ("length",)
@@ -100,11 +100,11 @@ class HandshakeBudget:
         self.length: int = length
 
     def on_received(self, length: int) -> None:
-        """Allow three times the bytes that the receiver sent."""
+        """Add three times the bytes that the receiver sent."""
         self.length += SENT_PER_BYTE * length
 
     def try_take(self, length: int) -> bool:
-        """Return whether so many bytes may leave now, and take note that they do."""
+        """Return whether this many bytes may be sent now, and count them if so."""
         if length > self.length:
             return False
         self.length -= length
@@ -112,15 +112,15 @@ class HandshakeBudget:
 
 
 class ResponseOutbox:
-    """Sends to whoever asked for a SETUP last; until somebody has, nothing leaves.
+    """Sends to the receiver that last asked for a SETUP; without one, it sends nothing.
 
     Args:
-        send_to: Sends a datagram to an address, and says whether it could leave.
-        send_runs_to: Sends runs of datagrams, and says how many bytes left.
-        withheld: Counts datagrams that may not leave before the receiver answers.
+        send_to: Sends a datagram to an address, and returns whether that succeeded.
+        send_runs_to: Sends runs of datagrams, and returns how many bytes were sent.
+        withheld: Counts datagrams not sent because the receiver has not answered yet.
 
     Attributes:
-        address: Where the receiver is.
+        address: The address of the receiver.
     """
 
     def __init__(
@@ -136,33 +136,33 @@ class ResponseOutbox:
         self.address: Address | None = None
 
     def on_asked(self, address: Address, length: int) -> None:
-        """Send to whoever asks for a SETUP, as long as nobody has answered one.
+        """Send to this address from now on, unless a receiver has answered already.
 
         Args:
-            address: Where the request came from.
-            length: Of the request, in bytes.
+            address: The address the SETUP request came from.
+            length: Length of the request, in bytes.
         """
         if self._budget is None or address != self.address:
             self.address, self._budget = address, HandshakeBudget()
         self._budget.on_received(length)
 
     def on_answered(self, address: Address) -> None:
-        """Send to the first receiver that answers, without a bound."""
+        """Send to the first receiver that answers from now on, without a budget."""
         if self._budget is not None:
             self.address, self._budget = address, None
 
     def send(self, datagram: Buffer) -> bool:
-        """Send to the receiver now; False when the datagram could not leave."""
+        """Send to the receiver now; return False if that failed."""
         if self.address is None:
             return False
         if self._budget is not None and not self._budget.try_take(len(datagram)):
-            # Withheld on purpose: it would be no use to try again at once.
+            # Withheld on purpose: an immediate retry would be useless.
             self._withheld.increment()
             return True
         return self._send_to(datagram, self.address)
 
     def send_runs(self, data: memoryview, cuts: Cuts) -> int:
-        """Send runs of datagrams to the receiver now; return how many bytes have left."""
+        """Send runs of datagrams to the receiver now; return how many bytes were sent."""
         if self.address is None or self._budget is not None:
             return 0
         return self._send_runs_to(data, cuts, self.address)

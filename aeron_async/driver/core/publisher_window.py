@@ -1,8 +1,8 @@
-"""How far publishers may append, and how the log is made ready for them.
+"""The publisher limit of a network publication, and the unblocking of its publishers.
 
-Invariant: in `PublisherWindow` whatever an offer may write has been cleaned, and one whole term
-behind the slowest consumer is kept for resending. The limit only grows while the publication is
-connected, and falls back to what has been sent when it is not.
+Invariant: in `PublisherWindow` everything an offer may write to has been cleaned, and one whole
+term behind the slowest consumer is kept for resending. The limit only grows while the publication
+is connected, and falls back to the sender position when it is not.
 
 `BlockedPublisherCheck` finds a claim that its publisher never commits, and turns it into padding.
 
@@ -27,7 +27,7 @@ MAX_TERM_GAP: Final = 2
 """Terms between the one being cleaned and the furthest that may be written."""
 
 RETRY_INTERVAL_NS: Final = 1_000_000_000
-"""How often a publisher that is blocked beyond the timeout is looked at."""
+"""How often a publisher that stays blocked beyond the timeout is checked."""
 
 
 class PublisherWindow:
@@ -35,9 +35,9 @@ class PublisherWindow:
 
     Args:
         log: The terms that are cleaned ahead of the publishers.
-        counter: Shows the limit to clients.
+        counter: The counter that shows the limit to clients.
         window_length: How far the limit runs ahead of the slowest consumer, in bytes.
-        position: Where the stream starts.
+        position: Where the stream starts, in bytes.
 
     Attributes:
         limit: Position below which an offer may begin, in bytes.
@@ -54,7 +54,7 @@ class PublisherWindow:
         counter.set(position)
 
     def advance(self, min_consumer_position: int) -> bool:
-        """Raise the limit as far as the consumers and the cleaning allow; tell whether it rose."""
+        """Raise the limit as far as consumers and cleaning allow; return whether it rose."""
         proposal = min_consumer_position + self._window_length
         if proposal <= self.limit:
             return False
@@ -62,24 +62,24 @@ class PublisherWindow:
         self._clean(min_consumer_position - term_length)
         term_gap = (proposal >> bits) - (self._clean_position >> bits)
         is_within_term = self._clean_position & (term_length - 1) != 0
-        # Three terms: the one cleaned last may be entered only once its beginning has been.
+        # There are three terms: the one last cleaned may be entered once its start is clean.
         if term_gap < MAX_TERM_GAP or (term_gap == MAX_TERM_GAP and is_within_term):
             self._set(proposal)
             return True
         return False
 
     def retract(self, sender_position: int) -> None:
-        """Pull the limit back to what has been sent, because nobody is connected."""
+        """Pull the limit back to the sender position, because the publication is not connected."""
         if self.limit > sender_position:
             self._set(sender_position)
             self._clean(sender_position - self._log.term_length)
 
     def close(self, producer_position: int) -> None:
-        """Let nothing be appended after `producer_position`."""
+        """Allow no appends after `producer_position`."""
         self._set(producer_position)
 
     def _clean(self, position: int) -> None:
-        # One step a call, never past the end of a term: a stall here would stall the whole loop.
+        # One step per call, never past the end of a term: a stall here would stall the whole loop.
         self._clean_position = clean_to(
             self._log, clean_position=self._clean_position, position=position
         )
@@ -90,13 +90,13 @@ class PublisherWindow:
 
 
 class BlockedPublisherCheck:
-    """Notice a claim that nobody commits, and turn it into padding.
+    """Finds a claim that is never committed, and turns it into padding.
 
     Args:
-        log: The terms it looks at.
-        unblocked: Counts the claims taken over.
-        timeout_ns: How long the sender may stand still before data that is claimed.
-        position: Where the stream starts.
+        log: The terms of the publication.
+        unblocked: Counts the claims turned into padding.
+        timeout_ns: How long the sender may wait at a claim.
+        position: Where the stream starts, in bytes.
         now_ns: The time now.
     """
 
@@ -110,7 +110,7 @@ class BlockedPublisherCheck:
         self._last_change_ns = now_ns
 
     def poll(self, *, sender_position: int, producer_position: int, now_ns: int) -> int:
-        """Unblock when it is due, and return when to look again."""
+        """Unblock if that is due, and return the time of the next check."""
         is_behind = producer_position > sender_position or self._is_rotation_missing(
             sender_position
         )
@@ -129,13 +129,13 @@ class BlockedPublisherCheck:
         return max(now_ns, begun_ns + self._timeout_ns)
 
     def unblock(self, sender_position: int) -> bool:
-        """Make padding of an uncommitted claim at the sender position; tell if it was."""
+        """Turn an uncommitted claim at the sender position into padding; return whether it did."""
         if unblock(self._log, sender_position) is UnblockResult.NO_ACTION:
             return False
         self._unblocked.increment()
         return True
 
     def _is_rotation_missing(self, sender_position: int) -> bool:
-        """Return whether the sender stands in a term that no publisher has rotated into."""
+        """Return whether the sender is in a term that no publisher has rotated into."""
         term_count = sender_position >> self._log.position_bits
         return self._log.metadata.active_term_count != term_count

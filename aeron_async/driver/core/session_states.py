@@ -1,18 +1,19 @@
-"""The streams and sessions of one receive endpoint: wanted, pending, ignored or succeeded.
+"""The streams and sessions of one receive endpoint: wanted, pending or ignored.
 
 Invariant: stream and session ids come off the wire, so only a bounded number is remembered:
 
-- `PendingSetups`: sessions that were asked for a SETUP. All wait equally long, so they expire in
-  the order in which they were asked; when it is full, no further one is asked;
-- `Strangers`: streams that no subscription wants. The one noted first makes way;
-- `SessionStates`: sessions without an image, over all streams together. The one heard of least
-  recently makes way, and sessions that cool down go last, so that no flood of unknown ones brings
-  back an image that was released. Images are kept in `StreamInterest`, and never make way.
+- `PendingSetups`: sessions that were asked for a SETUP. All wait for the same time, so they expire
+  in the order in which they were asked. When it is full, no further session is asked.
+- `Strangers`: streams that no subscription wants. When it is full, the one noted first is dropped.
+- `SessionStates`: sessions without an image, of all streams together. When it is full, the one
+  heard least recently is dropped, and sessions that cool down last of all, so that no flood of
+  unknown sessions brings back an image that was released. Images are kept in `StreamInterest`, and
+  are never dropped for lack of room.
 
-Invariant: no response stream that is still heard gives way to another. A server that restarts
-names a new session for its responses, or begins the old one again, and a stranger can forge the
-frames that say either. An honest publisher sends a heartbeat every 100 ms, so only a stream that
-has missed five of them gives way.
+Invariant: no response stream that is still heard is replaced by another. A server that restarts
+announces a new session for its responses, or restarts the old one, and a stranger can forge the
+frames for either. An honest publisher sends a heartbeat every 100 ms, so only a stream that has
+missed five of them may be replaced.
 
 Source: Aeron `Receiver.pendingSetupMessages`, `DataPacketDispatcher.StreamInterest`,
 `DataPacketDispatcher.SessionInterest`.
@@ -50,11 +51,11 @@ __all__ = [
 
 
 class PendingSetups:
-    """The sessions that are waited for.
+    """The sessions that were asked for a SETUP.
 
     Args:
         limit: Most sessions at once.
-        timeout_ns: How long each is waited for.
+        timeout_ns: How long each SETUP is awaited.
     """
 
     def __init__(self, limit: int, timeout_ns: int) -> None:
@@ -66,28 +67,28 @@ class PendingSetups:
         return len(self._expiry_ns)
 
     def try_add(self, stream_id: int, session_id: int, now_ns: int) -> bool:
-        """Wait for a session; False when there are too many to wait for another."""
+        """Add a session; return False if there are too many."""
         pending = self._expiry_ns
         while pending and pending[oldest := next(iter(pending))] <= now_ns:
             del pending[oldest]
         if len(pending) >= self._limit:
             return False
-        # Taken out first: one that was forgotten meanwhile and is asked again expires last.
+        # Removed first, so that a session that is asked again expires last.
         pending.pop((stream_id, session_id), None)
         pending[stream_id, session_id] = now_ns + self._timeout_ns
         return True
 
     def remove(self, stream_id: int, session_id: int) -> None:
-        """Wait for a session no more."""
+        """Remove a session."""
         self._expiry_ns.pop((stream_id, session_id), None)
 
 
 MAX_STRANGERS: Final = 8
-"""Streams that are remembered."""
+"""Most streams that are remembered."""
 
 
 class Strangers:
-    """The streams that arrived and were not wanted."""
+    """The streams that arrived without a subscription."""
 
     __slots__ = ("_entries",)
 
@@ -95,7 +96,7 @@ class Strangers:
         self._entries: dict[tuple[int, int], tuple[Address, list[int]]] = {}
 
     def note(self, stream_id: int, session_id: int, source: Address, now_ns: int) -> None:
-        """Remember that a datagram of a stream came; the source is that of its first one."""
+        """Record a datagram of a stream; the source kept is that of the first one."""
         entries = self._entries
         entry = entries.get((stream_id, session_id))
         if entry is not None:
@@ -106,7 +107,7 @@ class Strangers:
         entries[stream_id, session_id] = source, [now_ns]
 
     def heard_since(self, since_ns: int) -> list[tuple[int, int, Address]]:
-        """Return stream id, session id and source of the streams that were heard since a time."""
+        """Return stream id, session id and source of the streams heard since `since_ns`."""
         return [
             (stream_id, session_id, source)
             for (stream_id, session_id), (source, heard_ns) in self._entries.items()
@@ -119,7 +120,7 @@ class StreamInterest:
 
     Attributes:
         images: Active images by session id.
-        is_all_sessions: Whether some subscription takes every session.
+        is_all_sessions: Whether a subscription takes every session.
         session_ids: Sessions that subscriptions ask for by id.
     """
 
@@ -155,21 +156,21 @@ class SessionState(Enum):
 
 
 class SessionStates:
-    """The sessions that are remembered, by stream and session id.
+    """The sessions without an image, by stream and session id.
 
     Args:
         limit: Most sessions at once.
-        evicted: Counts those that made way.
+        evicted: Counts sessions that were dropped for lack of room.
 
     Attributes:
-        strangers: Sessions of streams that nobody wants.
+        strangers: Sessions of streams without a subscription.
     """
 
     def __init__(self, limit: int, evicted: Counter) -> None:
         self._limit = limit
         self._evicted = evicted
         self.strangers: Strangers = Strangers()
-        # Both in the order in which they were last heard of.
+        # Both in the order in which the sessions were last heard.
         self._states: dict[tuple[int, int], tuple[SessionState, int]] = {}
         self._cool_downs: dict[tuple[int, int], None] = {}
 
@@ -177,7 +178,7 @@ class SessionStates:
         return len(self._states) + len(self._cool_downs)
 
     def state_of(self, stream_id: int, session_id: int, now_ns: int) -> SessionState | None:
-        """Return why a session that is heard of now is ignored, or None when it is not."""
+        """Return why a session, which was just heard, is ignored; None if it is not."""
         key = stream_id, session_id
         if key in self._cool_downs:
             del self._cool_downs[key]
@@ -190,9 +191,9 @@ class SessionStates:
         return entry[0]
 
     def of_stream(self, stream_id: int) -> list[tuple[int, SessionState]]:
-        """Return the sessions of a stream and why they are ignored, that heard of last at the end.
+        """Return the sessions of a stream and why each is ignored, the last heard at the end.
 
-        Those whose time is up are among them until they are heard of again.
+        A session whose time is up stays in the result until it is heard again.
         """
         states = [(key, state) for key, (state, _) in self._states.items()]
         cool_downs = [(key, SessionState.COOL_DOWN) for key in self._cool_downs]
@@ -201,7 +202,7 @@ class SessionStates:
     def set_state(
         self, stream_id: int, session_id: int, state: SessionState, *, expiry_ns: int = NEVER_NS
     ) -> None:
-        """Ignore the session until `expiry_ns`; a cool-down has no such end."""
+        """Ignore the session until `expiry_ns`; a cool-down ends only by `forget`."""
         key = stream_id, session_id
         self._states.pop(key, None)
         self._cool_downs.pop(key, None)
@@ -223,7 +224,7 @@ class SessionStates:
             del self._states[key]
 
     def forget_uninterest(self, stream_id: int, session_id: int | None) -> None:
-        """Stop ignoring what somebody wants now: one session of a stream, or all of them."""
+        """Stop ignoring what is now subscribed to: one session of a stream, or all of them."""
         if session_id is not None:
             self.forget(stream_id, session_id, SessionState.NO_INTEREST)
             return
@@ -234,7 +235,7 @@ class SessionStates:
         }
 
     def keep(self, stream_id: int, is_wanted: Callable[[int], bool]) -> None:
-        """Forget the sessions of a stream that nobody wants any more."""
+        """Drop the sessions of a stream that no subscription wants any more."""
         for states in (self._states, self._cool_downs):
             unwanted = [key for key in states if key[0] == stream_id and not is_wanted(key[1])]
             for key in unwanted:
@@ -244,16 +245,16 @@ class SessionStates:
 # The succession of response streams.
 
 SUCCESSION_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""How long a response stream has to be silent before another may take its place."""
+"""How long a response stream must be silent before another may replace it."""
 
 
 def gives_way(image: PublicationImage, now_ns: int) -> bool:
-    """Return whether a response stream has ended, or is silent, so that another may follow it."""
+    """Return whether a response stream has ended or is silent, so that another may replace it."""
     return now_ns >= gives_way_ns(image)
 
 
 def gives_way_ns(image: PublicationImage) -> int:
-    """Return since when another stream may follow, or from when if nothing more is heard of it."""
+    """Return when another stream may replace this one, if nothing more of it is heard."""
     if image.state is not ImageState.ACTIVE:
         return image.ended_ns
     heard_ns = max((each.last_activity_ns for each in image.connections), default=0)
@@ -263,12 +264,13 @@ def gives_way_ns(image: PublicationImage) -> int:
 def begins_again(image: PublicationImage, setup: Setup, source: Address, now_ns: int) -> bool:
     """Return whether a SETUP begins a new response stream with the session of an image.
 
-    Its terms tell. Of a server that fixes session and initial term alike, two lives look the same.
+    Other terms in the SETUP show that. If a server uses the same session and initial term id after
+    a restart, the two streams cannot be told apart.
 
     Args:
-        image: Has the session; it follows the session that answers.
-        setup: What came.
-        source: Where it came from.
+        image: The image with that session; its readers follow the session that answers.
+        setup: The SETUP.
+        source: The address it came from.
         now_ns: The time now.
     """
     log = image.log

@@ -5,11 +5,11 @@
     address key   0 channel status counter id i32 | 4 length i32 | 8 address
     client key    0 client id i64
 
-Invariant: a text that does not fit its key is cut, and the length beside it says how much is
-there.
+Invariant: a text that does not fit its key is cut, and the length before it is that of the part
+that was kept.
 
-Invariant: `allocate_counter_group` allocates all counters of a stream or none, so that a table
-that fills up half-way keeps no part of them.
+Invariant: `allocate_counter_group` allocates all counters of a stream or none. If the table fills
+up half-way, it frees those it has allocated.
 
 Source: Aeron `StreamCounter`, `ChannelEndpointStatus`, `aeron_position.c`, counter types 1, 2, 3,
 5, 9, 10, 12, 13, 17, 19 and 20.
@@ -48,9 +48,9 @@ __all__ = [
 
 CLIENT_HEARTBEAT_TYPE_ID: Final = 11
 LOCAL_ADDRESS_TYPE_ID: Final = 14
-# Channels and addresses belong to the driver: no client takes them along when it goes.
+# Channels and addresses belong to the driver, and outlive any client.
 DRIVER_OWNER_ID: Final = 0
-# Nor do those of strategies, which the C driver marks by this.
+# The driver also owns the counters of strategies, which the C driver marks with this id.
 NO_OWNER_ID: Final = -1
 
 _STREAM_KEY: Final = struct.Struct("<qiii")
@@ -58,7 +58,7 @@ _STREAM_KEY_CHANNEL_LENGTH: Final = 92
 _CHANNEL_KEY: Final = struct.Struct("<i")
 _CHANNEL_KEY_CHANNEL_LENGTH: Final = 108
 _ADDRESS_KEY: Final = struct.Struct("<ii")
-# The last of the 104 bytes that are left is a terminator in the C driver.
+# In the C driver the last of the remaining 104 bytes is a terminator.
 _ADDRESS_KEY_ADDRESS_LENGTH: Final = 103
 _CLIENT_KEY: Final = struct.Struct("<q")
 
@@ -115,7 +115,7 @@ class ChannelCounterType(_CounterType):
 
 @final
 class LocalAddressType(_CounterType):
-    """Counters of one bound address, from which clients learn the port the system chose."""
+    """Counters of one bound address; clients read from them which port the system chose."""
 
     SEND = (LOCAL_ADDRESS_TYPE_ID, "snd-local-sockaddr")
     RECEIVE = (LOCAL_ADDRESS_TYPE_ID, "rcv-local-sockaddr")
@@ -133,10 +133,11 @@ def allocate_stream_counter(
     suffix: str = "",
     reference_id: int = 0,
 ) -> Counter:
-    """Publish a counter of one stream, labelled `snd-pos: 4 -1205 1001 aeron:udp?...`.
+    """Allocate a counter of one stream, labelled `snd-pos: 4 -1205 1001 aeron:udp?...`.
 
-    The registration is that of the publication or image, or of the subscription for `sub-pos`; the
-    owner is the client, or -1 where nobody's death ends it. 92 bytes of the channel fit the key.
+    The registration id is that of the publication or image, or of the subscription for `sub-pos`.
+    The owner is the client, or -1 for a counter that does not end with a client. The key holds 92
+    bytes of the channel.
 
     Raises:
         RegistrationError: no counter is left.
@@ -166,10 +167,10 @@ def allocate_subscription_position(
     join_position: int,
     reference_id: int,
 ) -> Counter:
-    """Publish the `sub-pos` of one subscription in one image or publication, at its join position.
+    """Allocate the `sub-pos` of one subscription in one image or publication.
 
-    The registration is the subscription's, the reference that of the image or publication. The
-    label names the join position for good; the value moves on from there.
+    The registration id is that of the subscription, the reference id that of the image or
+    publication. The label keeps the join position; the value starts there and moves on.
 
     Raises:
         RegistrationError: no counter is left.
@@ -199,9 +200,9 @@ def allocate_channel_counter(
     channel: str,
     bound_address: str = "",
 ) -> Counter:
-    """Publish a counter of one channel endpoint; 108 bytes of the channel fit its key.
+    """Allocate a counter of one channel endpoint; its key holds 108 bytes of the channel.
 
-    The address is known once the socket is bound; until then leave it out, and replace the label
+    The address is known once the socket is bound. Until then leave it out, and replace the label
     with `channel_counter_label` afterwards.
 
     Raises:
@@ -222,7 +223,7 @@ def allocate_channel_counter(
 def channel_counter_label(
     counter_type: ChannelCounterType, *, channel: str, bound_address: str
 ) -> str:
-    """Return `snd-channel: aeron:udp?... 127.0.0.1:40456`; without an address it ends earlier."""
+    """Return `snd-channel: aeron:udp?... 127.0.0.1:40456`, without the address if it is empty."""
     label = f"{counter_type.label_name}: {channel}"
     return f"{label} {bound_address}" if bound_address else label
 
@@ -235,10 +236,10 @@ def allocate_local_address(
     channel_status_id: int,
     address: str,
 ) -> Counter:
-    """Publish an address that a channel endpoint is bound to, such as `127.0.0.1:40456`.
+    """Allocate a counter for an address that a channel endpoint is bound to: `127.0.0.1:40456`.
 
-    The value is 0 until the caller sets `ChannelStatus.ACTIVE`, and clients wait for that. 103
-    bytes of the address fit the key.
+    The value is 0 until the caller sets `ChannelStatus.ACTIVE`, for which clients wait. The key
+    holds 103 bytes of the address.
 
     Raises:
         RegistrationError: no counter is left.
@@ -256,7 +257,7 @@ def allocate_local_address(
 
 
 def allocate_client_heartbeat(manager: CountersManager, *, client_id: int) -> Counter:
-    """Publish the counter in which a client keeps its last sign of life, in epoch milliseconds.
+    """Allocate the heartbeat counter of a client: its last sign of life, in epoch milliseconds.
 
     Raises:
         RegistrationError: no counter is left.
@@ -286,7 +287,7 @@ def allocate_counter_group(
     owner_id: int,
     driver_types: tuple[StreamCounterType, ...] = (),
 ) -> list[Counter]:
-    """Return one counter of each type, in order, all of one stream; those of the driver come last.
+    """Allocate one counter of each type for one stream; return them in order, the driver's last.
 
     Raises:
         RegistrationError: The counter table is full; none of them is left allocated.
@@ -313,10 +314,10 @@ def allocate_counter_group(
 
 @attrs.frozen(kw_only=True)
 class PublicationCounters:
-    """What a network publication shows of itself; positions in bytes.
+    """The counters of a network publication; positions in bytes.
 
     Attributes:
-        flow_control_receivers: Only where flow control tracks receivers.
+        flow_control_receivers: Only if the flow control tracks receivers.
     """
 
     publisher_limit: Counter
@@ -391,7 +392,7 @@ class PublicationCounters:
 
 @attrs.frozen(kw_only=True)
 class IpcPublicationCounters:
-    """What an IPC publication shows of itself; positions in bytes."""
+    """The counters of an IPC publication; positions in bytes."""
 
     publisher_limit: Counter
     publisher_position: Counter
@@ -431,7 +432,7 @@ class IpcPublicationCounters:
 
 
 def position_type(*, is_exclusive: bool) -> StreamCounterType:
-    """Return the counter that says how far the publishers have come."""
+    """Return the type of the publisher position counter."""
     if is_exclusive:
         return StreamCounterType.PUBLISHER_POSITION_EXCLUSIVE
     return StreamCounterType.PUBLISHER_POSITION_CONCURRENT
@@ -439,10 +440,10 @@ def position_type(*, is_exclusive: bool) -> StreamCounterType:
 
 @attrs.frozen(kw_only=True)
 class ImageCounters:
-    """What an image shows of itself; positions in bytes.
+    """The counters of an image; positions in bytes.
 
     Attributes:
-        congestion_control: Those that its congestion control asked for.
+        congestion_control: The counters that its congestion control asked for.
     """
 
     receiver_hwm: Counter

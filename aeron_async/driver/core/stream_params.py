@@ -1,7 +1,7 @@
-"""What a channel and the context together say of a publication or a subscription.
+"""The parameters of a publication or a subscription, from its channel and the context.
 
-`check_is_supported` refuses the kinds of channel that this driver has nothing for; the conductor
-asks it before it looks up a name. When a kind begins to work, take it out there, and change its
+`check_is_supported` refuses the kinds of channel that this driver does not support; the conductor
+calls it before it resolves a name. When a kind becomes supported, remove it there, and change its
 row in `docs/compatibility.md`.
 
 Source: Aeron `PublicationParams`, `SubscriptionParams`, `DriverConductor.nextAvailableSessionId`.
@@ -46,10 +46,10 @@ __all__ = [
 
 
 def check_is_supported(uri: ChannelUri) -> None:
-    """Refuse a channel of a kind that this driver has nothing for, or that asks for such a thing.
+    """Refuse a channel with a parameter that this driver does not support.
 
     Raises:
-        RegistrationError: NOT_SUPPORTED; the message names it.
+        RegistrationError: NOT_SUPPORTED; the message names the parameter.
     """
     asked = (("ats=true", uri.ats is True),)
     what = next((text for text, is_asked in asked if is_asked), None)
@@ -63,12 +63,12 @@ def check_is_supported(uri: ChannelUri) -> None:
 # Publications.
 
 NULL_VALUE: Final = -1
-"""What a channel may say of a correlation id that there is none of."""
+"""The value of a correlation id in a channel that means none."""
 
 
 @attrs.frozen(kw_only=True)
 class StartPosition:
-    """Where a stream starts when its publisher says so."""
+    """Where a stream starts, in the terms of its log."""
 
     initial_term_id: int
     term_id: int
@@ -76,7 +76,7 @@ class StartPosition:
 
     @classmethod
     def of(cls, log: LogBuffers, position: int) -> StartPosition:
-        """Return a position in bytes as the terms of `log` have it."""
+        """Return a position in bytes in the terms of `log`."""
         initial_term_id = log.initial_term_id
         return cls(
             initial_term_id=initial_term_id,
@@ -90,18 +90,18 @@ class PublicationParams:
     """Settings of one publication; lengths in bytes.
 
     Attributes:
-        session_id: Asked for by the channel, or None to take the next free one.
-        start: Asked for by the channel, or None to start at 0 of a random term id.
+        session_id: The channel's session id, or None for the next free one.
+        start: The channel's start position, or None to start at 0 of a random term id.
         publication_window_length: How far offers may run ahead of what was sent.
         has_group_semantics: Whether there may be several receivers.
         is_unicast: Whether one receiver's goodbye ends the linger.
-        ttl: As the channel says; 0 when it does not, whatever the context says.
-        response_correlation_id: The response subscription of a request, or the image that a
-            response answers; None where there is neither.
-        is_response: Whether this is the response.
-        flow_control: Makes the strategy, whatever channel and context say; None leaves it to them.
-        handshake_length: Bytes that may be sent before a receiver has answered; None for any.
-        is_batching: Whether several datagrams may leave in one call of the system.
+        ttl: The channel's; 0 without one, whatever the context says.
+        response_correlation_id: For a request: its response subscription. For a response: the
+            image that it answers. Else None.
+        is_response: Whether this publication is a response.
+        flow_control: Makes the strategy, before channel and context; None leaves it to them.
+        handshake_length: Bytes that may be sent before a receiver has answered; None: no limit.
+        is_batching: Whether several datagrams may be sent in one system call.
     """
 
     mtu_length: int
@@ -126,14 +126,14 @@ class PublicationParams:
 
     @property
     def is_response_requested(self) -> bool:
-        """Return whether receivers are asked to answer on a stream of their own."""
+        """Return whether receivers are asked to answer on a response stream."""
         return self.response_correlation_id not in {None, NULL_VALUE} and not self.is_response
 
     @classmethod
     def of(
         cls, uri: ChannelUri, context: DriverContext, *, is_exclusive: bool
     ) -> PublicationParams:
-        """Return what `uri` says, and the context where it is silent.
+        """Return the parameters that `uri` gives, with the context's where it gives none.
 
         Raises:
             ConfigurationError: The window does not fit between the MTU and half a term.
@@ -148,7 +148,7 @@ class PublicationParams:
             context.ipc_term_buffer_length if is_ipc else context.term_buffer_length,
         )
         if is_prototype(uri):
-            # It answers nothing: it is there to have the socket open before the first request.
+            # It answers no request: it only opens the socket before the first one arrives.
             term_length = TERM_MIN_LENGTH
             if (uri.term_offset or 0) > term_length:
                 message = f"term-offset {uri.term_offset}: a prototype has a term of {term_length}"
@@ -183,7 +183,7 @@ class PublicationParams:
 
 
 def is_prototype(uri: ChannelUri) -> bool:
-    """Return whether a channel is that of a response to nothing, by which Aeron takes less memory.
+    """Return whether a channel is a response to no image: Aeron gives it the shortest terms.
 
     Source: Aeron `DriverConductor.onAddNetworkPublication`.
     """
@@ -195,7 +195,7 @@ def is_prototype(uri: ChannelUri) -> bool:
 
 
 def start_position(uri: ChannelUri) -> StartPosition | None:
-    """Return where the channel wants the stream to start; the URI has checked all three."""
+    """Return where the channel wants the stream to start; the URI has checked the three values."""
     if uri.initial_term_id is None or uri.term_id is None or uri.term_offset is None:
         return None
     return StartPosition(
@@ -209,7 +209,7 @@ def publication_window_length(
     """Return how far offers may run ahead: as asked, or the default capped at half a term.
 
     Raises:
-        ConfigurationError: What the channel asks for does not fit.
+        ConfigurationError: The window in the channel does not fit.
     """
     half_term = term_length // 2
     if asked_length is None:
@@ -231,14 +231,14 @@ def check_can_share(
     start: StartPosition,
     flow_control: FlowControlSupplier | None = None,
 ) -> None:
-    """Refuse to share a publication with a channel that wants it otherwise.
+    """Refuse to share a publication with a channel whose parameters differ.
 
     Args:
-        uri: The channel of the request; what it leaves out agrees with anything.
-        existing: Settings of the publication that is there.
-        session_id: Its session.
+        uri: The channel of the request; a parameter that it leaves out agrees with any value.
+        existing: Parameters of the existing publication.
+        session_id: Its session id.
         start: Where it started.
-        flow_control: What the request wants to make the strategy with; None agrees with anything.
+        flow_control: The factory in the request; None agrees with any.
 
     Raises:
         ConfigurationError: The channel gives a parameter another value, or the strategies differ.
@@ -274,10 +274,10 @@ class SubscriptionParams:
 
     Attributes:
         session_id: The one session wanted, or None for all.
-        receiver_window_length: What the first image may use, before half a term caps it.
-        is_group: Whether to back off before asking for lost data; None lets the sender say.
-        congestion_control: Name of the strategy, or whatever makes one; "default" is the static
-            window.
+        receiver_window_length: The first window of an image; half a term is the most.
+        is_group: Whether to wait before sending a NAK, as one receiver of many; None leaves it to
+            the sender.
+        congestion_control: Name of the strategy, or a factory; "default" is the static window.
     """
 
     session_id: int | None
@@ -299,12 +299,12 @@ class SubscriptionParams:
         *,
         congestion_control: CongestionControlSupplier | None = None,
     ) -> SubscriptionParams:
-        """Return what `uri` says, and the context where it is silent.
+        """Return the parameters that `uri` gives, with the context's where it gives none.
 
         Args:
             uri: The channel.
             context: The driver's settings.
-            congestion_control: For this subscription, whatever the others say.
+            congestion_control: For this subscription; takes precedence over channel and context.
         """
 
         def given(value: bool | None, default: bool) -> bool:  # noqa: FBT001 - both are data
@@ -331,7 +331,7 @@ class SubscriptionParams:
         )
 
     def check_same_stream(self, other: SubscriptionParams, *, stream_id: int) -> None:
-        """Refuse a second subscription of one stream that wants other guarantees.
+        """Refuse a second subscription of one stream with other guarantees.
 
         Raises:
             ConfigurationError: Reliability or rejoining differ.
@@ -354,7 +354,7 @@ class SubscriptionParams:
 def chosen_congestion_control(
     uri: ChannelUri, context: DriverContext
 ) -> str | CongestionControlSupplier:
-    """Return which strategy an image gets: the context's, unless that leaves it to the channel."""
+    """Return the congestion control of an image: the context's; if "default", the channel's."""
     supplier = context.congestion_control_supplier
     if supplier == "default" and uri.congestion_control is not None:
         return str(uri.congestion_control)
@@ -368,7 +368,7 @@ class SessionIds:
     """A count through the signed 32-bit ids that leaves out a reserved range.
 
     Args:
-        first: Where to start; random, so that a restarted driver does not meet its former self.
+        first: Where to start; random, so that a restarted driver does not reuse its last ids.
         reserved_low: First id never given out.
         reserved_high: Last id never given out.
     """
@@ -396,16 +396,16 @@ def chosen_session_id(
     *,
     where: str,
 ) -> int:
-    """Return the session that the channel asks for, or the next free one.
+    """Return the session id in the channel, or the next free one.
 
     Args:
-        session_ids: Where free ones come from.
-        params: What the channel asks for.
-        is_in_use: Says whether another publication has a session already.
+        session_ids: The source of free ids.
+        params: Parameters of the channel.
+        is_in_use: Returns whether another publication has a session id already.
         where: Stream and channel, for the message.
 
     Raises:
-        RegistrationError: INVALID_CHANNEL; the session asked for is taken.
+        RegistrationError: INVALID_CHANNEL; the session id is taken.
 
     Source: Aeron `DriverConductor.checkForSessionClash`.
     """
@@ -428,11 +428,11 @@ def choose_delay(
     nak_delay_ns: int | None,
     random: Callable[[], float],
 ) -> FeedbackDelay:
-    """Return the delays for one image.
+    """Return the NAK delays for one image.
 
     Args:
-        context: Where the defaults come from.
-        is_reliable: Whether lost data is asked for at all.
+        context: The source of the defaults.
+        is_reliable: Whether NAKs are sent at all.
         is_group: Whether other receivers may miss the same data.
         nak_delay_ns: The channel's own `nak-delay`; unicast only.
         random: Draws uniformly from [0, 1).
@@ -447,8 +447,9 @@ def choose_delay(
         )
     initial_ns = context.nak_unicast_delay_ns if nak_delay_ns is None else nak_delay_ns
     # Differs: C repeats a zero delay in every cycle; like Java we take at least 1 us times the
-    # ratio, since an event loop must not spin on a gap that nobody will fill.
+    # ratio, since an event loop must not spin on a gap that is never filled.
     retry_ns = max(initial_ns, SHORTEST_NS) * context.nak_unicast_retry_delay_ratio
-    # The time is read before all that came is looked through, and that takes longer than this. A
-    # turn of the loop in between would be the readers', and a hundred times as long.
+    # `now_ns` is read before a batch of datagrams is examined, and that takes longer than such a
+    # short delay. A turn of the loop in between would run the readers, and last a hundred times as
+    # long.
     return StaticDelay(initial_ns=initial_ns if initial_ns > SHORTEST_NS else 0, retry_ns=retry_ns)

@@ -1,16 +1,16 @@
-"""The subscribers of a log in this driver: their positions, and which are left behind.
+"""The subscribers of a log in this driver: their positions, and which ones are left behind.
 
-Invariant: the slowest subscriber that counts sets the pace; `SubscriberPositions` knows which that
-is. A tethered subscriber always counts. An untethered one does not count while it rests.
+Invariant: the slowest subscriber that counts limits the stream. `SubscriberPositions` knows which
+ones count: a tethered subscriber always does, an untethered one does not while it rests.
 
-A tethered subscriber is always ACTIVE. An untethered one goes through these states, each when
+A tethered subscriber is always ACTIVE. An untethered one goes through these states, each time
 `UntetheredCheck` finds that its timeout has passed:
 
-- ACTIVE, until it has stood in the last quarter of the window for too long: then it loses its
-  image, so that the others need not wait for it;
-- LINGER, in which it still holds the stream back, until its client has released the log;
-- RESTING, in which it does not count, until it joins again; or CLOSED, if its subscription does
-  not rejoin.
+- ACTIVE, until it has been in the last quarter of the window for too long; then it loses its image,
+  so that the other subscribers need not wait for it;
+- LINGER, in which it still limits the stream, so that its client has time to release the log;
+- RESTING, in which it does not count, until it rejoins; or CLOSED, if its subscription does not
+  rejoin.
 
 Source: Aeron `UntetheredSubscription`, `UntetheredSubscription.State`,
 `checkUntetheredSubscriptions`, `Subscribable`, `aeron_subscription_tether_state_t`,
@@ -56,7 +56,7 @@ __all__ = [
 
 @final
 class TetherState(Enum):
-    """Where a subscriber position is in its life."""
+    """The states of a subscriber position."""
 
     ACTIVE = auto()
     LINGER = auto()
@@ -66,10 +66,10 @@ class TetherState(Enum):
 
 @final
 class TetherEvent(Enum):
-    """What can happen to the position of an untethered subscriber."""
+    """The events that change the state of an untethered subscriber."""
 
     LEFT_BEHIND = auto()
-    """It stood at the end of the window for the window limit timeout."""
+    """It was in the last quarter of the window for the window limit timeout."""
     SET_ASIDE = auto()
     """The linger timeout passed, and its subscription rejoins."""
     GIVEN_UP = auto()
@@ -90,16 +90,16 @@ def next_state(state: TetherState, event: TetherEvent) -> TetherState:
     """Return the state after `event`.
 
     Raises:
-        KeyError: The table has no such transition; a mistake of ours, never of a peer.
+        KeyError: The table has no such transition; only a bug of ours can cause that.
     """
     return TRANSITIONS[state, event]
 
 
 WORKING: Final = frozenset({TetherState.ACTIVE, TetherState.LINGER})
-"""States in which a position holds its stream back."""
+"""States in which a position limits its stream."""
 
 
-# Positions, and streams that have them.
+# Positions, and the streams that have them.
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -108,14 +108,14 @@ class SubscriberPosition:
 
     Attributes:
         subscription_id: Registration id of the subscription.
-        position: Moved by the client after it has taken a message, in bytes.
-        is_tether: Whether it may hold the stream back for as long as it likes.
-        is_rejoin: Whether it comes back after it was left behind.
-        state: Where it is in its life; changed by its collection alone.
-        since_ns: When it came into its state; of an active one, since when it has stood at the end
-            of the window, or `NEVER_NS` where it does not.
-        left_count: How often the stream has gone on without it: what it had not consumed by then
-            may be written over.
+        position: The consumption position in bytes; the client moves it after each message.
+        is_tether: Whether it limits the stream without a timeout.
+        is_rejoin: Whether it rejoins after it was left behind.
+        state: Its state; changed by `SubscriberPositions` alone.
+        since_ns: When it entered its state. While it is ACTIVE: since when it has been in the
+            last quarter of the window, or `NEVER_NS` if it is not.
+        left_count: How often the stream continued without it; the log may then have been
+            overwritten before it was read.
     """
 
     subscription_id: int
@@ -136,8 +136,8 @@ class SubscriberPositions:
     """The subscribers of one stream, oldest first.
 
     Attributes:
-        active: Those whose clients have an image to read.
-        untethered: Those that may be left behind.
+        active: Subscribers whose clients have an image to read.
+        untethered: Subscribers that may be left behind.
     """
 
     __slots__ = ("_all", "_working", "active", "untethered")
@@ -155,48 +155,48 @@ class SubscriberPositions:
         return iter(tuple(self._all.values()))
 
     def has(self, subscription_id: int) -> bool:
-        """Return whether a subscription reads the stream, or rests from it."""
+        """Return whether a subscription reads the stream, or is resting."""
         return subscription_id in self._all
 
     @property
     def has_working(self) -> bool:
-        """Return whether anybody holds the stream back."""
+        """Return whether any subscriber limits the stream."""
         return bool(self._working)
 
     def consumed(self) -> list[int]:
-        """Return the positions that count, in bytes."""
+        """Return the positions of the subscribers that count, in bytes."""
         return [position.get() for position in self._working]
 
     def join_position(self, position: int) -> int:
-        """Return where one that comes now joins a stream that has come to `position`, in bytes."""
+        """Return where a new subscriber joins a stream that has reached `position`, in bytes."""
         return min([position, *self.consumed()])
 
     def have_consumed(self, position: int) -> bool:
-        """Return whether all who still can have consumed everything before `position`.
+        """Return whether all active subscribers have consumed everything before `position`.
 
-        Differs: Aeron waits for those that linger, too, and with them for ever: their images have
-        been taken away, and they never move again.
+        Differs: Aeron also waits for subscribers in LINGER, and never finishes waiting: they have
+        lost their images, so their positions no longer move.
         """
         return all(each.position.get() >= position for each in self._all.values() if each.is_active)
 
     def add(self, subscriber: SubscriberPosition) -> None:
-        """Let one more subscription read."""
+        """Add a subscriber."""
         self._all[subscriber.subscription_id] = subscriber
         self._sort()
 
     def remove(self, subscription_id: int) -> SubscriberPosition | None:
-        """Let a subscription go, and return the position it had, if it had one."""
+        """Remove a subscription and return its position, if it had one."""
         subscriber = self._all.pop(subscription_id, None)
         self._sort()
         return subscriber
 
     def clear(self) -> None:
-        """Let everybody go."""
+        """Remove all subscribers."""
         self._all.clear()
         self._sort()
 
     def move(self, subscriber: SubscriberPosition, event: TetherEvent, now_ns: int) -> None:
-        """Let something happen to one of them; who is closed is one of them no more."""
+        """Change the state of a subscriber; remove it if it is closed."""
         was_working = subscriber.state in WORKING
         subscriber.state = next_state(subscriber.state, event)
         subscriber.left_count += was_working and subscriber.state not in WORKING
@@ -214,10 +214,10 @@ class SubscriberPositions:
 
 
 class Subscribable(Protocol):
-    """A stream with a log of this driver that subscriptions can read, whoever writes it.
+    """A stream with a log in this driver that subscriptions can read.
 
-    An image, a network publication with its spies, or an IPC publication. It is also what the
-    reader's image asks how far it may read.
+    It is an image, a network publication with its spies, or an IPC publication. The reader's image
+    asks it how far the log may be read.
     """
 
     registration_id: int
@@ -234,46 +234,46 @@ class Subscribable(Protocol):
 
     @property
     def consumption_trigger(self) -> int:
-        """Return the position, in bytes, beyond which progress is worth telling."""
+        """Return the position, in bytes, beyond which a reader's progress must cause a poll."""
         ...
 
     @property
     def join_position(self) -> int:
-        """Return where a reader that comes now would start, in bytes."""
+        """Return where a reader that joins now starts, in bytes."""
         ...
 
     @property
     def is_accepting_subscriptions(self) -> bool:
-        """Return whether a reader that comes now would still get something."""
+        """Return whether a reader that joins now can still read something."""
         ...
 
     def add_subscriber(self, subscriber: SubscriberPosition) -> None:
-        """Let one more subscription read."""
+        """Add a subscription as a reader."""
         ...
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
-        """Let a subscription go, and return the position it had, if it read this stream."""
+        """Remove a subscription and return its position, if it read this stream."""
         ...
 
 
 class SubscribableListener(Protocol):
-    """Who tells the clients of subscriptions what becomes of their images."""
+    """Notifies the clients of subscriptions of changes to their images."""
 
     def on_image_progress(self, source: Subscribable) -> None:
         """More of the stream can be read, or its end is known."""
         ...
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """The subscription was left behind, or the stream is over: its client may read no more."""
+        """The subscription was left behind, or the stream is over: its client must stop reading."""
         ...
 
     def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """The subscription has joined again, where its position now is."""
+        """The subscription has rejoined at its current position."""
         ...
 
 
 def release_subscribers(source: Subscribable, listener: SubscribableListener) -> None:
-    """Let everybody go who reads a stream, and free their positions."""
+    """Remove all subscribers of a stream, and free their positions."""
     for subscriber in source.subscribers:
         if subscriber.is_active:
             listener.on_unavailable_image(source, subscriber)
@@ -281,10 +281,10 @@ def release_subscribers(source: Subscribable, listener: SubscribableListener) ->
         subscriber.position.close()
 
 
-# Which are left behind.
+# Untethered subscribers.
 
 SHORTEST_TIMEOUT_NS: Final = 1_000_000
-"""A channel may ask for timeouts of 0; going round and round without a pause it may not."""
+"""A channel may ask for timeouts of 0; this keeps the states from cycling without a pause."""
 
 log: Final = get_logger(__name__)
 
@@ -299,7 +299,7 @@ class UntetheredTimeouts:
 
     @classmethod
     def of(cls, metadata: LogMetadata) -> Self:
-        """Return what the metadata of the log says, from its channel and the context."""
+        """Return the timeouts in the metadata of the log, from its channel and the context."""
         return cls(
             window_limit_ns=max(metadata.untethered_window_limit_timeout_ns, SHORTEST_TIMEOUT_NS),
             linger_ns=max(metadata.untethered_linger_timeout_ns, SHORTEST_TIMEOUT_NS),
@@ -308,11 +308,11 @@ class UntetheredTimeouts:
 
 
 class UntetheredCheck:
-    """Watches the untethered subscribers of one stream.
+    """Checks the untethered subscribers of one stream.
 
     Args:
         source: The stream.
-        listener: Hears of images taken away and given back.
+        listener: Called when an image is taken away or given back.
     """
 
     __slots__ = ("_listener", "_source", "_timeouts")
@@ -323,13 +323,13 @@ class UntetheredCheck:
         self._listener = listener
 
     def poll(self, now_ns: int, *, position: int, window_length: int) -> int:
-        """Move each of them on if it is time to, and return the next deadline.
+        """Change the state of each subscriber that is due, and return the next deadline.
 
-        That is now where one has moved: whoever waited for it may go on.
+        The deadline is now if a state has changed: a publisher or source may have waited for it.
 
         Args:
             now_ns: The time now.
-            position: What the window is measured back from, in bytes.
+            position: The front of the window, in bytes.
             window_length: How far a subscriber may be behind that; the last quarter is too far.
         """
         limit = position - window_length + window_length // 4
@@ -339,7 +339,7 @@ class UntetheredCheck:
         return deadline_ns
 
     def poll_image(self, now_ns: int, window_length: int) -> int:
-        """Do so for an image, whose window is measured back from its furthest reader.
+        """Do the same for an image; the front of its window is the position of its fastest reader.
 
         Args:
             now_ns: The time now.

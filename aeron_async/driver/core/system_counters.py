@@ -1,7 +1,7 @@
-"""What a driver counts about itself: Aeron's 46 system counters, and a few of our own.
+"""The system counters of a driver: Aeron's 46, and a few of our own.
 
 Invariant: a system counter's id in the table equals its `SystemCounterId`, so that official tools
-find them by number. Ours are ordinary counters of one type of their own, wherever they land.
+find it by number. Our own are ordinary counters of one separate type, with any id.
 
 Source: Aeron `SystemCounterDescriptor`, `aeron_system_counters.c`.
 """
@@ -32,9 +32,9 @@ __all__ = [
 SYSTEM_COUNTER_TYPE_ID: Final = 0
 # Far above 1000, where the counters of applications conventionally begin.
 DRIVER_COUNTER_TYPE_ID: Final = 20_000
-# The one thread of an event loop is what Aeron calls SHARED.
+# All agents share the one thread of the event loop, which Aeron calls SHARED.
 THREADING_MODE: Final = "SHARED"
-# Differs: an installed package knows no commit; its name says whose driver this is.
+# Differs: an installed package has no commit id; this name says whose driver it is.
 COMMIT: Final = "aeron-async"
 CONTROL_PROTOCOL_VERSION: Final = "1.0.0"
 
@@ -43,7 +43,7 @@ _INT32: Final = struct.Struct("<i")
 
 @final
 class SystemCounterId(IntEnum):
-    """Aeron's system counters, in the order in which every official driver has them."""
+    """Aeron's system counters, in the order of every official driver."""
 
     BYTES_SENT = 0
     BYTES_RECEIVED = 1
@@ -95,9 +95,9 @@ class SystemCounterId(IntEnum):
 
 @final
 class DriverCounterId(IntEnum):
-    """What Aeron has no counter for: the event loop, the system, and peers that were held back.
+    """Our own counters: event loop lag, losses in the system, and limits that peers have reached.
 
-    `Differs:` Aeron has none of these. The numbers stand in the counters' keys and never change.
+    `Differs:` Aeron has none of these. The numbers are part of the counters' keys and never change.
     """
 
     LOOP_LAG_COUNT = 1_000
@@ -217,15 +217,14 @@ class SystemCounters:
     Bind what a hot path needs once: `invalid_packets = counters[SystemCounterId.INVALID_PACKETS]`.
 
     Args:
-        manager: A fresh one: no counter may have been allocated before.
-        context: Its thresholds stand in the labels.
-        version: Of this software; that of the installed package unless given.
+        manager: A new one, with no counter allocated yet.
+        context: Its thresholds appear in the labels.
+        version: Version of this software; that of the installed package unless given.
         driver_name: The name under which other drivers resolve this one.
-        log_budget: Of the driver.
+        log_budget: Limits the driver's log lines.
 
     Attributes:
-        log_budget: For the log lines that its peers can cause, beside what is only counted; None
-            is without limit.
+        log_budget: Limits the log lines that peers can cause; None means no limit.
     """
 
     def __init__(
@@ -275,13 +274,13 @@ class SystemCounters:
         return self._counters[counter_id]
 
     def close(self) -> None:
-        """Give every counter back; closing again does nothing."""
+        """Free every counter; a second call does nothing."""
         for counter in self._counters.values():
             counter.close()
 
 
 def packed_version(version: str) -> int:
-    """Return `1.53.0` as Aeron packs it: major << 16 | minor << 8 | patch; suffixes are left out.
+    """Return `1.53.0` as Aeron packs it: major << 16 | minor << 8 | patch, without any suffix.
 
     Source: Aeron `SemanticVersion.compose`.
     """

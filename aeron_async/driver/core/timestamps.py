@@ -1,14 +1,11 @@
-"""Times of sending and of arrival, written into messages where the channel asks for them.
+"""Send and receive timestamps, written into messages where the channel asks for them.
 
-The time is 8 bytes, little-endian, in nanoseconds since 1970. It goes into the payload at an
-offset, where that has room for it, or into the reserved value of the frame. It is written into the
-log, so that spies see the time of the latest sending too.
+A timestamp is 8 bytes, little-endian, in nanoseconds since 1970. It goes into the payload at an
+offset, if there is room, or into the reserved value of the frame; it overwrites what the publisher
+put there. A send timestamp is written into the log, so spies see the time of the latest send too.
 
-`channel-rcv-ts-offset` is where the driver's time goes, `media-rcv-ts-offset` that of the system.
-The one is the time at which this driver had the datagram in hand, the other that at which the
-system's network stack did. Both are 8 bytes, little-endian, in nanoseconds since 1970. They go into
-the payload at an offset, where that has room for them, or into the reserved value of the frame;
-over whatever the publisher put there.
+There are two receive timestamps: `channel-rcv-ts-offset` places the time at which this driver
+received the datagram, `media-rcv-ts-offset` the time at which the system's network stack did.
 
 Source: Aeron `aeron_send_channel_apply_timestamps`, `aeron_publication_image_validate_packet`,
 `aeron_timestamps_set_timestamp`.
@@ -38,10 +35,10 @@ RESERVED_VALUE_OFFSET: Final = 24
 
 
 class SendTimestamps:
-    """Writes the time of sending into datagrams.
+    """Writes the send time into datagrams.
 
     Args:
-        offset: In the payload, in bytes; -8 means the reserved value.
+        offset: Where in the payload, in bytes; -8 means the reserved value.
         epoch_ns: Reads wall-clock time in nanoseconds since 1970.
     """
 
@@ -53,7 +50,7 @@ class SendTimestamps:
         self._epoch_ns = epoch_ns
 
     def stamp(self, datagram: memoryview) -> None:
-        """Write the time into the first frame of a datagram, if that is a message with room."""
+        """Write the time into the first frame of a datagram, if it is a message with room."""
         frame_length, _, _, frame_type = SENT_FRAME.unpack_from(datagram)
         if frame_type != FrameType.DATA or not 0 < frame_length <= len(datagram):
             return
@@ -65,12 +62,12 @@ FRAME: Final = Struct("<ixBH")
 
 
 class ReceiveTimestamps:
-    """Writes the times of arrival into datagrams.
+    """Writes the receive times into datagrams.
 
     Args:
-        channel_offset: Of the driver's time, in the payload, in bytes; -8 means the reserved value,
-            None that nobody wants it.
-        media_offset: Of the network stack's, likewise.
+        channel_offset: Where in the payload the driver's time goes, in bytes; -8 means the reserved
+            value, None that the channel does not ask for it.
+        media_offset: The same for the time of the network stack.
         epoch_ns: Reads wall-clock time in nanoseconds since 1970.
     """
 
@@ -89,7 +86,7 @@ class ReceiveTimestamps:
 
     @classmethod
     def of(cls, uri: ChannelUri, epoch_ns: Callable[[], int]) -> ReceiveTimestamps | None:
-        """Return what writes the times that a channel asks for; None where it asks for none."""
+        """Return the writer for the times that a channel asks for; None if it asks for none."""
         channel_offset = uri.channel_receive_timestamp_offset
         media_offset = uri.media_receive_timestamp_offset
         if channel_offset is None and media_offset is None:
@@ -97,15 +94,15 @@ class ReceiveTimestamps:
         return cls(channel_offset=channel_offset, media_offset=media_offset, epoch_ns=epoch_ns)
 
     def stamp(self, datagram: memoryview, media_ns: int | None) -> memoryview:
-        """Write the times into every first fragment of a datagram, and return what it is now.
+        """Write the times into every first fragment of a datagram, and return the datagram.
 
-        That is another one where this one cannot be written to. Nothing of it has been checked yet:
-        whatever is no frame, and all that follows, stays as it is.
+        A read-only datagram is copied first. The datagram is unchecked: from the first invalid
+        frame on, everything stays as it is.
 
         Args:
-            datagram: Whole, as it came off the wire.
-            media_ns: When the network stack had it, in nanoseconds since 1970; None if it does not
-                say, and then the driver's time stands in.
+            datagram: The whole datagram as received.
+            media_ns: When the network stack received it, in nanoseconds since 1970; None if
+                unknown, and then the driver's time is used.
         """
         if datagram.readonly:
             datagram = memoryview(bytearray(datagram))
@@ -125,7 +122,7 @@ class ReceiveTimestamps:
 
 
 def frame_offset(offset: int | None) -> int | None:
-    """Return where in the frame a time goes, given where in the payload."""
+    """Return the offset in the frame for an offset in the payload."""
     if offset is None:
         return None
     is_reserved = offset == RESERVED_TIMESTAMP_OFFSET

@@ -1,7 +1,7 @@
-"""A channel with its addresses resolved: what to bind, where to send, and its identity.
+"""A channel with resolved addresses: what to bind, where to send, and its identity.
 
-Two channels of one canonical form share an endpoint. Names stay names in it, so that a name that
-resolves anew is still the same channel.
+Two channels with the same canonical form share an endpoint. Names stay names in that form, so a
+name that resolves to another address later is still the same channel.
 
 Source: Aeron `UdpChannel`, `aeron_udp_channel_finish_parse`.
 """
@@ -32,9 +32,9 @@ class Interface:
 
     Attributes:
         address: Numeric, without a scope.
-        index: The system's number of it, which is also the scope of its IPv6 addresses; 0 leaves
-            the choice to the system.
-        name: Such as `eth0`; empty where it is not known.
+        index: The system's interface number, which is also the scope of its IPv6 addresses; 0
+            leaves the choice to the system.
+        name: Such as `eth0`; empty if unknown.
         port: Local source port of a unicast publication; 0 lets the system choose.
     """
 
@@ -50,17 +50,18 @@ class UdpChannel:
 
     Attributes:
         uri: As the client wrote it.
-        canonical_form: Its identity; equal forms share an endpoint.
-        remote_data: Where a sender sends to; what a receiver binds, or the group that it joins. The
-            wildcard address and port 0 where the channel has no endpoint.
-        remote_control: Where receivers report to: the control address of a multicast group, or the
-            explicit control address of a subscription; else None, the source of a stream.
-        local_data: What a sender binds: its control address, its interface, or the wildcard
+        canonical_form: Its identity; channels with equal forms share an endpoint.
+        remote_data: The address a sender sends to, and a receiver binds, or the group that a
+            receiver joins. The wildcard address and port 0 if the channel has no endpoint.
+        remote_control: The address receivers report to: the control address of a multicast group,
+            or the explicit control address of a subscription; None means the source of a stream.
+        local_data: The address a sender binds: its control address, its interface, or the wildcard
             address and port 0.
-        interface: Where groups are joined and multicast leaves; None unless multicast, or given.
+        interface: The interface for joining groups and sending multicast; None unless multicast,
+            or given.
         is_multicast: Whether data goes to a group.
-        has_explicit_endpoint: Whether the channel says where data goes.
-        has_explicit_control: Whether it has a control address; beside a group none counts.
+        has_explicit_endpoint: Whether the channel has an endpoint.
+        has_explicit_control: Whether it has a control address; beside a group it does not count.
         control_mode: As given.
         ttl: Hops of multicast datagrams; 0 leaves it to the settings of the driver.
     """
@@ -79,22 +80,22 @@ class UdpChannel:
 
     @property
     def is_manual(self) -> bool:
-        """Return whether destinations are added by the application."""
+        """Return whether the application adds the destinations."""
         return self.control_mode is ControlMode.MANUAL
 
     @property
     def is_dynamic(self) -> bool:
-        """Return whether receivers become destinations by reporting."""
+        """Return whether receivers become destinations by sending status messages."""
         return self.control_mode is ControlMode.DYNAMIC
 
     @property
     def is_response(self) -> bool:
-        """Return whether it answers, or asks for answers."""
+        """Return whether this is the channel of a response, or of a subscription to responses."""
         return self.control_mode is ControlMode.RESPONSE
 
     @property
     def is_multi_destination(self) -> bool:
-        """Return whether a sender copies every datagram to each of its destinations."""
+        """Return whether a sender sends every datagram to each of several destinations."""
         return self.is_manual or self.is_dynamic
 
     @property
@@ -104,7 +105,7 @@ class UdpChannel:
 
     @property
     def is_wildcard(self) -> bool:
-        """Return whether it has no address of its own, so that only its tag can mean something."""
+        """Return whether it has no address, so that only its tag can identify an endpoint."""
         return all(
             address == wildcard_like(address) for address in (self.remote_data, self.local_data)
         )
@@ -123,10 +124,10 @@ class UdpChannel:
 
         Args:
             uri: As the client wrote it.
-            endpoint: Its endpoint, resolved, where it has one.
-            control: Its control address, resolved, where it has one.
-            interface: What `interface=` found; a multicast channel always has one.
-            unique_suffix: Keeps two channels apart that both let the system choose.
+            endpoint: Its endpoint, resolved; None if it has none.
+            control: Its control address, resolved; None if it has none.
+            interface: The interface found for `interface=`; a multicast channel always has one.
+            unique_suffix: Keeps two channels apart for which the system chooses the port.
 
         Raises:
             RegistrationError: INVALID_CHANNEL; two families, or a group that ends in an even byte.
@@ -147,10 +148,10 @@ class UdpChannel:
 
         Args:
             uri: As the client wrote it.
-            endpoint: Its endpoint, resolved, where it has one; port 0 lets the system choose.
-            control: Its control address, resolved, where it has one.
-            interface: What `interface=` found; a multicast channel always has one.
-            unique_suffix: Keeps two channels apart that both let the system choose.
+            endpoint: Its endpoint, resolved; None if it has none. Port 0 lets the system choose.
+            control: Its control address, resolved; None if it has none.
+            interface: The interface found for `interface=`; a multicast channel always has one.
+            unique_suffix: Keeps two channels apart for which the system chooses the port.
 
         Raises:
             RegistrationError: INVALID_CHANNEL; two families, or a group that ends in an even byte.
@@ -162,12 +163,12 @@ class UdpChannel:
     def for_send_destination(
         cls, uri: ChannelUri, *, endpoint: Address, interface: Interface | None = None
     ) -> UdpChannel:
-        """Return the channel of a destination of a publication; only `remote_data` is used of it.
+        """Return the channel of a publication's destination; only its `remote_data` is used.
 
         Args:
             uri: As the client wrote it.
-            endpoint: Where to send, resolved.
-            interface: What `interface=` found; a multicast channel always has one.
+            endpoint: The address to send to, resolved.
+            interface: The interface found for `interface=`; a multicast channel always has one.
 
         Raises:
             RegistrationError: As for a publication.
@@ -183,15 +184,15 @@ class UdpChannel:
         control: Address | None = None,
         interface: Interface | None = None,
     ) -> UdpChannel:
-        """Return the channel of a destination of a subscription, which has a socket of its own.
+        """Return the channel of a subscription's destination, which has a socket of its own.
 
-        Its canonical form has no suffix, so that the same text removes what it has added.
+        Its canonical form has no suffix, so that the same text removes the destination again.
 
         Args:
             uri: As the client wrote it.
-            endpoint: What to bind or join, resolved, where it has one.
-            control: Where to report, resolved, where it has one.
-            interface: What `interface=` found; a multicast channel always has one.
+            endpoint: The address to bind or the group to join, resolved; None if it has none.
+            control: The address to report to, resolved; None if it has none.
+            interface: The interface found for `interface=`; a multicast channel always has one.
 
         Raises:
             RegistrationError: As for a subscription.
@@ -200,7 +201,7 @@ class UdpChannel:
 
 
 def needs_unique_suffix(uri: ChannelUri) -> bool:
-    """Return whether two channels that are written alike are two: the system chooses a port."""
+    """Return whether the system chooses a port, so that two equal URIs are two channels."""
     if uri.endpoint is None and uri.control is None:
         return True
     return any(each is not None and each.port == 0 for each in (uri.endpoint, uri.control))
@@ -218,7 +219,7 @@ def format_address(address: Address) -> str:
 
 
 def control_address_of(group: Address) -> Address:
-    """Return where the receivers of a resolved multicast group report to.
+    """Return the address that the receivers of a resolved multicast group report to.
 
     Raises:
         RegistrationError: INVALID_CHANNEL; the group ends in an even byte.
@@ -241,7 +242,7 @@ def _channel(
     remote = endpoint or wildcard_like(control or (WILDCARDS[4], 0))
     is_multicast = endpoint is not None and WrittenAddress.of(*endpoint).is_multicast
     assert interface is not None or not is_multicast, "multicast needs an interface"
-    # Beside a group, a control address is that of the group, and says nothing.
+    # A multicast group has its own control address, so an explicit one is ignored.
     explicit_control = None if is_multicast else control
     local = explicit_control or wildcard_like(remote)
     if explicit_control is None and interface is not None:
