@@ -1,8 +1,8 @@
-"""The conductor: the agent that carries out client commands, one at a time.
+"""The conductor: the agent that executes client commands, one at a time.
 
-Invariant: `CommandQueue` starts a command only when the one before it has ended, so that nothing
-else changes while a socket is being opened. If the client of a command no longer waits for its
-result, the result is undone at once.
+Invariant: `CommandQueue` starts a command only when the one before it has ended, so nothing else
+changes while a socket is being opened. If the caller of a command no longer waits for its result,
+the command is undone at once.
 
 `Destinations` puts the commands about destinations into the queue; `Conductor` runs the queue.
 
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 @attrs.frozen(eq=False)
 class Command:
-    """One request: what to do, who waits for it, and how to undo it if nobody does."""
+    """One command: its client, its work, its result, and how to undo it if no caller waits."""
 
     client_id: int
     execute: Callable[[], Awaitable[Any]]
@@ -84,39 +84,39 @@ class Command:
 
 
 class CommandQueue:
-    """The requests of one driver.
+    """The commands that clients of one driver wait for.
 
     Args:
-        wake: Called when there is one to carry out.
-        clients: The ids of the clients there are.
+        wake: Called when there is a command to execute.
+        clients: The ids of all connected clients.
     """
 
     def __init__(self, wake: Callable[[], None], clients: Container[int]) -> None:
         self._wake = wake
         self._clients = clients
         self._commands: deque[Command] = deque()
-        # A dictionary for its order: closing must be the same every time.
+        # A dictionary instead of a set, for its order: closing must be deterministic.
         self._lookups: dict[asyncio.Future[Any], None] = {}
         self._is_closed = False
         self._error: Exception | None = None
 
     def check_open(self) -> None:
-        """Refuse what is asked of a driver that is closed.
+        """Refuse a command if the driver is closed.
 
         Raises:
-            ClosedError: It is.
+            ClosedError: The driver is closed.
         """
         if self._is_closed:
             message = "the media driver is closed"
             raise ClosedError(message) from self._error
 
     def stop(self, error: Exception | None) -> None:
-        """Take no more requests, because of an error or without one."""
+        """Accept no more commands; `error` is the reason, if there is one."""
         self._is_closed = True
         self._error = error
 
     def close(self) -> None:
-        """Answer every request that was not carried out: it will not be."""
+        """Cancel the name look-ups, and fail every command that was not executed."""
         for lookup in self._lookups:
             lookup.cancel()
         while self._commands:
@@ -127,13 +127,13 @@ class CommandQueue:
                 command.result.set_exception(closed)
 
     async def carry_out(self) -> None:
-        """Carry out what was asked for, in order."""
+        """Execute the commands in order."""
         while self._commands:
             await self._carry_out(self._commands.popleft())
 
     async def look_up(self, resolving: Coroutine[Any, Any, T]) -> T:
-        """Resolve names, unless the driver closes first: it may take long."""
-        # A task of its own, awaited right here, so that closing can end it and not the caller.
+        """Resolve names, which may take long; closing the driver ends it."""
+        # In a task of its own, so that closing the driver can cancel it without the caller.
         lookup = asyncio.ensure_future(resolving)
         self._lookups[lookup] = None
         try:
@@ -150,15 +150,15 @@ class CommandQueue:
     async def submit(
         self, client_id: int, execute: Callable[[], Awaitable[T]], undo: Callable[[T], None]
     ) -> T:
-        """Let something be carried out, and return what comes of it.
+        """Queue a command, wait for its execution, and return its result.
 
         Args:
-            client_id: Who asks; once it has gone, nothing is done for it any more.
-            execute: Does it.
-            undo: Takes the result back, if nobody waits for it by then.
+            client_id: The client; once it has gone, nothing is done for it.
+            execute: Executes the command.
+            undo: Undoes it, if the caller no longer waits for the result.
 
         Raises:
-            ClosedError: The driver or the client was closed, before or meanwhile.
+            ClosedError: The driver or the client was closed, before or during the call.
         """
         self.check_open()
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -167,7 +167,7 @@ class CommandQueue:
         try:
             return await result
         except asyncio.CancelledError:
-            # Carried out, but the caller was cancelled before it could take the result.
+            # Executed, but the caller was cancelled before it could take the result.
             if result.done() and not result.cancelled() and result.exception() is None:
                 undo(result.result())
             raise
@@ -180,18 +180,18 @@ class CommandQueue:
             value = await command.execute()
         except Exception as error:  # noqa: BLE001 - whoever asked gets it; others share this driver
             if isinstance(error, AeronError):
-                # A refusal says itself what to do: ten frames of the driver would bury that.
+                # A refusal says itself what to do: ten frames of the driver would hide that.
                 error.with_traceback(None)
             if not command.result.done():
                 command.result.set_exception(error)
             return
         except asyncio.CancelledError:
-            # The end of the driver: nobody may wait for an answer for ever.
+            # The driver ends: no caller may wait for an answer without end.
             if not command.result.done():
                 command.result.set_exception(ClosedError("the media driver was closed meanwhile"))
             raise
         if command.client_id not in self._clients:
-            # Closed while the socket was being opened: what it asked for came after its end.
+            # The client was closed while the command ran: undo what it has asked for.
             command.undo(value)
             if not command.result.done():
                 command.result.set_exception(ClosedError("the client was closed meanwhile"))
@@ -210,13 +210,13 @@ class CommandQueue:
 
 
 class Destinations:
-    """The requests of one driver's clients that are about destinations.
+    """The commands of clients about destinations.
 
     Args:
         resources: What the driver's parts share.
-        queue: Carries them out.
-        publications: Those that send to destinations.
-        subscriptions: Those that receive at destinations.
+        queue: Executes the commands.
+        publications: The publications that send to destinations.
+        subscriptions: The subscriptions that receive at destinations.
     """
 
     def __init__(
@@ -234,10 +234,10 @@ class Destinations:
     async def add_to_publication(
         self, client_id: int, registration_id: int, uri: ChannelUri
     ) -> int:
-        """Let a publication send to one more receiver; return the id of that destination.
+        """Add a destination to a publication; return the id of the destination.
 
         Raises:
-            RegistrationError: It cannot be had.
+            RegistrationError: The destination cannot be added.
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
@@ -255,12 +255,12 @@ class Destinations:
     async def remove_from_publication(
         self, client_id: int, registration_id: int, destination: ChannelUri | int
     ) -> None:
-        """Let a publication send to a receiver no more.
+        """Remove a destination from a publication.
 
         Args:
-            client_id: Who asks.
-            registration_id: Of the publication.
-            destination: Its channel, or the id it was given.
+            client_id: The client.
+            registration_id: Registration id of the publication.
+            destination: Its channel, or the id returned when it was added.
 
         Raises:
             RegistrationError: There is no such publication or destination.
@@ -277,10 +277,10 @@ class Destinations:
     async def add_to_subscription(
         self, client_id: int, registration_id: int, uri: ChannelUri
     ) -> int:
-        """Let a subscription receive at one more place; return the id of that destination.
+        """Add a destination to a subscription; return the id of the destination.
 
         Raises:
-            RegistrationError: It cannot be had.
+            RegistrationError: The destination cannot be added.
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
@@ -298,12 +298,12 @@ class Destinations:
     async def remove_from_subscription(
         self, client_id: int, registration_id: int, destination: ChannelUri | int
     ) -> None:
-        """Let a subscription receive at a place no more.
+        """Remove a destination from a subscription.
 
         Args:
-            client_id: Who asks.
-            registration_id: Of the subscription.
-            destination: Its channel, or the id it was given.
+            client_id: The client.
+            registration_id: Registration id of the subscription.
+            destination: Its channel, or the id returned when it was added.
 
         Raises:
             RegistrationError: There is no such subscription or destination.
@@ -315,7 +315,7 @@ class Destinations:
             try:
                 channel = await self._channel(destination)
             except RegistrationError as error:
-                # As it is written, it is told by its text; names may have gone since.
+                # It can still be found by its text; a name may have gone since it was added.
                 if error.code is not ErrorCode.UNKNOWN_HOST:
                     raise
                 channel = None
@@ -329,13 +329,13 @@ class Destinations:
         await self._queue.submit(client_id, execute, _undo_nothing)
 
     async def _channel(self, uri: ChannelUri) -> UdpChannel | None:
-        """Return where to receive, or what to spy upon; None for IPC."""
+        """Return the resolved channel of a destination; None for IPC."""
         if uri.media is Media.IPC:
             return None
         return await self._queue.look_up(resolve_receive_destination(self._network, uri))
 
     async def _address(self, uri: ChannelUri) -> Address | None:
-        """Return where a receiver is; None where its name leads nowhere yet, but may."""
+        """Return the address of a receiver; None if its name does not resolve yet."""
         try:
             channel = await self._queue.look_up(resolve_send_destination(self._network, uri))
         except RegistrationError as error:
@@ -349,11 +349,11 @@ class Destinations:
 
 
 def _undo_nothing(result: None) -> None:
-    """Leave a removal be whose caller no longer waits."""
+    """Keep a removal although its caller no longer waits: there is nothing to undo."""
 
 
 class Conductor(Agent):
-    """The task that adds and removes, and the two agents it adds to.
+    """The agent that executes the commands of clients; it owns the other two agents.
 
     Args:
         resources: What the driver's parts share.
@@ -361,7 +361,7 @@ class Conductor(Agent):
     Attributes:
         sender: Polls the publications.
         receiver: Polls the images.
-        destinations: Adds and removes them.
+        destinations: Adds and removes destinations.
     """
 
     role_name = "conductor"
@@ -426,23 +426,23 @@ class Conductor(Agent):
 
     @property
     def network_publications(self) -> tuple[NetworkPublication, ...]:
-        """Return the publications there are, lingering ones included; for those who watch."""
+        """Return all network publications, lingering ones included; for monitoring."""
         return tuple(self._publications)
 
     @property
     def ipc_publications(self) -> tuple[IpcPublication, ...]:
-        """Return the IPC publications there are, draining ones included; for those who watch."""
+        """Return all IPC publications, draining ones included; for monitoring."""
         return tuple(self._ipc_publications)
 
     @property
     def publication_images(self) -> tuple[PublicationImage, ...]:
-        """Return the images there are, lingering ones included; for those who watch."""
+        """Return all images, lingering ones included; for monitoring."""
         return tuple(self._subscriptions.images)
 
-    # What clients ask.
+    # Commands of clients.
 
     def add_client(self, listener: ClientListener) -> int:
-        """Take a client in, and return its id.
+        """Add a client, and return its id.
 
         Raises:
             ClosedError: The driver is closed.
@@ -453,7 +453,7 @@ class Conductor(Agent):
         return client_id
 
     def remove_client(self, client_id: int) -> None:
-        """Let a client go, and everything it holds."""
+        """Remove a client, and release its publications and subscriptions."""
         if self._clients.pop(client_id, None) is not None:
             self._links.remove_client(client_id)
             self._subscriptions.remove_client(client_id)
@@ -469,10 +469,10 @@ class Conductor(Agent):
         flow_control: FlowControlSupplier | None = None,
         handshake_length: int | None = None,
     ) -> PublicationReady:
-        """Add a publication, or share the one that is there; see `Aeron.add_publication`.
+        """Add a publication, or share an existing one; see `Aeron.add_publication`.
 
         Raises:
-            RegistrationError: It cannot be had.
+            RegistrationError: The publication cannot be added.
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
@@ -503,17 +503,17 @@ class Conductor(Agent):
         )
 
     async def look_up(self, host: str, port: int) -> Address:
-        """Return the numeric address of a host, as channels of this driver would have it.
+        """Resolve a host to a numeric address, as channels of this driver do.
 
         Raises:
             RegistrationError: UNKNOWN_HOST.
-            ClosedError: The driver is closed, or was meanwhile.
+            ClosedError: The driver is closed, or was during the call.
         """
         self._queue.check_open()
         return await self._queue.look_up(self._resources.network.resolve(host, port))
 
     async def _resolve_publication(self, uri: ChannelUri) -> UdpChannel | None:
-        """Return a channel with its addresses; None for IPC, which has none."""
+        """Return a channel with resolved addresses; None for IPC, which has none."""
         if uri.media is Media.IPC:
             return None
         suffix = str(self._resources.next_id()) if needs_unique_suffix(uri) else ""
@@ -533,7 +533,7 @@ class Conductor(Agent):
         """Add a subscription; see `Aeron.add_subscription`.
 
         Raises:
-            RegistrationError: It cannot be had.
+            RegistrationError: The subscription cannot be added.
             ClosedError: The driver or the client is closed.
         """
         self._queue.check_open()
@@ -560,7 +560,7 @@ class Conductor(Agent):
         )
 
     async def reject_image(self, client_id: int, image_id: int, reason: str) -> None:
-        """Let an image take nothing more, and tell its sources why.
+        """Reject an image: it takes no more data, and its sources get the reason.
 
         Raises:
             RegistrationError: No image has this id.
@@ -574,15 +574,15 @@ class Conductor(Agent):
         await self._queue.submit(client_id, execute, _undo_nothing)
 
     def remove_publication(self, registration_id: int) -> None:
-        """Let a publication go; what is left to send is still sent."""
+        """Release a client's publication; offered data is still sent."""
         self._links.remove(registration_id)
 
     def revoke_publication(self, registration_id: int) -> None:
-        """Let an exclusive publication go; what has not arrived yet is lost."""
+        """Revoke and release an exclusive publication; undelivered data is lost."""
         self._links.revoke(registration_id)
 
     def remove_subscription(self, registration_id: int) -> None:
-        """Let a subscription go."""
+        """Remove a subscription."""
         self._subscriptions.remove(registration_id)
 
     @property
@@ -590,25 +590,25 @@ class Conductor(Agent):
         """Return what bounds the log lines that peers can cause."""
         return self._log_budget
 
-    # What the other agents say.
+    # Events from the other agents.
 
     def on_image_drained(self, image: PublicationImage) -> None:
-        """Take an image out of sight."""
+        """Remove a drained image from its dispatcher and from its readers."""
         self._subscriptions.images.on_image_drained(image)
 
     def on_image_resumed(self, image: PublicationImage) -> None:
-        """Take note that a stream goes on behind what was taken for its end."""
+        """Let waiting subscriptions join a stream that continues after a false end."""
         self._subscriptions.images.on_image_resumed(image)
 
     def on_image_done(self, image: PublicationImage) -> None:
         """Free an image."""
         self._subscriptions.images.on_image_done(image)
 
-    # How it lives and ends.
+    # Life and end of the driver.
 
     async def do_work(self, now_ns: int) -> int:
-        """Carry out what clients asked for."""
-        # A request may wait for a name: the time that takes is no pause of the loop.
+        """Execute the queued commands, and do the timed work of the parts."""
+        # A command may wait for a name: that time must not count as a stall of the loop.
         self._clock.expect(self, NEVER_NS)
         await self._queue.carry_out()
         said_at_ns = self._log_budget.poll(now_ns)
@@ -617,18 +617,18 @@ class Conductor(Agent):
         return min(self._names.poll(now_ns), answered_at_ns, said_at_ns)
 
     async def drain(self) -> None:
-        """Say goodbye to sources, and wait until every publication has sent what it was given."""
+        """Say goodbye to sources, and wait until every publication has sent all its data."""
         self._subscriptions.images.say_goodbye()
-        # Every subscription has gone by now, so that none that never reads is waited for.
+        # All subscriptions have been removed by now, so no idle reader can block this.
         self._publications.hasten()
         if self._has_publications:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
     def release_clients(self, error: Exception | None) -> None:
-        """Take no more requests, and let every client go."""
+        """Accept no more commands, and remove every client."""
         self._queue.stop(error)
-        # First tell everybody, for what comes after may fail if the driver has.
+        # Notify all clients first: the steps after it may fail if the driver has failed.
         for listener in self._clients.values():
             listener.on_driver_closed(error)
         self._queue.close()
@@ -636,7 +636,7 @@ class Conductor(Agent):
             self.remove_client(client_id)
 
     def close(self) -> None:
-        """Free everything at once."""
+        """Free everything at once, sent and consumed or not."""
         if self._clock.stall_log is not None:
             self._clock.stall_log.close()
         self._names.close()
@@ -646,7 +646,7 @@ class Conductor(Agent):
         self._log_budget.close()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing that was started runs any more; after `close`."""
+        """Wait until all tasks have ended; to be called after `close`."""
         await self._names.wait_closed()
 
     @property
@@ -660,7 +660,7 @@ class Conductor(Agent):
             self._publications.on_publication_done(publication)
 
     def _is_asked(self, registration_id: int) -> bool:
-        """Return whether a publication asks for the responses of a subscription."""
+        """Return whether a publication requests the responses that a subscription receives."""
         return any(
             each.params.response_correlation_id == registration_id
             and each.params.is_response_requested

@@ -1,4 +1,4 @@
-"""Channel endpoints of one driver: find, open, share, add destinations, close.
+"""The channel endpoints of one driver: find, open, share, add destinations, close.
 
 Source: Aeron `DriverConductor.getOrCreateSendChannelEndpoint`, `onAddSendDestination`,
 `DriverConductor.getOrCreateReceiveChannelEndpoint`, `onAddRcvDestination` and their neighbours;
@@ -70,17 +70,17 @@ log: Final = get_logger(__name__)
 
 
 class InvalidDatagramLog:
-    """Logs invalid datagrams, which have been counted already.
+    """Logs invalid datagrams, after they were counted.
 
     Args:
-        budget: Of the driver; it allows each source one line a second.
+        budget: The driver's log budget; it allows each source one line a second.
     """
 
     def __init__(self, budget: LogBudget) -> None:
         self._budget = budget
 
     def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Log where it came from, how long it is, and how it begins."""
+        """Log the source, the length and the first bytes of a datagram."""
         if not self._budget.allows("datagram_invalid", source, now_ns):
             return
         kind = classify(datagram)
@@ -101,7 +101,7 @@ Endpoint = TypeVar("Endpoint", bound=ChannelEndpoint)
 
 
 def find_endpoint(endpoints: Iterable[Endpoint], channel: UdpChannel) -> Endpoint | None:
-    """Return the endpoint that a channel means: by its tag, or by its canonical form.
+    """Return the endpoint of a channel: the one with its tag, or with its canonical form.
 
     Raises:
         RegistrationError: INVALID_CHANNEL; the tag belongs to a channel of another kind.
@@ -136,10 +136,10 @@ def _check_same_kind(channel: UdpChannel, existing: UdpChannel) -> None:
 
 
 async def open_send_endpoint(resources: DriverResources, endpoint: SendChannelEndpoint) -> None:
-    """Give a send endpoint its sockets and its counters, or neither.
+    """Open the sockets of a send endpoint and allocate its counters, or neither.
 
     Raises:
-        RegistrationError: A socket cannot be had, or the counter table is full.
+        RegistrationError: A socket cannot be opened, or the counter table is full.
     """
     _note_buffer_lengths(resources, endpoint)
     data, control = send_socket_specs(
@@ -167,10 +167,10 @@ async def open_receive_endpoint(
     endpoint: ReceiveChannelEndpoint,
     destination: ReceiveDestinationTransport | None,
 ) -> None:
-    """Give a receive endpoint its counters, and its socket unless it has destinations to come.
+    """Allocate the counters of a receive endpoint, and open the socket of its destination, if any.
 
     Raises:
-        RegistrationError: The socket cannot be had, or the counter table is full.
+        RegistrationError: The socket cannot be opened, or the counter table is full.
     """
     _note_buffer_lengths(resources, endpoint)
     try:
@@ -198,10 +198,10 @@ async def open_destination(
     endpoint: ReceiveChannelEndpoint,
     destination: ReceiveDestinationTransport,
 ) -> None:
-    """Give one more destination of a receive endpoint its socket and its counter.
+    """Open the socket of another destination of a receive endpoint, and allocate its counter.
 
     Raises:
-        RegistrationError: The socket cannot be had, or the counter table is full.
+        RegistrationError: The socket cannot be opened, or the counter table is full.
     """
     spec = receive_socket_spec(
         destination.channel,
@@ -219,7 +219,7 @@ async def open_destination(
 
 
 def allocate_destination_count(resources: DriverResources, channel: UdpChannel) -> Counter:
-    """Return the counter that shows how many destinations a channel has.
+    """Allocate the counter for the number of destinations of a channel.
 
     Raises:
         RegistrationError: The counter table is full.
@@ -233,10 +233,10 @@ def allocate_destination_count(resources: DriverResources, channel: UdpChannel) 
 
 
 def check_can_share_socket(uri: ChannelUri, endpoint: ChannelEndpoint) -> None:
-    """Refuse a channel that wants other socket buffers than the endpoint was opened with.
+    """Refuse a channel whose socket settings differ from those the endpoint was opened with.
 
     Raises:
-        ConfigurationError: The channel gives a length, and it is another one.
+        ConfigurationError: The channel gives another buffer length or timestamp offset.
 
     Source: Aeron `DriverConductor.validateChannelBufferLength`.
     """
@@ -329,7 +329,7 @@ class SendEndpoints:
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
-        on_response_setup: Told of a publication whose responses will come with a session id.
+        on_response_setup: Called with a publication and the session id of its responses.
     """
 
     def __init__(
@@ -349,10 +349,10 @@ class SendEndpoints:
         return iter(tuple(self._endpoints))
 
     async def get(self, channel: UdpChannel) -> SendChannelEndpoint:
-        """Return the endpoint of a channel, opened now if it is the first to want it.
+        """Return the endpoint of a channel, opened first if there is none.
 
         Raises:
-            RegistrationError: The socket cannot be had, or a tag stands for nothing.
+            RegistrationError: The socket cannot be opened, or no channel has the tag.
             ConfigurationError: The channel contradicts the socket it would share.
         """
         endpoint = find_endpoint(self._endpoints, channel)
@@ -412,10 +412,10 @@ class SendEndpoints:
         address: Address | None,
         registration_id: int,
     ) -> None:
-        """Send to one more receiver from now on.
+        """Send to one more destination from now on.
 
         Raises:
-            RegistrationError: The channel has no destinations to be added, or too many.
+            RegistrationError: The channel takes no destinations, or has too many.
         """
         destinations = _manual_destinations(endpoint)
         destinations.add(uri, address, registration_id, self._resources.clock.now_ns())
@@ -429,17 +429,17 @@ class SendEndpoints:
         address: Address | None = None,
         registration_id: int = 0,
     ) -> bool:
-        """Send to a receiver no more; False where it was none.
+        """Stop sending to a destination; return False if there is none such.
 
         Raises:
-            RegistrationError: The channel has no destinations to be removed.
+            RegistrationError: The destinations of the channel cannot be removed.
         """
         return _manual_destinations(endpoint).remove(
             uri=uri, address=address, registration_id=registration_id
         )
 
     def close_if_unused(self, endpoint: SendChannelEndpoint) -> None:
-        """Close an endpoint that no publication sends from any more."""
+        """Close an endpoint from which no publication sends any more."""
         if len(endpoint.dispatcher) == 0 and endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
             endpoint.close()
@@ -462,7 +462,7 @@ def _manual_destinations(endpoint: SendChannelEndpoint) -> DestinationTracker:
 
 @attrs.define(eq=False)
 class EndpointListener:
-    """Says which endpoint a dispatcher speaks of."""
+    """Passes what one dispatcher found to the receiver, the images and the log."""
 
     receiver: Receiver
     images: Images
@@ -471,17 +471,17 @@ class EndpointListener:
     on_image_activity: Callable[[PublicationImage], None] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # Called for every run of datagrams: not by way of a method that only passes it on.
+        # Bound directly, since it is called for every run of datagrams.
         self.on_image_activity = self.receiver.on_arrival
 
     def on_create_image(
         self, setup: Setup, source: Address, destination: ReceiveDestination
     ) -> None:
-        """Let the image be made."""
+        """Ask `Images` to make the image."""
         self.images.on_create_image(self.endpoint, setup, source, destination)
 
     def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
-        """Let it be logged."""
+        """Log the datagram."""
         self.invalid_datagrams.on_invalid_datagram(datagram, source, now_ns)
 
 
@@ -490,8 +490,8 @@ class ReceiveEndpoints:
 
     Args:
         resources: What the driver's parts share.
-        receiver: Polls the images, and asks for SETUPs.
-        images: Told of streams that begin.
+        receiver: Polls the images and the SETUP elicitors.
+        images: Makes the images of new streams.
     """
 
     def __init__(self, resources: DriverResources, receiver: Receiver, images: Images) -> None:
@@ -508,14 +508,14 @@ class ReceiveEndpoints:
         return iter(tuple(self._endpoints))
 
     async def get(self, channel: UdpChannel, group_tag: int | None) -> ReceiveChannelEndpoint:
-        """Return the endpoint of a channel, opened now if it is the first to want it.
+        """Return the endpoint of a channel, opened first if there is none.
 
         Args:
-            channel: With its addresses.
-            group_tag: For the status messages of a new one.
+            channel: With resolved addresses.
+            group_tag: Sent in the status messages of a new endpoint.
 
         Raises:
-            RegistrationError: The socket cannot be had, or a tag stands for nothing.
+            RegistrationError: The socket cannot be opened, or no channel has the tag.
             ConfigurationError: The channel contradicts the socket it would share.
         """
         endpoint = find_endpoint(self._endpoints, channel)
@@ -569,12 +569,12 @@ class ReceiveEndpoints:
     def check_destination_count(
         self, endpoint: ReceiveChannelEndpoint, uri: ChannelUri, *, also: int
     ) -> None:
-        """Refuse one destination too many.
+        """Refuse a destination beyond the limit.
 
         Args:
-            endpoint: Of the subscription.
+            endpoint: Endpoint of the subscription.
             uri: The destination to be added.
-            also: How many it has beside its sockets.
+            also: How many destinations it has in addition to its sockets.
 
         Raises:
             RegistrationError: RESOURCE_TEMPORARILY_UNAVAILABLE; the limit is reached.
@@ -594,7 +594,7 @@ class ReceiveEndpoints:
         """Receive at one more socket from now on.
 
         Raises:
-            RegistrationError: The socket cannot be had, or another has its port.
+            RegistrationError: The socket cannot be opened, or another socket has its port.
         """
         destination = self._make_destination(endpoint, channel, registration_id)
         await open_destination(self._resources, endpoint, destination)
@@ -609,7 +609,7 @@ class ReceiveEndpoints:
         canonical_form: str | None = None,
         registration_id: int = 0,
     ) -> bool:
-        """Receive at a socket no more, named by its channel or by the request that added it."""
+        """Close the socket of a destination, given its channel or the id of the request."""
         for destination in endpoint.destinations:
             if destination.registration_id and (
                 destination.registration_id == registration_id
@@ -623,7 +623,7 @@ class ReceiveEndpoints:
         return False
 
     def close(self, endpoint: ReceiveChannelEndpoint) -> None:
-        """Close an endpoint that nobody uses any more."""
+        """Close an endpoint that is no longer used."""
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
             for destination in endpoint.destinations:
@@ -635,19 +635,19 @@ class ReceiveEndpoints:
         for endpoint in tuple(self._endpoints):
             self.close(endpoint)
 
-    # Asking for SETUPs.
+    # SETUP requests.
 
     def take_interest(
         self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None
     ) -> None:
-        """Want one session of a stream from now on, or all of them, and ask for them."""
+        """Receive one session of a stream, or all sessions, and request their SETUPs."""
         endpoint.dispatcher.add_subscription(stream_id, session_id)
         self.on_interest(endpoint, stream_id, session_id)
 
     def on_interest(
         self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int | None
     ) -> None:
-        """Ask for what somebody wants from now on, where there is a control address to ask."""
+        """Request the SETUP of what is now wanted, from each control address."""
         for destination in endpoint.destinations:
             elicitor = self._elicitors.get(destination)
             if elicitor is None:

@@ -1,4 +1,4 @@
-"""Images of one driver: make one for a SETUP, join subscriptions, release.
+"""Images of one driver: make one for a SETUP, join subscriptions to it, release it.
 
 Source: Aeron `DriverConductor.onCreatePublicationImage` and its neighbours.
 """
@@ -53,7 +53,7 @@ class ImageFactory:
 
     Args:
         resources: What the driver's parts share.
-        listener: Hears what they decide.
+        listener: Called when an image changes.
     """
 
     def __init__(self, resources: DriverResources, listener: SubscribableListener) -> None:
@@ -68,18 +68,18 @@ class ImageFactory:
         destination: ReceiveDestination,
         link: SubscriptionLink,
     ) -> PublicationImage:
-        """Return the image of a stream that begins.
+        """Return the image of a new stream.
 
         Args:
-            endpoint: Where it is received.
-            setup: What its sender says of it.
-            source: Where that came from.
-            destination: By which way.
-            link: The oldest subscription that wants it, whose settings it has.
+            endpoint: The endpoint that receives it.
+            setup: The SETUP of its sender.
+            source: The address the SETUP came from.
+            destination: The destination that received it.
+            link: The oldest subscription that wants the stream; the image has its settings.
 
         Raises:
             RegistrationError: There is no memory or counter left, or no congestion control.
-            Exception: Whatever the congestion control raises.
+            Exception: What the congestion control raised.
         """
         resources, params = self._resources, link.params
         registration_id = resources.next_id()
@@ -92,7 +92,7 @@ class ImageFactory:
             undo.callback(counters.close)
             log = self._log(setup, link, endpoint, registration_id, control, is_group=is_group)
             undo.callback(log.close)
-            # Somebody else's code, some of it, and called at the pace of a peer's SETUPs.
+            # This may be foreign code, called as often as peers send SETUPs.
             control.bind(counters.congestion_control)
             image = PublicationImage(
                 registration_id=registration_id,
@@ -181,7 +181,7 @@ def log_spec(
     receiver_window_length: int,
     is_group: bool,
 ) -> LogSpec:
-    """Return the log of an image as its SETUP and its oldest subscription want it."""
+    """Return the log settings of an image, from its SETUP and its oldest subscription."""
     return LogSpec(
         session_id=setup.session_id,
         stream_id=setup.stream_id,
@@ -205,9 +205,9 @@ class Images:
     Args:
         resources: What the driver's parts share.
         receiver: Polls the images.
-        readers: Lets subscriptions join, and tells their clients.
-        links: The subscriptions there are, oldest first.
-        on_endpoint_released: Called when an image has let go of its endpoint.
+        readers: Joins subscriptions to streams, and notifies their clients.
+        links: All subscriptions, oldest first.
+        on_endpoint_released: Called when an image no longer uses its endpoint.
 
     Attributes:
         refusals: The streams that were refused lately.
@@ -236,10 +236,10 @@ class Images:
         return iter(tuple(self._images))
 
     def are_at(self, endpoint: ReceiveChannelEndpoint) -> bool:
-        """Return whether any image receives there."""
+        """Return whether any image receives at an endpoint."""
         return any(each is endpoint for each in self._images.values())
 
-    # What the dispatcher and the receiver say.
+    # Events from the dispatcher and the receiver.
 
     def on_create_image(
         self,
@@ -248,8 +248,8 @@ class Images:
         source: Address,
         destination: ReceiveDestination,
     ) -> None:
-        """Make the image of a stream that begins, if what the SETUP asks for can be granted."""
-        # First what needs no look at the subscriptions: there may be many, and floods of SETUPs.
+        """Make the image of a new stream, if the SETUP does not exceed a limit."""
+        # First the checks without subscriptions: those may be many, and SETUPs come in floods.
         image_count = endpoint.dispatcher.image_count(setup.stream_id)
         refusal = self._budget.refusal(setup, image_count=image_count)
         if refusal is not None:
@@ -306,7 +306,7 @@ class Images:
         self._refusal_frames.refuse(refusal, setup, source, destination, receiver_id)
 
     def on_image_drained(self, image: PublicationImage) -> None:
-        """Take an image out of sight: of the network, and of the clients."""
+        """Remove a drained image from its dispatcher and from its readers."""
         endpoint = self._images[image]
         endpoint.dispatcher.remove_image(image)
         if any(
@@ -318,13 +318,13 @@ class Images:
         for subscriber in list(image.subscribers):
             link = self._links[subscriber.subscription_id]
             if link.session_id == image.session_id and link.unanswered_ns is None:
-                # Nobody can tell later: the image goes, and responses are looked after seldom.
+                # Recorded now: the image will be gone when the responses are next checked.
                 link.unanswered_ns = image.ended_ns
             self._readers.part(image, link)
             self._readers.on_unavailable_image(image, subscriber)
 
     def on_image_resumed(self, image: PublicationImage) -> None:
-        """Let those join that subscribed while the stream seemed to be over."""
+        """Join subscriptions that were added while the stream seemed to be over."""
         endpoint = self._images[image]
         for link in self._links.values():
             is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
@@ -343,7 +343,7 @@ class Images:
     def on_destination_added(
         self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination
     ) -> None:
-        """Let the images of an endpoint wait for what another way in may bring."""
+        """Let the images of an endpoint await a source at a new destination."""
         for image, its_endpoint in self._images.items():
             if its_endpoint is endpoint:
                 image.connections.expect(destination)
@@ -351,16 +351,16 @@ class Images:
     def on_destination_removed(
         self, endpoint: ReceiveChannelEndpoint, destination: ReceiveDestination
     ) -> None:
-        """Let the images of an endpoint forget one way in."""
+        """Remove a destination from the images of an endpoint."""
         for image, its_endpoint in self._images.items():
             if its_endpoint is endpoint:
                 image.remove_destination(destination)
                 self._receiver.on_activity(image)
 
-    # What subscriptions do.
+    # Events from subscriptions.
 
     def reject(self, image_id: int, reason: str) -> None:
-        """Let an image take nothing more, and tell its sources why.
+        """Reject an image: it takes no more data, and its sources get the reason.
 
         Raises:
             RegistrationError: No image has this id.
@@ -376,7 +376,7 @@ class Images:
         self._receiver.on_activity(image)
 
     def supersede(self, image: PublicationImage) -> None:
-        """Let an image drain, since another response stream takes its place."""
+        """Drain an image, since another response stream replaces it."""
         image.supersede(self._resources.clock.now_ns())
         self._receiver.on_activity_if_known(image)
 
@@ -385,20 +385,20 @@ class Images:
         return next((each for each in self._images if each.registration_id == image_id), None)
 
     def join_existing(self, link: SubscriptionLink) -> None:
-        """Let a new subscription join the images it wants that still have something to give."""
+        """Join a new subscription to the images it wants that can still be read."""
         for image, endpoint in self._images.items():
             is_wanted = link.matches(endpoint, image.stream_id, image.session_id)
             if is_wanted and image.is_accepting_subscriptions:
                 self._join(image, link)
 
     def leave(self, link: SubscriptionLink) -> None:
-        """Let a subscription go from every image it has joined."""
+        """Remove a subscription from every image it has joined."""
         for image in list(self._images):
             if self._readers.part(image, link) is not None:
                 self._receiver.on_activity(image)
 
     def say_goodbye(self) -> None:
-        """Let every image that nobody reads any more tell its source so, now."""
+        """Let every image without readers send its goodbye now."""
         now_ns = self._resources.clock.now_ns()
         for image in list(self._images):
             self._receiver.poll(image, now_ns)

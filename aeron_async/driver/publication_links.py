@@ -1,6 +1,6 @@
-"""Which client holds which publication, whatever its kind.
+"""Which client holds which publication, of any kind.
 
-A publication that several clients share lives until the last of them lets go.
+A publication that several clients share is released when the last of them closes it.
 
 Source: Aeron `PublicationLink`, `DriverConductor.onRemovePublication`.
 """
@@ -53,7 +53,7 @@ class PublicationLinks:
         client_id: int,
         listener: PublicationListener,
     ) -> int:
-        """Let a client hold a publication; return the id that lets it go again."""
+        """Let a client hold a publication; return the registration id of that hold."""
         link = PublicationLink(
             registration_id=self._resources.next_id(),
             client_id=client_id,
@@ -65,15 +65,15 @@ class PublicationLinks:
         return link.registration_id
 
     def find(self, registration_id: int) -> SubscribablePublication | None:
-        """Return what somebody holds by that id, or None if nobody does any more."""
+        """Return the publication that is held under an id, or None."""
         link = self._links.get(registration_id)
         return None if link is None else link.publication
 
     def get(self, registration_id: int) -> SubscribablePublication:
-        """Return what somebody holds by that id.
+        """Return the publication that is held under an id.
 
         Raises:
-            RegistrationError: UNKNOWN_PUBLICATION; nobody does.
+            RegistrationError: UNKNOWN_PUBLICATION; no client holds it any more.
         """
         publication = self.find(registration_id)
         if publication is None:
@@ -82,7 +82,7 @@ class PublicationLinks:
         return publication
 
     def remove(self, registration_id: int) -> None:
-        """Let one client's hold go; the last one lets the publication drain."""
+        """Remove one client's hold; after the last one the publication drains."""
         link = self._links.pop(registration_id, None)
         if link is None:
             return
@@ -93,20 +93,20 @@ class PublicationLinks:
             self._sender.on_activity(publication)
 
     def revoke(self, registration_id: int) -> None:
-        """Let an exclusive publication go, and take back what has not arrived yet."""
+        """Revoke an exclusive publication, and remove the client's hold."""
         publication = self.find(registration_id)
         if publication is not None and publication.params.is_exclusive:
             publication.revoke(self._resources.clock.now_ns())
         self.remove(registration_id)
 
     def remove_client(self, client_id: int) -> None:
-        """Let everything go that a client holds."""
+        """Remove all holds of a client."""
         for link in list(self._links.values()):
             if link.client_id == client_id:
                 self.remove(link.registration_id)
 
     def forget(self, publication: SubscribablePublication) -> None:
-        """Know nothing more of a publication that is done; if it failed, tell its holders why."""
+        """Remove all holds on a publication that is done; if it failed, notify its clients."""
         links = self._holders.pop(publication, ())
         for link in links:
             self._links.pop(link.registration_id, None)
@@ -121,17 +121,17 @@ class PublicationLinks:
             for link in links:
                 link.listener.on_publication_failed(error)
 
-    # What holders are told.
+    # Events for the clients.
 
     def on_window_changed(self, publication: SubscribablePublication) -> None:
-        """Tell every client that holds the publication."""
+        """Notify every client that holds the publication."""
         for link in self._holders.get(publication, ()):
             link.listener.on_window_changed()
 
     def on_publication_error(
         self, publication: SubscribablePublication, error: PublicationErrorFrame
     ) -> None:
-        """Tell every client that holds the publication who rejected it, and by its own id."""
+        """Notify every client that holds the publication, each with its own registration id."""
         for link in list(self._holders.get(publication, ())):
             link.listener.on_publication_error(
                 attrs.evolve(error, registration_id=link.registration_id)

@@ -68,9 +68,9 @@ class PublicationFactory:
 
     Args:
         resources: What the driver's parts share.
-        listener: Hears what they decide.
-        readers: Tells the clients of subscriptions that read their logs.
-        session_ids: Where those come from that no channel asks for.
+        listener: Called when a publication changes.
+        readers: Notifies the clients of subscriptions that read the logs.
+        session_ids: The source of session ids that no channel gives.
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class PublicationFactory:
         stream_id: int,
         client_id: int,
     ) -> NetworkPublication:
-        """Return a new publication that its endpoint hears for.
+        """Return a new publication, added to the dispatcher of its endpoint.
 
         Args:
-            endpoint: Where it sends from.
+            endpoint: The endpoint it sends from.
             uri: The channel as its first client wrote it.
-            params: What that and the context say of it.
+            params: Its parameters from the channel and the context.
             stream_id: Within the channel.
-            client_id: Of its first client.
+            client_id: Its first client.
 
         Raises:
             RegistrationError: The session is taken, or there is no memory or counter left.
-            ConfigurationError: What the factory of the flow control made is none.
+            ConfigurationError: The factory returned something that is no flow control.
         """
         resources = self._resources
         _check_sndbuf(endpoint, params)
@@ -168,7 +168,7 @@ class PublicationFactory:
         )
 
     def _timestamps(self, endpoint: SendChannelEndpoint) -> SendTimestamps | None:
-        """Return what writes the time of sending: all that send from one endpoint agree on it."""
+        """Return the writer of send timestamps, the same for all that send from one endpoint."""
         offset = endpoint.channel.uri.channel_send_timestamp_offset
         return None if offset is None else SendTimestamps(offset, self._resources.clock.epoch_ns)
 
@@ -199,14 +199,14 @@ class Publications:
     Args:
         resources: What the driver's parts share.
         sender: Polls the publications.
-        links: Knows which client holds what.
-        subscriptions: Those that read the log of a publication, or its responses.
-        responses: Knows what is answered to whom.
-        session_ids: Where those come from that no channel asks for.
-        on_done: Called whenever a publication is gone.
+        links: Records which client holds which publication.
+        subscriptions: The subscriptions that read the log of a publication, or its responses.
+        responses: Records which publication answers which image.
+        session_ids: The source of session ids that no channel gives.
+        on_done: Called after a publication was freed.
 
     Attributes:
-        endpoints: Where they send from.
+        endpoints: The send endpoints.
     """
 
     def __init__(
@@ -248,21 +248,21 @@ class Publications:
         flow_control: FlowControlSupplier | None = None,
         handshake_length: int | None = None,
     ) -> PublicationReady:
-        """Add a publication, or share the one that is there; see `Aeron.add_publication`.
+        """Add a publication, or share an existing one; see `Aeron.add_publication`.
 
         Raises:
-            RegistrationError: The session is taken, or the socket cannot be had.
+            RegistrationError: The session is taken, or the socket cannot be opened.
             ConfigurationError: The channel contradicts the publication or socket it would share.
         """
         uri, context = with_tagged_session(channel.uri, self), self._resources.context
         params = PublicationParams.of(uri, context, is_exclusive=is_exclusive)
         if flow_control is None:
-            # Before any socket: a strategy that nobody has is refused at no cost.
+            # Before a socket is opened: an unknown strategy is refused at no cost.
             flow_control_supplier(uri, context, is_group=channel.has_group_semantics)
         endpoint = await self.endpoints.get(channel)
         params = attrs.evolve(
             params,
-            # A channel that is only a tag is of the kind of the one that it names.
+            # A channel that is only a tag is of the kind of the channel with that tag.
             has_group_semantics=endpoint.channel.has_group_semantics,
             is_unicast=not endpoint.channel.has_group_semantics,
             flow_control=flow_control,
@@ -296,7 +296,7 @@ class Publications:
     def add_destination(
         self, registration_id: int, uri: ChannelUri, address: Address | None
     ) -> int:
-        """Let a publication send to one more receiver; return the request's id, which removes it.
+        """Add a destination to a publication; return the id of the destination.
 
         Raises:
             RegistrationError: UNKNOWN_PUBLICATION, or its channel takes no more destinations.
@@ -309,12 +309,12 @@ class Publications:
     def remove_destination(
         self, registration_id: int, destination: ChannelUri | int, *, address: Address | None
     ) -> None:
-        """Let a publication send to a receiver no more.
+        """Remove a destination from a publication.
 
         Args:
-            registration_id: Of the publication.
-            destination: Its channel, or the id it was given.
-            address: Where the channel leads; None where an id was given.
+            registration_id: Registration id of the publication.
+            destination: Its channel, or the id returned when it was added.
+            address: The resolved address of the channel; None if an id is given.
 
         Raises:
             RegistrationError: UNKNOWN_PUBLICATION, or it has no such destination.
@@ -325,7 +325,7 @@ class Publications:
             raise RegistrationError(message)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
-        """Take a destination back that nobody waits for any more."""
+        """Remove a destination whose caller no longer waits for it."""
         publication = self._links.find(registration_id)
         if isinstance(publication, NetworkPublication):
             self._remove_destination(publication, destination_id, None)
@@ -344,7 +344,7 @@ class Publications:
         )
 
     def hasten(self) -> None:
-        """Do not linger for receivers that are not there: the driver is closing."""
+        """Skip the linger for receivers that are gone: the driver is closing."""
         for publication in list(self._publications):
             publication.hasten()
             self._sender.on_activity(publication)
@@ -367,10 +367,10 @@ class Publications:
             self._sender.remove(publication)
             self.on_publication_done(publication)
 
-    # What the cores say.
+    # Events from the cores.
 
     def on_window_changed(self, publication: NetworkPublication) -> None:
-        """Tell every client that holds the publication."""
+        """Notify every client that holds the publication."""
         self._responses.on_publication_changed(publication)
         self._links.on_window_changed(publication)
 
@@ -381,7 +381,7 @@ class Publications:
         source: Address | None,
         destination_id: int | None,
     ) -> None:
-        """Tell every client that holds the publication."""
+        """Notify every client that holds the publication."""
         self._links.on_publication_error(
             publication,
             PublicationErrorFrame(
@@ -414,7 +414,7 @@ class Publications:
         if publication.params.is_response_requested and subscription_id is not None:
             self._subscriptions.responses.on_response_setup(subscription_id, response_session_id)
 
-    # How they are found.
+    # Look-up.
 
     def _find_shared(
         self, endpoint: SendChannelEndpoint, stream_id: int, params: PublicationParams

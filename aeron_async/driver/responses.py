@@ -1,8 +1,8 @@
-"""Response channels: how the answer to a request finds whoever asked, and only them.
+"""Response channels: answers that go only to the client that asked.
 
-A client adds a subscription for responses, and a publication for requests that names it. The
-requests' SETUPs say that an answer is wanted; so the server may add a publication that names the
-image of the requests. The server's driver tells the client's, beside its status messages, which
+A client adds a subscription for responses, and a publication for requests that names it. The SETUPs
+of the requests ask for a response, so the server may add a publication that names the image of the
+requests. With its status messages the server's driver announces to the client's driver which
 session will answer, until the client's receiver is there.
 
 Source: Aeron `aeron_driver_conductor_find_response_publication_image`,
@@ -27,21 +27,21 @@ __all__ = ["Responses"]
 
 
 class Responses:
-    """What the publications of one driver answer, and what is answered to them.
+    """Which publications of one driver answer which images.
 
     Args:
-        subscriptions: Where the images are, and the subscriptions for responses.
+        subscriptions: The images, and the subscriptions for responses.
         receiver: Polls the images.
     """
 
     def __init__(self, subscriptions: Subscriptions, receiver: Receiver) -> None:
         self._subscriptions = subscriptions
         self._receiver = receiver
-        # Of each response publication the image that it answers, and whether its source is told.
+        # For each response publication: the image it answers, and whether it is being announced.
         self._answered: dict[NetworkPublication, tuple[PublicationImage, bool]] = {}
 
     def check(self, params: PublicationParams) -> None:
-        """Refuse a publication that answers nothing, or whose answers nobody would hear.
+        """Refuse a response to no image, or a request whose responses no subscription receives.
 
         Raises:
             RegistrationError: INVALID_CHANNEL; the correlation id names nothing that fits.
@@ -60,17 +60,17 @@ class Responses:
             raise RegistrationError(message, code=ErrorCode.INVALID_CHANNEL)
 
     def on_publication_added(self, publication: NetworkPublication) -> None:
-        """Let the source of the requests be told which session answers."""
+        """Announce to the source of the requests which session answers."""
         params = publication.params
         if params.is_response and params.response_correlation_id != PROTOTYPE_CORRELATION_ID:
             image = self._image(params.response_correlation_id)
             self._tell(publication, image, is_told=True)
 
     def on_publication_changed(self, publication: NetworkPublication) -> None:
-        """Let the source be told no more once its receiver is there, and again if that is lost.
+        """Stop the announcement once the receiver is there, and resume it if that is lost.
 
-        Differs: Aeron never tells the source again. Here a receiver that falls silent without a
-        goodbye is told until it is back, so that a session that was bound by mistake heals.
+        Differs: Aeron never resumes it. Here a receiver that times out without a goodbye gets the
+        announcement until it is back, so a session that was bound by mistake is corrected.
         """
         if not self._answered or publication not in self._answered:
             return
@@ -80,7 +80,7 @@ class Responses:
             self._tell(publication, image, is_told=is_missing)
 
     def on_publication_done(self, publication: NetworkPublication) -> None:
-        """Let the source be told no more."""
+        """Stop the announcement."""
         if publication in self._answered:
             self._tell(publication, self._answered[publication][0], is_told=False)
             del self._answered[publication]

@@ -1,11 +1,11 @@
 """Subscriptions of one driver: add, join images, follow responses, release.
 
 A subscription in `Subscriptions` receives from the network, or reads streams of its own driver, or
-both: its channel and its destinations decide.
+both, as its channel and its destinations say.
 
-Invariant: `ResponseSubscriptions` never gives up a stream that is still heard because of one
-frame: a frame can be forged. A server that restarts answers with another session; the subscription
-takes that one only when the session before has ended or fallen silent.
+Invariant: `ResponseSubscriptions` never drops a stream that is still heard because of one frame,
+since a frame can be forged. A server that restarts answers with another session; the subscription
+takes that session only when the one before has ended or is silent.
 
 Source: Aeron `DriverConductor.onAddNetworkSubscription` and its neighbours,
 `aeron_driver_conductor_on_response_setup`.
@@ -50,9 +50,9 @@ __all__ = [
 ]
 
 ELICIT_INTERVAL_NS: Final = NS_PER_SECOND // 10
-"""How often one subscription asks for the SETUP of its responses, however often it is told to."""
+"""How often one subscription requests the SETUP of its responses, at most."""
 SUCCESSOR_TIMEOUT_NS: Final = 2 * NS_PER_SECOND
-"""How long a subscription waits for the next session before its client is told."""
+"""How long a subscription waits for the next session before its client is notified."""
 UNANSWERED: Final = (
     "session {} does not answer, and the server has named no other within {:g} s: it has gone, or "
     "adds no publication for this client's image"
@@ -66,13 +66,13 @@ class ResponseSubscriptions:
 
     Args:
         resources: What the driver's parts share.
-        links: The subscriptions there are.
-        images: What they have joined.
-        endpoints: Where they receive.
-        wake: Called when `poll` has to be called sooner than it said.
+        links: All subscriptions.
+        images: All images.
+        endpoints: All receive endpoints.
+        wake: Called when `poll` must be called sooner than it returned.
 
     Attributes:
-        is_asked: Says whether a publication asks for the responses of a subscription.
+        is_asked: Returns whether a publication requests the responses of a subscription.
     """
 
     is_asked: Callable[[int], bool]
@@ -90,13 +90,14 @@ class ResponseSubscriptions:
         self._images = images
         self._endpoints = endpoints
         self._wake = wake
-        # Frames of strangers cause lines, too: each may name another session.
+        # Strangers can cause lines too: each of their frames may name another session.
         self._log = within(resources.log_budget, log)
 
     def on_response_setup(self, registration_id: int, session_id: int) -> None:
-        """Let a subscription for responses take the session that its server answers with.
+        """Bind a subscription for responses to the session with which its server answers.
 
-        What repeats it has the SETUP asked for again, and is sent every 200 ms by honest peers.
+        A repeated frame requests the SETUP of the session again; honest peers repeat it every
+        200 ms.
         """
         link = self._links.get(registration_id)
         endpoint = None if link is None else link.endpoint
@@ -118,10 +119,10 @@ class ResponseSubscriptions:
             self._endpoints.on_interest(endpoint, link.stream_id, link.session_id)
 
     def poll(self, now_ns: int) -> int:
-        """Tell clients whose requests nothing answers, and return when to look again.
+        """Notify clients whose requests are not answered, and return the next deadline.
 
-        A session that answers now is missing for long enough in two seconds at the earliest: until
-        then nobody looks.
+        A session that answers now can be overdue in two seconds at the earliest, so there is no
+        check before that.
         """
         silent = self._silent_from()
         return min(
@@ -134,12 +135,12 @@ class ResponseSubscriptions:
         )
 
     def _look(self, link: SubscriptionLink, silent_ns: int | None, now_ns: int) -> int:
-        """Tell one client, or take it back; return when to look again.
+        """Notify one client that its session is silent, or back; return when to check again.
 
         Args:
-            link: Of a subscription that follows its server, and has been told a session.
-            silent_ns: When that session counts as silent; None where it is not joined.
-            now_ns: The time.
+            link: A subscription that follows its server, and knows a session.
+            silent_ns: When that session counts as silent; None if it has no image.
+            now_ns: The time now.
         """
         if silent_ns is not None and now_ns < silent_ns:
             link.unanswered_ns = None
@@ -148,7 +149,7 @@ class ResponseSubscriptions:
                 link.listener.on_unanswered(None)
             return now_ns + SUCCESSOR_TIMEOUT_NS
         if silent_ns is not None:
-            # It may have been heard since the last look.
+            # It may have been heard since the last check.
             link.unanswered_ns = max(silent_ns, link.bound_ns)
         elif link.unanswered_ns is None:
             link.unanswered_ns = max(now_ns, link.bound_ns)
@@ -156,13 +157,13 @@ class ResponseSubscriptions:
         if not link.is_told and now_ns < told_ns:
             return told_ns
         if not link.is_told and self.is_asked(link.registration_id):
-            # Where nothing asks any more, nothing is missing.
+            # Without requests there are no responses to miss.
             link.is_told = True
             self._tell(link)
         return max(now_ns, link.unanswered_ns) + SUCCESSION_SILENCE_NS
 
     def _silent_from(self) -> dict[tuple[int, int | None], int]:
-        """Return which subscriptions hear which sessions, and from when those count as silent."""
+        """Return when each session counts as silent, by subscription and session id."""
         return {
             (subscriber.subscription_id, image.session_id): gives_way_ns(image)
             for image in self._images
@@ -184,7 +185,7 @@ class ResponseSubscriptions:
     def lose_interest(
         self, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint, session_id: int | None
     ) -> None:
-        """Want a session no more that a subscription wanted, unless another wants it, too."""
+        """Drop a subscription's interest in a session, unless another subscription wants it."""
         is_still_wanted = any(
             other.endpoint is endpoint
             and other.stream_id == link.stream_id
@@ -202,14 +203,14 @@ class ResponseSubscriptions:
         session_id: int,
         now_ns: int,
     ) -> None:
-        # The silence of the session before says nothing of this one, which has yet to be joined.
+        # The silence of the previous session says nothing about this one, which is not joined yet.
         link.session_id, link.unanswered_ns = session_id, None
         link.bound_ns, link.next_elicit_ns = now_ns, now_ns + ELICIT_INTERVAL_NS
         self._wake()
         self._endpoints.take_interest(endpoint, link.stream_id, session_id)
 
     def _image(self, link: SubscriptionLink) -> PublicationImage | None:
-        """Return the newest image of the session that a subscription wants."""
+        """Return the newest image of the session to which a subscription is bound."""
         found = None
         for image in self._images:
             if image.session_id == link.session_id and image.subscribers.has(link.registration_id):
@@ -217,9 +218,9 @@ class ResponseSubscriptions:
         return found
 
     def _is_free(self, link: SubscriptionLink, now_ns: int) -> bool:
-        """Return whether a subscription may take another session than it has.
+        """Return whether a subscription may change to another session.
 
-        Differs: Aeron keeps the first session for ever, and hears nothing after it has ended.
+        Differs: Aeron keeps the first session for good, and receives nothing after it has ended.
         """
         image = self._image(link)
         if image is None:
@@ -253,16 +254,16 @@ class Subscriptions:
     Args:
         resources: What the driver's parts share.
         receiver: Polls the images.
-        sender: Polls the publications of this driver that they read.
-        wake: Called when the conductor has to look at them sooner than planned.
+        sender: Polls the publications of this driver that subscriptions read.
+        wake: Called when the conductor must call `responses.poll` sooner than planned.
 
     Attributes:
-        readers: Lets them join, and tells their clients.
-        local: What they read of this driver.
-        images: What they have joined of the network.
-        endpoints: Where they receive.
-        responses: Lets those for responses follow the session that answers.
-        sightings: Says what can be seen of those that wait.
+        readers: Joins subscriptions to streams, and notifies their clients.
+        local: The streams of this driver that subscriptions read.
+        images: The images of streams from the network.
+        endpoints: The receive endpoints.
+        responses: Binds subscriptions for responses to the sessions that answer.
+        sightings: Explains what subscriptions that wait can see.
     """
 
     def __init__(
@@ -296,18 +297,20 @@ class Subscriptions:
         listener: SubscriptionListener,
         congestion_control: CongestionControlSupplier | None = None,
     ) -> SubscriptionReady:
-        """Add a subscription; images that are there are made available to it before this returns.
+        """Add a subscription; existing images become available to it before this returns.
 
         Args:
             uri: As the client wrote it.
             channel: The same, resolved; None for IPC.
             stream_id: Within the channel.
-            client_id: Whose it is.
-            listener: Hears of its images.
-            congestion_control: Makes the strategy of each, whatever channel and context say.
+            client_id: The client.
+            listener: Called when its images change.
+            congestion_control: Factory for the congestion control of its images; overrides channel
+                and context.
 
         Raises:
-            RegistrationError: The socket cannot be had, or buffers less than the window.
+            RegistrationError: The socket cannot be opened, or its buffer is smaller than the
+                window.
             ConfigurationError: The channel contradicts a subscription of the same stream, or the
                 socket it would share.
         """
@@ -358,7 +361,7 @@ class Subscriptions:
         )
 
     def _add_local(self, link: SubscriptionLink, channel: UdpChannel | None) -> SubscriptionReady:
-        """Let a subscription read streams of this driver: of IPC, or of what it spies upon."""
+        """Let a subscription read streams of this driver: IPC publications, or as a spy."""
         interest = LocalInterest(
             link=link,
             uri=link.uri,
@@ -393,7 +396,7 @@ class Subscriptions:
         return tuple(self._links.values())
 
     def remove(self, registration_id: int) -> None:
-        """Let a subscription go; images without readers say goodbye to their sources."""
+        """Remove a subscription; images without readers say goodbye to their sources."""
         link = self._links.pop(registration_id, None)
         if link is None:
             return
@@ -409,10 +412,10 @@ class Subscriptions:
     async def add_destination(
         self, registration_id: int, uri: ChannelUri, channel: UdpChannel | None
     ) -> int:
-        """Let a subscription receive at one more place; return the request's id.
+        """Add a destination to a subscription; return the id of the destination.
 
         Args:
-            registration_id: Of the subscription.
+            registration_id: Registration id of the subscription.
             uri: The destination, as the client wrote it.
             channel: The same, resolved; None for IPC.
 
@@ -427,7 +430,7 @@ class Subscriptions:
         if channel is not None and not uri.is_spy:
             await self.endpoints.add_destination(endpoint, channel, destination_id)
             if registration_id not in self._links:
-                # Closed while the socket was being opened: the endpoint may be gone, or another's.
+                # Closed while the socket was opened: the endpoint may be closed or used elsewhere.
                 self.endpoints.remove_destination(endpoint, registration_id=destination_id)
                 self._link(registration_id)
             return destination_id
@@ -450,12 +453,12 @@ class Subscriptions:
     def remove_destination(
         self, registration_id: int, destination: ChannelUri | int, *, canonical_form: str | None
     ) -> None:
-        """Let a subscription receive at a place no more.
+        """Remove a destination from a subscription.
 
         Args:
-            registration_id: Of the subscription.
-            destination: Its channel, or the id it was given.
-            canonical_form: Of the channel; None where an id was given.
+            registration_id: Registration id of the subscription.
+            destination: Its channel, or the id returned when it was added.
+            canonical_form: Canonical form of the channel; None if an id is given.
 
         Raises:
             RegistrationError: UNKNOWN_SUBSCRIPTION, or it has no such destination.
@@ -466,7 +469,7 @@ class Subscriptions:
             raise RegistrationError(message)
 
     def undo_destination(self, registration_id: int, destination_id: int) -> None:
-        """Take a destination back that nobody waits for any more."""
+        """Remove a destination whose caller no longer waits for it."""
         link = self._links.get(registration_id)
         if link is not None:
             self._remove_destination(link, destination_id, None)
@@ -484,18 +487,18 @@ class Subscriptions:
         )
 
     def is_for_responses(self, registration_id: int | None) -> bool:
-        """Return whether there is such a subscription, and its session is to be learned."""
+        """Return whether this subscription exists, and receives responses from the network."""
         link = None if registration_id is None else self._links.get(registration_id)
         endpoint = None if link is None else link.endpoint
         return endpoint is not None and endpoint.channel.is_response
 
     def is_for_local_responses(self, registration_id: int) -> bool:
-        """Return whether there is such a subscription, and its responses come over IPC."""
+        """Return whether this subscription exists, and receives responses over IPC."""
         link = self._links.get(registration_id)
         return link is not None and _is_for_local_responses(link)
 
     def remove_client(self, client_id: int) -> None:
-        """Let everything go that a client holds."""
+        """Remove all subscriptions of a client."""
         for link in list(self._links.values()):
             if link.client_id == client_id:
                 self.remove(link.registration_id)
@@ -520,7 +523,7 @@ class Subscriptions:
         params: SubscriptionParams,
         stream_id: int,
     ) -> None:
-        """Refuse what contradicts a subscription of the same stream, however its channel names it.
+        """Refuse a channel that contradicts a subscription of the same stream on this endpoint.
 
         Raises:
             ConfigurationError: Reliability, rejoining or the role of the endpoint differ.
@@ -549,7 +552,7 @@ class Subscriptions:
 def _check_same_role(
     channel: UdpChannel, link: SubscriptionLink, endpoint: ReceiveChannelEndpoint
 ) -> None:
-    # What is named by its tag is of the kind that it names.
+    # A channel given by its tag has the role of the channel with that tag.
     tag = channel.uri.channel_tag
     is_same_tag = tag is not None and tag == endpoint.channel.uri.channel_tag
     if not is_same_tag and channel.is_response != endpoint.channel.is_response:

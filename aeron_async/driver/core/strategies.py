@@ -1,15 +1,14 @@
 """Strategies from other packages: finding them, checking them, containing their failures.
 
-A package registers a strategy by an entry point. The group of the entry point says what kind of
-strategy it is, and its object makes one. It is loaded when its name is first asked for.
+A package registers a strategy by an entry point. The group of the entry point gives the kind of
+strategy, and its object is the factory. It is loaded when its name is first used.
 
-Invariant: a strategy that raises costs its own stream alone. A strategy is asked while a datagram
-is taken, and an error raised there would pass through the callback of the socket and cost every
-stream of that socket. So `held` and `held_at` keep the error until the `poll` of the stream raises
-it.
+Invariant: a strategy that raises ends its own stream only. A strategy is called while a datagram is
+handled, and an error there would pass through the callback of the socket and end every stream of
+that socket. So `held` and `held_at` store the error, and the next `poll` of the stream raises it.
 
-Invariant: an error that belongs to no stream does not cost the datagrams behind it.
-`raise_failures` raises it when the whole run has been taken.
+Invariant: an error that belongs to no stream does not lose the datagrams behind it.
+`raise_failures` raises it when the whole run has been handled.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ NAME_RESOLVER_GROUP: Final = "aeron_async.name_resolver"
 
 @lru_cache(maxsize=64)
 def find_registered(group: str, name: str) -> Callable[..., Any] | None:
-    """Return what was registered under a name, or None.
+    """Return the object registered under a name, or None.
 
     Raises:
-        ConfigurationError: What was registered cannot be imported, or called.
+        ConfigurationError: The object cannot be imported, or called.
     """
     for entry_point in entry_points(group=group, name=name):
         try:
@@ -68,7 +67,7 @@ def find_registered(group: str, name: str) -> Callable[..., Any] | None:
 
 
 def known_names(group: str, ours: Iterable[str]) -> str:
-    """Return the names that can be asked for, ours first, for a message."""
+    """Return the names that can be used, ours first, for a message."""
     return ", ".join([*ours, *sorted({each.name for each in entry_points(group=group)})])
 
 
@@ -76,16 +75,16 @@ def known_names(group: str, ours: Iterable[str]) -> str:
 
 
 def check_strategy(strategy: object, protocol: type[Any], *, kind: str, supplier: object) -> None:
-    """Refuse what lacks anything that its protocol has: a factory forgot to inherit, or to return.
+    """Refuse a strategy that lacks a member of its protocol: its factory may be wrong.
 
     Args:
-        strategy: What was made.
-        protocol: What it has to answer to.
+        strategy: The strategy made by the factory.
+        protocol: The protocol that it must implement.
         kind: Such as `flow control`, for the message.
-        supplier: What made it.
+        supplier: The factory.
 
     Raises:
-        ConfigurationError: Something is missing.
+        ConfigurationError: A member is missing.
     """
     lacking = [
         name for name in vars(protocol) if not name.startswith("_") and not hasattr(strategy, name)
@@ -102,16 +101,16 @@ def check_strategy(strategy: object, protocol: type[Any], *, kind: str, supplier
 
 
 def name_of_supplier(supplier: object) -> str:
-    """Return what a factory is called in its source, or its repr where it has no name."""
+    """Return the name of a factory in its source, or its repr if it has no name."""
     return getattr(supplier, "__qualname__", None) or repr(supplier)
 
 
 def cause_of_failure(error: Exception, strategy: object, *, kind: str) -> str:
-    """Say why a stream failed, such as `because its flow control raised ValueError: boom`.
+    """Return why a stream failed, such as `because its flow control raised ValueError: boom`.
 
     Args:
         error: As it was caught.
-        strategy: Is to blame if the code of one of its classes' modules was running.
+        strategy: Gets the blame if code of a module of its classes was running.
         kind: Such as `flow control`.
     """
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -129,7 +128,7 @@ T = TypeVar("T")
 
 
 class Stream(Protocol):
-    """What has a `poll` that raises its `failure`."""
+    """A stream whose `poll` raises its `failure`."""
 
     failure: Exception | None
 
@@ -138,7 +137,7 @@ S = TypeVar("S", bound=Stream)
 
 
 def held_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
-    """Do as `held` does, for what takes the time only, and happens for every datagram."""
+    """Do the same as `held`, for a method that only takes the time and runs for every datagram."""
 
     @wraps(method)
     def call(self: S, now_ns: int) -> T | None:
@@ -152,7 +151,7 @@ def held_at(method: Callable[[S, int], T]) -> Callable[[S, int], T | None]:
 
 
 def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T | None]:
-    """Keep what a method raises for the next poll, and return None then; the first is kept."""
+    """Store what a method raises for the next poll, and return None; keep the first error."""
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -166,14 +165,14 @@ def held(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
 
 
 def raise_failures(failures: list[Exception]) -> NoReturn:
-    """Raise what failed in the midst of a run of datagrams, now that all of them were taken.
+    """Raise the errors of a run of datagrams, after all of them were handled.
 
     Args:
         failures: At least one.
 
     Raises:
-        Exception: The one that failed, as it is.
-        ExceptionGroup: Several did.
+        Exception: The only error, as it is.
+        ExceptionGroup: There were several errors.
     """
     if len(failures) == 1:
         raise failures[0]

@@ -1,4 +1,4 @@
-"""Suppliers of strategies and name resolvers, and what they are given.
+"""Suppliers of strategies and name resolvers, and their parameters.
 
 Source: Aeron `Configuration`, `aeron_driver_context.c`, `NameResolver`, `aeron_name_resolver.c`,
 `FlowControlSupplier`, `DefaultMulticastFlowControlSupplier`, `CongestionControl`.
@@ -38,22 +38,22 @@ SYSTEM_NAME_RESOLVER: Final = "default"
 
 
 class NameResolver(Protocol):
-    """Knows the addresses of names."""
+    """Resolves names to addresses."""
 
     async def resolve(self, host: str, port: int, *, is_re_resolution: bool = False) -> Address:
         """Return the numeric address of a host, and its port.
 
-        Called in the driver's event loop, which waits for nothing else meanwhile: it must not
-        block. Numeric hosts are never asked for.
+        Called in the driver's event loop, so it must not block. It is never called for a numeric
+        host.
 
         Args:
-            host: A name, as the channel has it.
-            port: To be returned, unless the name stands for another.
+            host: The name in the channel.
+            port: The port in the channel; return it, unless the name stands for another port.
             is_re_resolution: Whether it was resolved before, and may have changed since.
 
         Raises:
-            Exception: The name has no address now; whoever adds the stream is told
-                `UNKNOWN_HOST`, with what was raised as the cause.
+            Exception: The name has no address now. The client that adds the stream gets
+                `UNKNOWN_HOST`, with this exception as the cause.
         """
         ...
 
@@ -66,14 +66,14 @@ def name_resolver(context: DriverContext) -> NameResolver | None:
     """Return the resolver that a context asks for, or None for the one of the network.
 
     Raises:
-        ConfigurationError: What a factory made cannot resolve anything.
+        ConfigurationError: A factory returned an object that has no method `resolve`.
     """
     wanted: object = context.name_resolver_supplier
     if wanted == SYSTEM_NAME_RESOLVER:
         return None
     if isinstance(wanted, str):
         wanted = find_registered(NAME_RESOLVER_GROUP, wanted)
-    # A class has the method too, and is a factory.
+    # A class also has the method, but is a factory.
     if isinstance(wanted, type) or not hasattr(wanted, "resolve"):
         wanted = cast("NameResolverSupplier", wanted)()
     if not callable(getattr(wanted, "resolve", None)):
@@ -90,9 +90,9 @@ FlowControlSupplier = Callable[["FlowControlParams"], "FlowControl"]
 
 @attrs.frozen(kw_only=True)
 class FlowControlParams:
-    """What is known of a publication when its flow control is chosen.
+    """What a factory gets to make the flow control of a publication.
 
-    What the channel says goes before what the context says.
+    Values in the channel override those of the context.
 
     Attributes:
         uri: The channel.
@@ -111,18 +111,18 @@ class FlowControlParams:
 
     @property
     def raw_options(self) -> tuple[str, ...]:
-        """Return the options of a strategy that is not ours, as they were written."""
+        """Return the options of a strategy that is not ours, as written in the channel."""
         return () if self.options is None else self.options.raw_options
 
     @property
     def group_tag(self) -> int:
-        """Return the tag by which members of the group are known."""
+        """Return the tag that identifies members of the group."""
         given = None if self.options is None else self.options.group_tag
         return self.context.flow_control_group_tag if given is None else given
 
     @property
     def retransmit_receiver_window_multiple(self) -> int:
-        """Return how many default receiver windows one NAK may bring."""
+        """Return how many default receiver windows one NAK may ask for."""
         context, options = self.context, self.options
         if options is not None and options.retransmit_receiver_window_multiple is not None:
             return options.retransmit_receiver_window_multiple
@@ -153,13 +153,13 @@ CongestionControlSupplier = Callable[["CongestionControlParams"], "CongestionCon
 
 @attrs.frozen(kw_only=True)
 class CongestionControlParams:
-    """What is known of an image when its congestion control is chosen; lengths in bytes.
+    """What a factory gets to make the congestion control of an image; lengths in bytes.
 
     Attributes:
         context: The driver's settings.
-        configured_window_length: What the channel or the context allows.
-        term_length: Of the stream.
-        mtu_length: Of its sender: the longest datagram.
+        configured_window_length: The window that the channel or the context allows.
+        term_length: Term length of the stream.
+        mtu_length: MTU of its sender, the length of its longest datagram.
         now_ns: The time now.
     """
 
@@ -178,5 +178,5 @@ class CongestionControlParams:
 
 
 def receiver_window_length(*, configured_length: int, term_length: int) -> int:
-    """Return the window a receiver may use: what was configured, at most half a term."""
+    """Return the window a receiver may use: the configured one, at most half a term."""
     return min(configured_length, term_length // 2)

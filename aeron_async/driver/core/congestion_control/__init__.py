@@ -1,4 +1,4 @@
-"""Congestion control: how a receiver chooses the window it advertises."""
+"""Congestion control: the choice of the window that a receiver advertises."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _OURS: Final[Mapping[str, CongestionControlSupplier]] = {
 def congestion_control_supplier(
     chosen: str | CongestionControlSupplier | None,
 ) -> CongestionControlSupplier:
-    """Return what makes the congestion control of an image.
+    """Return the factory for the congestion control of an image.
 
     Args:
-        chosen: A name, of ours or registered in `aeron_async.congestion_control`; whatever makes
-            one; or None for the default, the static window.
+        chosen: A name, of ours or registered in `aeron_async.congestion_control`; a factory; or
+            None for the default, the static window.
 
     Raises:
         RegistrationError: No strategy has that name.
-        ConfigurationError: The one that has it cannot be used.
+        ConfigurationError: The strategy with that name cannot be used.
     """
     if callable(chosen):
         return chosen
@@ -73,7 +73,8 @@ def congestion_control(
 
     Raises:
         RegistrationError: No strategy has that name, or it could not be made.
-        ConfigurationError: The one that has it cannot be used, or what was made is no strategy.
+        ConfigurationError: The strategy with that name cannot be used, or the factory returned
+            something that is no congestion control.
     """
     supplier = congestion_control_supplier(chosen)
     try:
@@ -81,7 +82,7 @@ def congestion_control(
     except AeronError:
         raise
     except Exception as error:
-        # Somebody else's code, called for somebody else's SETUP: no image, but no harm either.
+        # A foreign strategy failed, on a peer's SETUP: refuse the image, and do nothing else.
         name = name_of_supplier(supplier)
         message = f"congestion control {name} could not be made: {error!r}"
         raise RegistrationError(message, code=ErrorCode.GENERIC) from error

@@ -1,6 +1,6 @@
-"""What a receiver asks of its congestion control.
+"""The interface of congestion control.
 
-Congestion control chooses the window that status messages advertise. It meets flow control only
+Congestion control chooses the window that status messages advertise. It affects flow control only
 through those messages.
 
 Source: Aeron `CongestionControl`.
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class TrackRebuild(NamedTuple):
-    """What an image saw in one pass over its log; positions in bytes."""
+    """The result of one scan of an image over its log; positions in bytes."""
 
     consumption_position: int
     last_sm_position: int
@@ -37,18 +37,18 @@ class TrackRebuild(NamedTuple):
 
 
 class CongestionControl(Protocol):
-    """The window of one image, in bytes.
+    """The receiver window of one image, in bytes.
 
-    A strategy inherits from this class and says what the window is; it measures no round trips and
-    shows no counters unless it says that too.
+    A strategy inherits from this class and implements the window; by default it measures no round
+    trips and shows no counters.
     """
 
     counter_types: ClassVar[tuple[StreamCounterType, ...]] = ()
-    """Counters that the image allocates for its strategy, beside its own."""
+    """Counters that the image allocates for its strategy, in addition to its own."""
     follows_rebuild: ClassVar[bool] = True
-    """Whether `on_track_rebuild` is to be called each time that anything arrives.
+    """Whether `on_track_rebuild` must be called each time anything arrives.
 
-    One that does without still is, whenever something is missing or due, or was consumed.
+    If False, it is still called whenever data is missing, due, or was consumed.
     """
 
     @abstractmethod
@@ -63,11 +63,11 @@ class CongestionControl(Protocol):
 
     @abstractmethod
     def on_track_rebuild(self, track: TrackRebuild, *, now_ns: int) -> tuple[int, bool]:
-        """Return the window now, and whether a status message must leave at once."""
+        """Return the window now, and whether a status message must be sent at once."""
         ...
 
     def bind(self, counters: Sequence[Counter]) -> None:
-        """Take the counters that were allocated, in the order of `counter_types`."""
+        """Store the counters that were allocated, in the order of `counter_types`."""
         del counters
 
     def should_measure_rtt(self, now_ns: int) -> bool:
@@ -76,7 +76,7 @@ class CongestionControl(Protocol):
         return False
 
     def on_rttm_sent(self, now_ns: int) -> None:
-        """Take note that a round-trip measurement was sent."""
+        """Record that a round-trip measurement was sent."""
         del now_ns
 
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
@@ -84,5 +84,5 @@ class CongestionControl(Protocol):
         del rtt_ns, now_ns
 
     def rtt_deadline_ns(self) -> int:
-        """Return when `should_measure_rtt` wants to be asked again."""
+        """Return when `should_measure_rtt` must be called again."""
         return NEVER_NS

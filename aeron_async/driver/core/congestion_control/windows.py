@@ -1,12 +1,12 @@
 """Aeron's two congestion control strategies: a static window, and CUBIC.
 
-Between losses the window follows a cubic curve of the time since the last one: fast at first, flat
-where the loss was, then searching beyond.
+Between losses the CUBIC window follows a cubic curve of the time since the last loss: steep at
+first, flat around the window at which the loss occurred, then steeper again.
 
     w(t) = C * (t - k)^3 + w_max        k = cbrt(w_max * B / C)
 
-Windows are counted in MTUs of the sender. The curve starts when the image is made as if the largest
-window had just met a loss; the first window is ten MTUs at most.
+Windows are counted in MTUs of the sender. The curve of a new image starts as if the largest window
+had just met a loss; the first window is ten MTUs at most.
 
 Source: Aeron `StaticWindowCongestionControl`, `CubicCongestionControl`,
 `aeron_congestion_control.c`; RFC 8312.
@@ -36,10 +36,10 @@ __all__ = [
 
 
 class StaticWindowCongestionControl(CongestionControl):
-    """A window that neither loss nor delay can change.
+    """A window that neither loss nor delay changes.
 
     Args:
-        window_length: In bytes; already bounded by half a term.
+        window_length: In bytes; at most half a term.
     """
 
     follows_rebuild: ClassVar[bool] = False
@@ -71,23 +71,23 @@ DECREASE: Final = 0.2
 INITIAL_CWND: Final = 10
 RTT_TIMEOUT_MULTIPLE: Final = 4
 MIN_RTT_WAKE_UP_NS: Final = 20_000_000
-"""An image that rests is not woken more often than this to measure a round trip."""
+"""An idle image is not woken more often than this to measure a round trip."""
 
 _SECOND_NS: Final = 1_000_000_000
 
 
 class CubicCongestionControl(CongestionControl):
-    """The window of one image, by loss and time.
+    """The window of one image, from losses and time.
 
-    Differs: Aeron looks at the window every 100 us; here whatever has the image polled does, which
-    is data, a reader, and at the latest the next status message. No wake-up is needed for a window
-    to open: it is a function of the time since the loss, so that nothing is missed by looking late,
-    and it is never shut: a sender has at least one MTU of it, and a reader who takes that makes a
-    status message leave.
+    Differs: Aeron updates the window every 100 us; here every poll of the image does, which happens
+    on data, on a reader's progress, and at the latest for the next status message. The window needs
+    no wake-up to open: it is a function of the time since the loss, so a late update misses
+    nothing. And it is never closed: a sender always has at least one MTU of it, and when a reader
+    has read that, a status message is sent.
 
     Args:
-        max_window_length: What the image may advertise at most, in bytes; an MTU at least.
-        mtu_length: Of the sender, in bytes.
+        max_window_length: The most that the image may advertise, in bytes; an MTU at least.
+        mtu_length: MTU of the sender, in bytes.
         initial_rtt_ns: The round trip until one is measured, and the time between two updates.
         is_measuring_rtt: Whether round trips are measured.
         is_tcp_mode: Whether the window never falls behind what TCP would have.
@@ -141,20 +141,20 @@ class CubicCongestionControl(CongestionControl):
         )
 
     def bind(self, counters: Sequence[Counter]) -> None:
-        """Show the round trip in nanoseconds, 0 until it is measured, and the window in bytes."""
+        """Set up the counters: round trip in nanoseconds, 0 until measured, and window in bytes."""
         self._rtt_counter, self._window_counter = counters
         self._window_counter.set(self._initial_window_length)
 
     def initial_window_length(self) -> int:
-        """Return the first window: ten MTUs, or the largest window where that is less."""
+        """Return the first window: ten MTUs, or the largest window if that is less."""
         return self._initial_window_length
 
     def max_window_length(self) -> int:
-        """Return what the image may advertise at most, whole MTUs or not."""
+        """Return the most that the image may advertise, whether whole MTUs or not."""
         return self._max_window_length
 
     def on_track_rebuild(self, track: TrackRebuild, *, now_ns: int) -> tuple[int, bool]:
-        """Return the window now, and whether a status message must leave at once."""
+        """Return the window now, and whether a status message must be sent at once."""
         is_forced = False
         if track.loss_found:
             is_forced = True
@@ -166,16 +166,16 @@ class CubicCongestionControl(CongestionControl):
             self._set_cwnd(self._grown_cwnd((now_ns - self._last_loss_ns) / _SECOND_NS))
             self._last_update_ns = now_ns
         elif self._cwnd == 1 and track.consumption_position > track.last_sm_position:
-            # The sender can go no further before it hears of this.
+            # The sender is blocked until it gets this status message.
             is_forced = True
         return self._cwnd * self._mtu_length, is_forced
 
     def should_measure_rtt(self, now_ns: int) -> bool:
-        """Return whether the last measurement, sent or answered, is four round trips ago."""
+        """Return whether the last measurement was sent or answered four round trips ago."""
         return self._is_measuring_rtt and now_ns - self._last_rtt_ns > self._rtt_timeout_ns
 
     def on_rttm_sent(self, now_ns: int) -> None:
-        """Take note that a measurement was sent; it may never be answered."""
+        """Record that a measurement was sent; it may never be answered."""
         self._last_rtt_ns = now_ns
 
     def on_rttm(self, *, rtt_ns: int, now_ns: int) -> None:
@@ -187,25 +187,25 @@ class CubicCongestionControl(CongestionControl):
             self._rtt_counter.set(rtt_ns)
 
     def rtt_deadline_ns(self) -> int:
-        """Return when a measurement is due, where that is worth a wake-up.
+        """Return when a measurement is due, if that is worth a wake-up.
 
-        Differs: Aeron measures every 400 us where round trips are short. An image that is busy does
-        as well; one that rests is woken every 20 ms at most.
+        Differs: Aeron measures every 400 us where round trips are short. A busy image does as well;
+        an idle one is woken every 20 ms at most.
         """
         if not self._is_measuring_rtt:
             return NEVER_NS
         return self._last_rtt_ns + max(self._rtt_timeout_ns + 1, MIN_RTT_WAKE_UP_NS)
 
     def _grown_cwnd(self, elapsed_s: float) -> int:
-        """Return where the curve is so long after the last loss.
+        """Return the window on the curve at a time since the last loss.
 
-        Differs: in TCP mode Aeron lets short round trips carry the window beyond its maximum, and
-        no sender accepts a window of more than half a term.
+        Differs: in TCP mode Aeron lets short round trips increase the window beyond its maximum,
+        and no sender accepts a window of more than half a term.
         """
         behind_s = elapsed_s - self._k
         cwnd = self._w_max + int(SCALE * behind_s * behind_s * behind_s)
         if self._is_tcp_mode and cwnd < self._w_max:
-            # A round trip can be measured as nothing, on one host.
+            # On one host a round trip can be measured as 0.
             round_trips = elapsed_s * _SECOND_NS / max(1, self._rtt_ns)
             gain = 3.0 * DECREASE / (2.0 - DECREASE)
             cwnd = max(cwnd, int(self._w_max * (1.0 - DECREASE) + gain * round_trips))

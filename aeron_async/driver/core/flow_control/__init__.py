@@ -1,4 +1,4 @@
-"""Flow control: how status messages become the sender limit."""
+"""Flow control: status messages become the sender limit."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ __all__ = [
 
 
 def unicast_flow_control(context: DriverContext) -> FlowControl:
-    """Return the flow control that Aeron has for unicast, whatever the context chooses."""
+    """Return Aeron's flow control for unicast, whatever the context chooses."""
     return UnicastFlowControl(retransmit_receiver_window_multiple=context.unicast_flow_control_rrwm)

@@ -1,7 +1,7 @@
 """Flow control: its interface, and the strategies that track no group.
 
 Flow control turns the status messages of receivers into the sender limit: the position up to
-which data may be sent. It knows no streams and no sockets; it is told values and returns a
+which data may be sent. A strategy knows no streams and no sockets; it gets values and returns a
 position.
 
 Source: Aeron `FlowControl`, `UnicastFlowControl`, `MaxMulticastFlowControl`.
@@ -27,17 +27,17 @@ __all__ = [
     "max_retransmission_length",
 ]
 
-# Not the window a receiver advertises: the official drivers bound resends by the default one.
+# Not the window a receiver advertises: the official drivers limit resends by the default window.
 DEFAULT_RECEIVER_WINDOW_LENGTH: Final = 128 * 1024
 DEFAULT_GROUP_MULTIPLE: Final = 4
-"""Default receiver windows that one NAK of a group may bring, where nothing else is said."""
+"""How many default receiver windows one NAK of a group may ask for, unless configured."""
 
 
 class FlowControl(Protocol):
-    """The pace of one publication, set by its receivers. Positions and limits are in bytes.
+    """The sender limit of one publication, from its receivers. Positions and limits are in bytes.
 
-    A strategy inherits from this class and says what a status message does to the limit; the rest
-    has answers that do no harm.
+    A strategy inherits from this class and implements `on_status_message`; all other methods have
+    harmless defaults.
     """
 
     @abstractmethod
@@ -48,11 +48,11 @@ class FlowControl(Protocol):
         ...
 
     def on_trigger_send_setup(self, sm: StatusMessage, *, now_ns: int) -> None:
-        """Take note that a receiver asked for a SETUP."""
+        """Record that a receiver asked for a SETUP."""
         del sm, now_ns
 
     def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
-        """Take note that an elicited SETUP is about to be sent."""
+        """Record that a SETUP that a receiver asked for is about to be sent."""
         del sender_limit, now_ns
 
     def on_idle(self, *, sender_limit: int, sender_position: int, now_ns: int) -> int:
@@ -61,11 +61,11 @@ class FlowControl(Protocol):
         return sender_limit
 
     def on_error(self, *, receiver_id: int, group_tag: int | None, now_ns: int) -> None:
-        """Take note that a receiver rejected the stream."""
+        """Record that a receiver rejected the stream."""
         del receiver_id, group_tag, now_ns
 
     def deadline_ns(self) -> int:
-        """Return when `on_idle` would say something new although nothing is heard."""
+        """Return when `on_idle` would return something new without any status message."""
         return NEVER_NS
 
     def has_required_receivers(self) -> bool:
@@ -82,7 +82,7 @@ class FlowControl(Protocol):
         )
 
     def receiver_count(self) -> int | None:
-        """Return how many receivers are tracked, for `fc-receivers`; None where none are."""
+        """Return how many receivers are tracked, for `fc-receivers`; None if it tracks none."""
         return None
 
     def refused_count(self) -> int:
@@ -90,7 +90,7 @@ class FlowControl(Protocol):
         return 0
 
     def slowest_receiver(self) -> str | None:
-        """Return the identity of the receiver that sets the pace, where it is known."""
+        """Return the id of the receiver that sets the limit, if known."""
         return None
 
 
@@ -105,10 +105,10 @@ def max_retransmission_length(
     """Return how much of a requested resend is granted, in bytes.
 
     Args:
-        term_offset: Where the gap begins.
-        length: What the NAK asks for.
-        term_length: A resend never leaves its term.
-        multiple: How many default receiver windows one NAK may bring.
+        term_offset: Where the gap begins, in bytes.
+        length: Bytes that the NAK asks for.
+        term_length: Length of the term, which a resend never leaves, in bytes.
+        multiple: How many default receiver windows one NAK may ask for.
 
     Source: Aeron `FlowControl.calculateRetransmissionLength`.
     """
@@ -117,16 +117,16 @@ def max_retransmission_length(
 
 
 class UnicastFlowControl(FlowControl):
-    """The limit is the furthest edge any status message gave: consumption plus window.
+    """The limit is the furthest edge that any status message gave: consumption plus window.
 
-    It never goes back; what a receiver can no longer hold, its over-run rule refuses. A lone
-    receiver needs neither a guard when it joins nor a timeout: the publication counts it.
+    It never goes back; a receiver drops by its over-run rule what it can no longer hold. A single
+    receiver needs neither a guard when it joins nor a timeout: the publication tracks it.
 
     Args:
-        retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
+        retransmit_receiver_window_multiple: Default receiver windows that one NAK may ask for.
 
     Attributes:
-        receiver_id: Of the receiver heard last, if one was.
+        receiver_id: The receiver last heard; None before the first.
     """
 
     def __init__(self, *, retransmit_receiver_window_multiple: int) -> None:
@@ -151,18 +151,18 @@ class UnicastFlowControl(FlowControl):
         )
 
     def slowest_receiver(self) -> str | None:
-        """Return the id of the receiver heard last."""
+        """Return the id of the receiver last heard."""
         return None if self.receiver_id is None else format_receiver_id(self.receiver_id)
 
 
 class MaxMulticastFlowControl(FlowControl):
-    """The limit is the furthest edge any receiver gave: consumption plus window.
+    """The limit is the furthest edge that any receiver gave: consumption plus window.
 
-    Slow receivers are run over: they lose data, ask for it again, and lose the image in the end
-    if they never catch up.
+    Slow receivers are overrun: they lose data, send NAKs for it, and finally lose the image if they
+    never catch up.
 
     Args:
-        retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
+        retransmit_receiver_window_multiple: Default receiver windows that one NAK may ask for.
     """
 
     def __init__(

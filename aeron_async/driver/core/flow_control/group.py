@@ -1,12 +1,12 @@
-"""Flow control by the members of a group: the slowest one sets the pace.
+"""Flow control by the members of a group: the slowest member sets the limit.
 
-A receiver is a member from the status message by which it is accepted until it says goodbye,
-rejects the stream, or has been silent for the receiver timeout; an idle cycle removes it. While a
-receiver joins, the limit is pinned to the position at which it was invited: from the SETUP that
-was sent for it until its first status message.
+A receiver is a member from the status message with which it is accepted until it says goodbye,
+rejects the stream, or has been silent for the receiver timeout; an idle cycle then removes it.
+While a receiver joins, from the SETUP that was sent for it until its first status message, the
+limit stays at the position of that SETUP.
 
 Invariant: in `GroupFlowControl` a status message never moves the limit back, only an idle cycle
-can; its entries are in the order in which they were heard.
+can. The members are kept in the order in which they were last heard.
 
 Source: Aeron `AbstractMinMulticastFlowControl`, `aeron_min_flow_control.c`,
 `MinMulticastFlowControl`, `TaggedMulticastFlowControl`, `PreferredMulticastFlowControl`.
@@ -44,12 +44,12 @@ __all__ = [
 
 DEFAULT_RECEIVER_TIMEOUT_NS: Final = 5_000_000_000
 DEFAULT_MAX_RECEIVERS: Final = 1_024
-"""Receivers one publication tracks; the ids come off the wire, so their number is bounded."""
+"""Most receivers one publication tracks; the ids come off the wire, so there must be a bound."""
 
 
 @attrs.define(kw_only=True)
 class GroupReceiver:
-    """What is remembered of one member; its position in bytes."""
+    """One member; its position in bytes."""
 
     position: int
     heard_ns: int
@@ -57,13 +57,13 @@ class GroupReceiver:
 
 
 class GroupFlowControl(FlowControl):
-    """The slowest member sets the pace; a strategy may say who is one, and who sets the pace.
+    """The slowest member sets the limit; a subclass may choose the members, and the limit.
 
     Args:
         receiver_timeout_ns: How long a silent member still counts.
-        group_min_size: Members without which nothing is sent, and the publication not connected.
-        retransmit_receiver_window_multiple: Default receiver windows that one NAK may bring.
-        max_receivers: Most members; one more is refused, since those that are there are relied on.
+        group_min_size: Members needed for the publication to be connected and to send.
+        retransmit_receiver_window_multiple: Default receiver windows that one NAK may ask for.
+        max_receivers: Most members; one more is refused, to keep those that are there.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class GroupFlowControl(FlowControl):
         self._multiple = retransmit_receiver_window_multiple
         self._max_receivers = max_receivers
         self._receivers: dict[int, GroupReceiver] = {}
-        # Beside them, so that to ask for the pace is no walk over a thousand objects; and the pace
-        # is kept until an edge has changed: where a stream rests, status messages change none.
+        # Kept apart, so that computing the pace need not walk over a thousand objects. The pace is
+        # kept until an edge changes: while a stream is idle, status messages change none.
         self._edges: dict[int, int] = {}
         self._pace: int | None = None
         self._leaving_count = 0
@@ -89,7 +89,7 @@ class GroupFlowControl(FlowControl):
         self._setup_limit: int | None = None
         self._setup_ns = 0
 
-    # What a strategy may want otherwise.
+    # For subclasses to override.
 
     def matches(self, sm: StatusMessage) -> bool:
         """Return whether the sender of a status message is a member of the group."""
@@ -99,19 +99,19 @@ class GroupFlowControl(FlowControl):
     def pace(self, edges: Sequence[int]) -> int:
         """Return the limit that the edges of the members allow; there is at least one.
 
-        It is asked for when an edge has changed, and depends on nothing else.
+        It is called when an edge has changed, and must depend on nothing else.
         """
         return min(edges)
 
-    # What the publication hears and does.
+    # Events from the publication.
 
     def on_status_message(
         self, sm: StatusMessage, *, position: int, sender_limit: int, now_ns: int
     ) -> int:
         """Return the sender limit after a status message whose consumption is at `position`.
 
-        A stranger whose edge lies more than its own window behind the group is not accepted, and
-        cannot drag the group back. While there are no members at all, anybody's edge counts.
+        A new receiver whose edge is more than its own window behind the group is not accepted, so it
+        cannot hold the group back. While there are no members, every receiver's edge counts.
         """
         guard = self._guard(now_ns)
         edge = position + sm.receiver_window
@@ -132,26 +132,26 @@ class GroupFlowControl(FlowControl):
         return max(sender_limit, self._limit(guard))
 
     def on_trigger_send_setup(self, sm: StatusMessage, *, now_ns: int) -> None:
-        """Take note that somebody wants to join, if it would be a member.
+        """Record that a receiver asks to join, if it would be a member.
 
-        Differs: in Aeron one who asks again for the SETUP pins the limit as well, and holds the
-        group up until the receiver timeout. A member that asks is in doubt about its terms.
+        Differs: in Aeron a member that asks for the SETUP again pins the limit as well, and holds
+        the group up until the receiver timeout. Such a member is only verifying its terms.
         """
         del now_ns
         receiver = self._receivers.get(sm.receiver_id)
-        # One that is leaving may be gone by the time that the SETUP has left.
+        # A member that is leaving may be gone by the time the SETUP is sent.
         is_new = (receiver is None or receiver.is_leaving) and self.matches(sm)
         self._is_setup_triggered = self._is_setup_triggered or is_new
 
     def on_setup(self, *, sender_limit: int, now_ns: int) -> None:
-        """Pin the limit for the member that this SETUP invites."""
+        """Pin the limit for the receiver for which this SETUP is sent."""
         if self._is_setup_triggered and self._receivers:
             self._setup_limit = sender_limit
             self._setup_ns = now_ns
         self._is_setup_triggered = False
 
     def on_idle(self, *, sender_limit: int, sender_position: int, now_ns: int) -> int:
-        """Let go of members that left or fell silent, and return what the others allow."""
+        """Remove members that left or timed out, and return the limit of the others."""
         del sender_position
         guard = self._guard(now_ns)
         self._remove_gone(now_ns)
@@ -160,20 +160,20 @@ class GroupFlowControl(FlowControl):
         return self._limit(guard)
 
     def on_error(self, *, receiver_id: int, group_tag: int | None, now_ns: int) -> None:
-        """Let a member that rejected the stream leave in the next idle cycle, whatever its tag.
+        """Mark a member that rejected the stream as leaving, whatever its tag.
 
-        Differs: the Java driver wants the tag as well, and waits for the timeout without it. The
-        id alone says which member it is, as in the C driver.
+        Differs: the Java driver also requires the tag, and without it waits for the timeout. The
+        id alone identifies the member, as in the C driver.
         """
         del group_tag, now_ns
         receiver = self._receivers.get(receiver_id)
         if receiver is not None:
             self._set_leaving(receiver, is_leaving=True)
 
-    # What the publication asks.
+    # For the publication.
 
     def deadline_ns(self) -> int:
-        """Return when the longest silent member, or the wait for an invited one, times out."""
+        """Return when the longest silent member, or the wait for a joining one, times out."""
         if self._leaving_count:
             return 0
         deadline_ns = NEVER_NS
@@ -206,11 +206,11 @@ class GroupFlowControl(FlowControl):
         return self._refused_count
 
     def slowest_receiver(self) -> str | None:
-        """Return the id of the member at whose edge the pace is set."""
+        """Return the id of the member whose edge is the limit."""
         if not self._receivers:
             return None
         edge = self._current_pace()
-        # The longest silent one of several.
+        # Of several, the longest silent one.
         return next(
             (
                 format_receiver_id(receiver_id)
@@ -221,7 +221,7 @@ class GroupFlowControl(FlowControl):
         )
 
     def _guard(self, now_ns: int) -> int | None:
-        """Return where the limit is pinned for somebody who was invited, while that lasts."""
+        """Return the position at which a joining receiver pins the limit; None if there is none."""
         if self._setup_limit is not None and now_ns > self._setup_ns + self._timeout_ns:
             self._setup_limit = None
         return self._setup_limit
@@ -245,7 +245,7 @@ class GroupFlowControl(FlowControl):
 
     def _add(self, receiver_id: int, *, position: int, edge: int, now_ns: int) -> None:
         if len(self._receivers) >= self._max_receivers:
-            # Whoever is gone makes way; whoever is there must not be driven out by made-up ids.
+            # Drop members that are gone; forged ids must not drive out live members.
             self._remove_gone(now_ns)
             if len(self._receivers) >= self._max_receivers:
                 self._refused_count += 1
@@ -275,14 +275,14 @@ class GroupFlowControl(FlowControl):
 
 
 class MinMulticastFlowControl(GroupFlowControl):
-    """Every receiver is a member of the group, and the slowest one sets the pace."""
+    """Every receiver is a member of the group, and the slowest one sets the limit."""
 
 
 DEFAULT_GROUP_TAG: Final = -1
 
 
 class TaggedMulticastFlowControl(GroupFlowControl):
-    """Members are those whose status messages are 44 bytes and carry the tag; others may lose data.
+    """Members are receivers whose status messages carry the tag; other receivers may lose data.
 
     Args:
         group_tag: Signed, 64 bits.
@@ -303,7 +303,7 @@ class TaggedMulticastFlowControl(GroupFlowControl):
 
 
 class PreferredMulticastFlowControl(TaggedMulticastFlowControl):
-    """The old name of `TaggedMulticastFlowControl`, which does the same. Deprecated: use that one.
+    """The old name of `TaggedMulticastFlowControl`. Deprecated: use that class.
 
     Source: Aeron `PreferredMulticastFlowControl`.
     """

@@ -1,4 +1,4 @@
-"""What a flow control is made from, and where it comes from: channel, context, or a factory.
+"""The choice of a flow control: by the channel, the context or a factory.
 
 Source: Aeron `FlowControlSupplier`, `DefaultMulticastFlowControlSupplier`.
 """
@@ -57,7 +57,7 @@ def _tagged(params: FlowControlParams) -> FlowControl:
 
 
 _BY_URI: Final[Mapping[str, FlowControlSupplier]] = {"max": _max, "min": _min, "tagged": _tagged}
-# As the C driver names them in its settings.
+# The names in the settings of the C driver.
 _BY_SETTING: Final[Mapping[str, FlowControlSupplier]] = {
     "unicast_max": _unicast,
     "multicast_max": _max,
@@ -69,11 +69,11 @@ _BY_SETTING: Final[Mapping[str, FlowControlSupplier]] = {
 def flow_control_supplier(
     uri: ChannelUri, context: DriverContext, *, is_group: bool
 ) -> FlowControlSupplier:
-    """Return what makes the flow control of a publication; nothing is made yet.
+    """Return the factory for the flow control of a publication.
 
     Raises:
-        RegistrationError: No strategy has the name that the channel gives.
-        ConfigurationError: The one that has it cannot be used.
+        RegistrationError: No strategy has the name in the channel.
+        ConfigurationError: The strategy with that name cannot be used.
     """
     options = uri.flow_control
     if options is not None and is_group:
@@ -96,14 +96,15 @@ def flow_control(
     """Return the flow control of a new publication.
 
     Args:
-        uri: Its channel; `fc` in it beats the context, but only a group listens to it.
+        uri: Its channel; `fc` in it overrides the context, for groups only.
         context: The driver's settings.
         is_group: Whether there may be several receivers.
-        supplier: Makes it, whatever channel and context say.
+        supplier: The factory to use, instead of those of channel and context.
 
     Raises:
-        RegistrationError: No strategy has the name that the channel gives, or it could not be made.
-        ConfigurationError: The one that has it cannot be used, or what was made is no strategy.
+        RegistrationError: No strategy has the name in the channel, or it could not be made.
+        ConfigurationError: The strategy with that name cannot be used, or the factory returned
+            something that is no flow control.
     """
     if supplier is None:
         supplier = flow_control_supplier(uri, context, is_group=is_group)
