@@ -339,7 +339,7 @@ class ReplaySource(Taking):
         """Return the end position of the message taken last, in bytes."""
         return self._position
 
-    def move_trigger(self) -> None:
+    def _move_trigger(self) -> None:
         """Do nothing: nothing waits for the position of a replay."""
 
     @classmethod

@@ -67,7 +67,9 @@ class Layout:
         codes = [code for _, code in numbers]
         self.block: Struct = Struct("<" + "".join(codes))
         # Blocks of older senders: the first numbers only, for each count of them.
-        self.prefixes = [Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)]
+        self.prefixes: list[Struct] = [
+            Struct("<" + "".join(codes[:count])) for count in range(len(codes) + 1)
+        ]
 
     def encode(self, message: Message, *, schema_id: int, version: int) -> bytes:
         """Return the bytes of a message."""

@@ -110,8 +110,8 @@ class GroupFlowControl(FlowControl):
     ) -> int:
         """Return the sender limit after a status message whose consumption is at `position`.
 
-        A new receiver whose edge is more than its own window behind the group is not accepted, so it
-        cannot hold the group back. While there are no members, every receiver's edge counts.
+        A new receiver whose edge is more than its own window behind the group is not accepted, so
+        it cannot hold the group back. While there are no members, every receiver's edge counts.
         """
         guard = self._guard(now_ns)
         edge = position + sm.receiver_window
