@@ -235,9 +235,9 @@ def prune(
     Args:
         where: Directory of an archive that is not running, or the control channel of a running one.
         recording: Only this recording.
-        max_age: Remove files that were last written to so many seconds ago; only with a directory.
+        max_age: Remove files not written to for so many seconds; only with a directory.
         max_bytes: Keep so many bytes of each recording.
-        before: Remove files that end before this position.
+        before: Remove files that lie before this position.
         yes: Do not ask.
         dry_run: Only say what would be removed.
         json: One JSON object a line.

@@ -258,7 +258,7 @@ async def _demo(duration_s: float, size: int, *, is_json: bool, loop: str | None
             | state.pauses.to_json()
         )
     else:
-        from aeron_async.cli.demo_view import print_summary  # noqa: PLC0415 - it draws, JSON not
+        from aeron_async.cli.demo_view import print_summary  # noqa: PLC0415 - only this branch draws
 
         print_summary(state, make_console())
     return ExitCode.SUCCESS if state.is_intact else ExitCode.FAILURE

@@ -1,4 +1,4 @@
-"""Command `aeron-async doctor`: checks whether this machine suits Aeron, and what to change."""
+"""Command `aeron-async doctor`: whether this machine suits Aeron, and what to change."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def doctor(
     json: Flag = False,
     options: RunOptions | None = None,
 ) -> int:
-    """Check whether this machine suits Aeron, and what to change.
+    """Tell whether this machine suits Aeron, and what to change.
 
     The exit code is 0 if streams work, even slowly, and 1 if a stream with the settings of this
     environment would be refused or could not be reached.

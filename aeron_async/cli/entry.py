@@ -31,7 +31,7 @@ def main() -> int:
     try:
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
-            from aeron_async.cli.output import complain  # noqa: PLC0415 - most have all
+            from aeron_async.cli.output import complain  # noqa: PLC0415 - only for this error
 
             verb = "is" if len(missing) == 1 else "are"
             complain(

@@ -367,4 +367,4 @@ def wildcard(endpoint: Address) -> str:
     """Return the wildcard address of the endpoint's family, which is unknown for a host name."""
     if endpoint.ip is None:
         return f"every local address of the family that {endpoint.host} resolves to"
-    return "[::]" if endpoint.ip.version == 6 else "0.0.0.0"  # noqa: PLR2004, S104 - IPv6; and Aeron binds so
+    return "[::]" if endpoint.ip.version == 6 else "0.0.0.0"  # noqa: PLR2004, S104 - IPv6; Aeron binds the wildcard too

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = make_app()(tokens, exit_on_error=False, print_error=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # The second is how rich takes the first.
+    except (BrokenPipeError, SystemExit):  # rich turns the first into the second.
         _discard_output()
         return ExitCode.SUCCESS
     except (CycloptsError, AeronError, OSError) as error:

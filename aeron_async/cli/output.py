@@ -72,7 +72,7 @@ def worded(text: str) -> str:
 @cache
 def meanings() -> Mapping[str, str]:
     """Return the option or environment variable for each argument name."""
-    from aeron_async.archive.context import ArchiveContext  # noqa: PLC0415 - errors alone need it
+    from aeron_async.archive.context import ArchiveContext  # noqa: PLC0415 - only errors need it
     from aeron_async.driver.core.context import DriverContext  # noqa: PLC0415 - as above
 
     variables = {

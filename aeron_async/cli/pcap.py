@@ -196,7 +196,7 @@ def behind_cooked_v2(packet: bytes) -> int | None:
 
 
 LINKS: Final[Mapping[int, Callable[[bytes], int | None]]] = {
-    0: lambda _packet: 4,  # loopback of BSD, whose family is told again by the version of IP
+    0: lambda _packet: 4,  # loopback of BSD; the version of IP tells the family as well
     1: behind_ethernet,
     12: lambda _packet: 0,  # raw IP, as several systems number it
     14: lambda _packet: 0,

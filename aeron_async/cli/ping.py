@@ -73,13 +73,13 @@ def ping(
         pong_channel: Where pongs come back.
         pong_stream: Stream id of pongs.
         count: Round trips to measure.
-        size: Length of a ping in bytes, at least the 8 of its time.
+        size: Length of a ping in bytes, at least 8 for its time.
         warmup: Round trips before those that are measured.
         rate: Pings a second, each measured from when it was due; without, the next ping follows
             the last pong.
         timeout: Seconds to wait for the pong to be there, and for any answer.
         json: Report as JSON.
-        quiet: Do not remark on what is done.
+        quiet: Do not remark on progress.
         options: How to run.
     """
     if size < TIMESTAMP.size:
@@ -235,7 +235,7 @@ async def sleep_until(due_ns: int) -> None:
     pause_ns = due_ns - time.monotonic_ns()
     if pause_ns > 2 * SPIN_NS:
         await asyncio.sleep((pause_ns - SPIN_NS) / NS_PER_SECOND)
-    while time.monotonic_ns() < due_ns:  # noqa: ASYNC110 - time is waited for, which sets no event
+    while time.monotonic_ns() < due_ns:  # noqa: ASYNC110 - time sets no event
         await asyncio.sleep(0)
 
 

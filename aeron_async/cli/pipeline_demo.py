@@ -54,7 +54,7 @@ def demo(
     run_async(feed, RunOptions())
     flags = [flag for name, value in SETTINGS.items() for flag in flags_of(name, value)]
     # A separate process, because this one has run a driver and would pass its open files on.
-    done = subprocess.run([*PROGRAM, "run", str(archive), str(lake), *flags], check=False)  # noqa: S603 - ourselves
+    done = subprocess.run([*PROGRAM, "run", str(archive), str(lake), *flags], check=False)  # noqa: S603 - our own program
     if done.returncode:
         return done.returncode
     write_report(lake, report)

@@ -82,7 +82,7 @@ class LakeOptions:
         master: Spark master.
         max_file_bytes: Size of a file, such as 128m.
         compact_batches: Number of small folders that are joined.
-        purge_grace: Bytes to keep behind the position that all consumers have read.
+        purge_grace: Bytes to keep before the position that all consumers have read.
         consumers: Checkpoints of other queries that read the same archive; repeated.
     """
 

@@ -89,7 +89,7 @@ def loop_factory(name: str | None) -> Callable[[], asyncio.AbstractEventLoop]:
     if not is_installed:
         message = "--loop uvloop needs uvloop, which is not installed: pip install uvloop"
         raise ConfigurationError(message)
-    import uvloop  # noqa: PLC0415 - it is optional, and costs nothing where it is not wanted
+    import uvloop  # noqa: PLC0415 - it is optional
 
     return uvloop.new_event_loop
 
@@ -169,7 +169,7 @@ def _name_remedies_of_the_command_line(
     from aeron_async.cli.output import worded  # noqa: PLC0415 - most commands log nothing
 
     if event["event"] in HUSHED:
-        import structlog  # noqa: PLC0415 - it is there, for it called this
+        import structlog  # noqa: PLC0415 - structlog called this function
 
         raise structlog.DropEvent
     remedy = REMEDIES.get(event["event"])

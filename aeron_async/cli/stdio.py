@@ -69,7 +69,7 @@ class BlockingCalls:
                 result, error = None, raised
             try:
                 self._loop.call_soon_threadsafe(_settle, future, result, error)
-            except RuntimeError:  # The loop has been closed meanwhile: nobody waits any more.
+            except RuntimeError:  # The loop is closed, so no task waits for the result.
                 return
 
 

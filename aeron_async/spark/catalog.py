@@ -177,7 +177,7 @@ def selector(options: ArchiveOptions) -> Callable[[RecordingDescriptor], bool]:
 def unknown(recording_id: int, directory: Directory, catalog: OpenCatalog) -> str:
     """Return the error text for an id that no recording has."""
     ids = list(catalog.ids())
-    shown = ", ".join(map(str, ids[:20])) + (", ..." if len(ids) > 20 else "")  # noqa: PLR2004 - enough to see a slip
+    shown = ", ".join(map(str, ids[:20])) + (", ..." if len(ids) > 20 else "")  # noqa: PLR2004 - enough to notice a typo
     return (
         f"no recording has the id {recording_id} in {directory.path}, which has "
         f"{shown or 'none'}: change recordingIds"

@@ -361,7 +361,7 @@ class Messages:
         frames: The frames that are in a row.
         first: Number of the first frame of each row.
         last: Number of the last frame of each row.
-        end: Where the next piece must begin, at the latest with the message that continues there.
+        end: Where the next piece must begin; a message that is not whole begins there.
         dropped: Fragments in no row: the message began earlier, or lacks a part.
         broken: Messages that lack a part.
     """

@@ -92,7 +92,7 @@ def register(spark: SparkSession) -> None:
 
 def is_known(spark: SparkSession, name: str) -> bool:
     """Return whether a session has a source of this name; False if the session cannot be asked."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - pyspark brings it, without its types
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - a part of pyspark without types
 
     # A Spark Connect session has no Java session.
     session = getattr(spark, "_jsparkSession", None)

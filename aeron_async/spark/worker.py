@@ -98,7 +98,7 @@ class WorkerConnection:
     def _run(self) -> None:
         try:
             anyio.run(self._live, backend_options={"use_uvloop": sys.platform != "win32"})
-        except BaseException as error:  # it is given to who waits, or logged
+        except BaseException as error:  # the constructor raises it, or it is logged
             if self._started.done():
                 log.warning("worker_driver_failed", exc_info=error)
             else:

@@ -299,7 +299,7 @@ def msgpack_decoder(spec: str) -> ValueDecoder:
         ConfigurationError: The spec is invalid, or the package `msgpack` is not installed.
     """
     try:
-        import msgpack  # noqa: PLC0415 - needed by those only who have such messages
+        import msgpack  # noqa: PLC0415 - few queries need it
     except ImportError:
         message = "messages in MessagePack need the package msgpack: pip install msgpack"
         raise ConfigurationError(message) from None

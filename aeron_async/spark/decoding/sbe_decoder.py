@@ -252,7 +252,7 @@ class Header:
         """Return one number of each header; zero where the header is absent."""
         offset, number = self.numbers[name]
         values = payloads.numbers(places + offset, number.kind, absent)
-        # Negative numbers and lengths beyond 32 bits become a length that exceeds any message.
+        # Negative numbers, and those beyond 31 bits, become a length that exceeds any message.
         limit = np.uint64(np.iinfo(np.int32).max)
         bounded: Places = np.minimum(values.astype(np.uint64), limit).astype(np.int64)
         return bounded

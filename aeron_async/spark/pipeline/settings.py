@@ -242,7 +242,7 @@ class PipelineSettings:
         master: Spark master.
         max_file_bytes: Size of a file; larger batches are divided, and small files are joined.
         compact_batches: Number of small folders of a table that are joined.
-        purge_grace: Bytes of a recording to keep behind the position that all consumers have read.
+        purge_grace: Bytes of a recording to keep before the position that all consumers have read.
         consumers: Checkpoints of other queries that read the same archive.
     """
 

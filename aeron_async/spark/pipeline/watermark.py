@@ -81,7 +81,7 @@ def watermarks(
     Args:
         recordings: Catalog entries by recording id.
         consumers: Offsets of each consumer; at least one.
-        grace: Bytes to keep behind the position that was read.
+        grace: Bytes to keep before the position that all consumers have read.
     """
     found = []
     for descriptor in recordings.values():

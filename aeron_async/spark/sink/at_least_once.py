@@ -145,7 +145,7 @@ class ListeningFlowControl(FlowControl):
         return self._inner.has_required_receivers()
 
     def max_retransmission_length(self, *, term_offset: int, length: int, term_length: int) -> int:
-        """Return how much of a requested resend is granted, in bytes."""
+        """Return how many bytes of a requested retransmission are granted."""
         return self._inner.max_retransmission_length(
             term_offset=term_offset, length=length, term_length=term_length
         )

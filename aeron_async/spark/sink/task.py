@@ -106,7 +106,7 @@ def current_task(options: SinkOptions) -> Task:
     Raises:
         ConfigurationError: See `Task.of`.
     """
-    from pyspark import TaskContext  # noqa: PLC0415 - all else here goes without PySpark
+    from pyspark import TaskContext  # noqa: PLC0415 - nothing else here needs PySpark
 
     context = TaskContext.get()
     assert context is not None, "Spark calls a writer in a task only"
