@@ -50,8 +50,8 @@ def ls(
     """List the recordings of an archive.
 
     If a running archive is asked over its control channel, the list includes recording requests
-    that have not begun to record. Their entry says "waits", with the id that `archive stop
-    --subscription` takes; in --json their recording_id is null.
+    that have not begun to record. Such an entry says "waits", with the id for
+    `archive stop --subscription`; in --json its recording_id is null.
 
     Args:
         where: Directory of an archive, ours or the official one, which may be running; or the

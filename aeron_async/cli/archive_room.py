@@ -67,7 +67,7 @@ def truncate(
 
 @asynccontextmanager
 async def seen(where: str) -> AsyncIterator[Any]:
-    """Yield a view of an archive that changes no directory.
+    """Yield a view of an archive that changes no file.
 
     Opening an archive in a directory would set the ends of unfinished recordings, cut off torn
     frames and write the mark file. That happens only after consent, in `changeable`.

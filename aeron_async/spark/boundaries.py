@@ -153,7 +153,7 @@ def end_of_file(
 
 
 def cut_bad(piece: memoryview, frames: Frames, checksum: Checksum, session_id: int) -> bool:
-    """Cut frames before the first with a wrong checksum; return whether there is one."""
+    """Drop the frames from the first wrong checksum on; return whether there is one."""
     bad = first_bad(piece, frames, checksum, session_id=session_id)
     if bad is not None:
         frames.cut(bad)
@@ -222,7 +222,7 @@ def pieces(
 
 
 def last_message_end(directory: Directory, descriptor: RecordingDescriptor, limit: int) -> int:
-    """Return where the last message before a limit ends; the beginning of the limit's term if none.
+    """Return the last message end at or before a limit; the beginning of the limit's term if none.
 
     Args:
         directory: Directory of the archive.

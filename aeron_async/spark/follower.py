@@ -193,7 +193,7 @@ class Follower:
         Raises:
             ConfigurationError: All messages are older than the given time.
             UnknownRecordingError: A recording given by id does not exist.
-            DataLossError: A recording begins after the given position, and `failOnDataLoss` is set.
+            DataLossError: A recording lacks the given position, and `failOnDataLoss` is set.
             InvalidPositionError: The given position is in the middle of a frame.
         """
         found = {}

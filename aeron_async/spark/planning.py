@@ -182,7 +182,7 @@ def starting_position(
 
     Raises:
         ConfigurationError: All messages are older than the given time.
-        DataLossError: The recording now begins later, and `failOnDataLoss` is set.
+        DataLossError: The recording lacks the given position, and `failOnDataLoss` is set.
         InvalidPositionError: The position is in the middle of a frame.
     """
     recording_id = descriptor.recording_id
@@ -208,7 +208,7 @@ def ending_position(
     """Return where a batch query stops reading a recording that is readable up to `end`.
 
     Raises:
-        DataLossError: The recording now ends earlier, and `failOnDataLoss` is set.
+        DataLossError: The recording lacks the given position, and `failOnDataLoss` is set.
         InvalidPositionError: The position is in the middle of a frame.
     """
     if options.ending_timestamp is None:

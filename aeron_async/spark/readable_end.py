@@ -416,7 +416,7 @@ class Tail:
         safe: Readable end in bytes; a message ends there.
         seen: End of the last frame that is present.
         found_ns: When these were determined.
-        wait_ns: How long they are trusted while `safe` is behind `seen`.
+        wait_ns: How long they are trusted while `safe` is less than `seen`.
     """
 
     session_id: int
@@ -484,7 +484,7 @@ class Tails:
     def holds(self, descriptor: RecordingDescriptor, position: int) -> bool:
         """Return whether the files of a recording reach a position.
 
-        The readable end may still be before it: because the archive has just been restarted, or
+        The readable end may still be before it: because an archive has begun to write since, or
         because the last message is not whole.
         """
         if not descriptor.is_active:

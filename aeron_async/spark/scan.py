@@ -187,7 +187,7 @@ class Scanner:
         return piece, None
 
     def _verified(self, piece: memoryview, frames: Frames) -> str | None:
-        """Cut frames before the first with a wrong checksum; return what is wrong at their end."""
+        """Drop the frames from the first wrong checksum on; return what is wrong at their end."""
         bad = None if self._checksum is None else first_bad(piece, frames, self._checksum)
         if bad is not None:
             stored = int(frames.heads[bad, SESSION])
