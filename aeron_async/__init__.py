@@ -1,7 +1,8 @@
 """Aeron for asyncio: reliable, ordered, back-pressured streams, byte-compatible with Aeron.
 
-Everything an application needs stands here; what is below may change between releases. Names are
-imported when they are asked for: who only reads recordings, or plans a query, waits for no driver.
+This module exports everything an application needs; the modules below may change between releases.
+Names are imported on first use, so that a program that only reads recordings or plans a query does
+not load the driver.
 """
 
 from __future__ import annotations

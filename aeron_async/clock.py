@@ -1,6 +1,6 @@
-"""Time as an argument: what the agents read, and what a test may replace.
+"""Clocks: the time sources of agents, which a test may replace.
 
-Invariant: `protocol`, `logbuffer` and `driver/core` call no clock; they are told the time.
+Invariant: `protocol`, `logbuffer` and `driver/core` call no clock; the caller passes the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NS_PER_SECOND: Final = 1_000_000_000
 
 
 class Clock(Protocol):
-    """Monotonic time for deadlines; wall-clock time for what people and other machines see."""
+    """Monotonic time for deadlines; wall-clock time for people and other machines."""
 
     def now_ns(self) -> int:
         """Return monotonic time in nanoseconds."""
@@ -38,12 +38,12 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks.
+    """The system's own clocks.
 
     `time.monotonic_ns` and not `loop.time()`: uvloop's steps by a whole millisecond.
     """
 
-    # Bound as attributes of the class, so that reading the time costs one call and no frame.
+    # Class attributes, so that reading the time costs one call and no Python frame.
     now_ns: staticmethod[[], int] = staticmethod(time.monotonic_ns)
     epoch_ns: staticmethod[[], int] = staticmethod(time.time_ns)
 

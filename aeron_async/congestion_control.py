@@ -1,9 +1,9 @@
-"""Congestion control, for those who write their own: the window that a receiver advertises.
+"""Congestion control API, for custom strategies: the window that a receiver advertises.
 
 The entry points of the group `aeron_async.congestion_control` are factories, as
 `Aeron.add_subscription` and `DriverContext` take them.
 
-Source: Aeron `CongestionControl` and its neighbours.
+Source: Aeron `CongestionControl` and its implementations.
 """
 
 from __future__ import annotations

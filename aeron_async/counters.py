@@ -1,4 +1,4 @@
-"""Counters: 64-bit numbers that others may watch while we change them, in Aeron's own layout.
+"""Counters: 64-bit numbers that other programs may read while they change, in Aeron's layout.
 
 Two parallel arrays are indexed by counter id. The values array holds 128 bytes per counter, so that
 no two share a cache line; the metadata array holds 512:
@@ -7,8 +7,8 @@ no two share a cache line; the metadata array holds 512:
     metadata  0 state i32 | 4 type id i32 | 8 free-for-reuse deadline i64, epoch ms
               16 key, 112 bytes | 128 label length i32 | 132 label, 380 bytes
 
-Invariant: the state is stored last when a counter appears and first when it goes, so a reader
-never sees half of one. A freed id rests in state -1 until its deadline: readers may still hold it.
+Invariant: allocating writes the state last and freeing writes it first, so a reader never sees half
+a counter. A freed id keeps the state -1 until its deadline: readers may still hold it.
 
 Source: Aeron `CountersManager`, `CountersReader`, `aeron_counters_manager.c`.
 """
@@ -50,7 +50,7 @@ class _View(Protocol):
 
 
 class _Closed:
-    """Stands in for a word that was given back, so that an open cell need not ask each time."""
+    """Replaces the memory of a closed counter, so that an access to an open one needs no check."""
 
     __slots__ = ("_why",)
 
@@ -65,7 +65,7 @@ class _Closed:
 
 
 class Cell:
-    """The one 64-bit word of a counter, for as long as the counter is open."""
+    """The 64-bit value of a counter, while the counter is open."""
 
     __slots__ = ("_view",)
 
@@ -79,10 +79,10 @@ class Cell:
         self._view[index] = value
 
     def release(self, why: str) -> None:
-        """Touch the word no more: by now it may be another's.
+        """Stop using the memory: it may belong to another counter now.
 
         Args:
-            why: What every further access says in its `ClosedError`.
+            why: Text of the `ClosedError` that every further access raises.
         """
         self._view = _Closed(why)
 
@@ -103,7 +103,7 @@ RECORD_RECLAIMED: Final = -1
 NOT_FREE_TO_REUSE: Final = 2**63 - 1
 NULL_OWNER_ID: Final = -1
 
-# Distances between records, and fields inside one, counted in the numbers they are read as.
+# Distances between records, and fields inside one, in units of the numbers they hold.
 _VALUE_WORDS: Final = VALUE_LENGTH // 8
 _METADATA_INTS: Final = METADATA_LENGTH // 4
 _METADATA_LONGS: Final = METADATA_LENGTH // 8
@@ -116,10 +116,10 @@ _LABEL_OFFSET: Final = 132
 
 @attrs.frozen(kw_only=True)
 class CounterRecord:
-    """One counter as it stood when it was read.
+    """Snapshot of one counter.
 
     Attributes:
-        key: All 112 bytes; what they mean depends on `type_id`.
+        key: All 112 bytes; their meaning depends on `type_id`.
     """
 
     counter_id: int
@@ -133,14 +133,14 @@ class CounterRecord:
 
 
 class Counter:
-    """A counter that its one writer may change; one word of memory per access, and no lock.
+    """A counter with a single writer; an access reads or writes one word of memory, without a lock.
 
-    Made by `CountersManager.allocate`. After `close` every access raises `ClosedError`: by then
-    the word may belong to another counter.
+    `CountersManager.allocate` makes it. After `close` every access raises `ClosedError`, because
+    the memory may belong to another counter.
 
     Attributes:
-        id: Of the counter.
-        cell: Its word, for the kernel; closed with it.
+        id: Id of the counter.
+        cell: The counter's word of memory, for the compiled code; closed with the counter.
 
     Source: Aeron `AtomicCounter`, `aeron_atomic_counter_t`.
     """
@@ -166,7 +166,7 @@ class Counter:
         self.cell[0] += amount
 
     def propose_max(self, value: int) -> bool:
-        """Raise the value to `value` if that is more, and say whether it was."""
+        """Raise the value to `value` if that is greater, and return whether it was."""
         cell = self.cell
         if value > cell[0]:
             cell[0] = value
@@ -175,7 +175,7 @@ class Counter:
 
     @property
     def label(self) -> str:
-        """What a person reads beside the value."""
+        """The text that describes the value to people."""
         self.get()
         return self._manager.label(self.id)
 
@@ -185,7 +185,7 @@ class Counter:
         self._manager.write_label(self.id, label)
 
     def append_to_label(self, text: str) -> None:
-        """Lengthen the label; what exceeds 380 bytes is cut."""
+        """Append to the label; what exceeds 380 bytes is cut."""
         self.update_label(self.label + text)
 
     @property
@@ -194,7 +194,7 @@ class Counter:
         return self._is_closed
 
     def close(self) -> None:
-        """Give the counter back; closing again does nothing."""
+        """Free the counter; a second call does nothing."""
         if not self._is_closed:
             self._manager.free(self.id)
 
@@ -213,14 +213,14 @@ Position = Counter
 
 
 class CountersReader:
-    """Reads counters that anyone has written, ids 0 to `limit` - 1, over any two buffers.
+    """Reads counters of any writer, ids 0 to `limit` - 1, in two buffers.
 
     Args:
-        values: 128 bytes per counter; what is left over is not used.
+        values: 128 bytes per counter; a remainder is not used.
         metadata: 512 bytes per counter, so at least four times as long.
 
     Raises:
-        ConfigurationError: `metadata` is too short, or `values` holds no counter at all.
+        ConfigurationError: `metadata` is too short, or `values` is too short for one counter.
     """
 
     def __init__(self, values: ReadableBuffer, metadata: ReadableBuffer) -> None:
@@ -234,7 +234,7 @@ class CountersReader:
             )
             raise ConfigurationError(message)
         self._metadata = metadata_bytes
-        # Whole words, so that a store is never seen half done by another process.
+        # Whole words, so that a reader never sees a partial store of another process.
         self._values = value_bytes[: self.limit * VALUE_LENGTH].cast("q")
         self._metadata_ints = metadata_bytes[: self.limit * METADATA_LENGTH].cast("i")
         self._metadata_longs = metadata_bytes[: self.limit * METADATA_LENGTH].cast("q")
@@ -251,7 +251,7 @@ class CountersReader:
         """Return the label of a counter, whatever its state."""
         start = self._checked(counter_id) * METADATA_LENGTH + _LABEL_OFFSET
         length = self._metadata_ints[counter_id * _METADATA_INTS + _LABEL_LENGTH_INT]
-        # The length is clamped, for the buffer may be another program's file.
+        # The length is limited, because the buffer may be another program's file.
         end = start + min(max(length, 0), MAX_LABEL_LENGTH)
         return bytes(self._metadata[start:end]).decode("utf-8", "replace")
 
@@ -272,7 +272,7 @@ class CountersReader:
         )
 
     def for_each(self, handler: Callable[[CounterRecord], object]) -> None:
-        """Hand every allocated counter to `handler`, lowest id first."""
+        """Pass every allocated counter to `handler`, lowest id first."""
         for record in self:
             handler(record)
 
@@ -295,7 +295,7 @@ class CountersReader:
         return map(self.record, self._allocated_ids())
 
     def _allocated_ids(self) -> Iterator[int]:
-        """Walk the ids; the first that was never used ends the table."""
+        """Yield the allocated ids; the first id that was never used ends the table."""
         for counter_id in range(self.limit):
             state = self._metadata_ints[counter_id * _METADATA_INTS]
             if state == RECORD_UNUSED:
@@ -315,13 +315,13 @@ class CountersReader:
 
 
 class CountersManager(CountersReader):
-    """Hands out counters, and takes them back for reuse after a rest.
+    """Allocates counters, and frees them for reuse after a delay.
 
     Args:
         values: Writable and zeroed, 128 bytes per counter.
         metadata: Writable and zeroed, 512 bytes per counter.
-        free_to_reuse_timeout_ms: How long a freed id rests, in milliseconds.
-        epoch_ms: Wall-clock time in milliseconds; the deadline of a freed id is public.
+        free_to_reuse_timeout_ms: How long a freed id is not reused, in milliseconds.
+        epoch_ms: Wall-clock time in milliseconds; other programs read the deadline of a freed id.
     """
 
     def __init__(
@@ -336,7 +336,7 @@ class CountersManager(CountersReader):
         self._free_to_reuse_timeout_ms = free_to_reuse_timeout_ms
         self._epoch_ms = epoch_ms
         self._counters: dict[int, Counter] = {}
-        # (deadline, id), soonest first: wall-clock time may step back, so they may come unsorted.
+        # (deadline, id), soonest first: wall-clock time may step back, so ids may arrive unsorted.
         self._resting: list[tuple[int, int]] = []
         self._used_count = 0
 
@@ -348,9 +348,9 @@ class CountersManager(CountersReader):
         free_to_reuse_timeout_ms: int,
         epoch_ms: Callable[[], int],
     ) -> CountersManager:
-        """Manage counters in anonymous memory, whose pages cost nothing until they are touched.
+        """Manage counters in anonymous memory, whose pages cost nothing until they are used.
 
-        `values_length` is in bytes: 128 for each counter there may be.
+        `values_length` is in bytes: 128 for each possible counter.
         """
         return cls(
             mmap.mmap(-1, values_length),
@@ -372,7 +372,7 @@ class CountersManager(CountersReader):
         """Publish a new counter with value 0.
 
         Type ids below 1000 belong to Aeron's own products. A key beyond 112 bytes and a label
-        beyond 380 are cut. The owner is the client with which the counter goes, -1 for none.
+        beyond 380 are cut. The counter is freed with the client that owns it; -1 means no owner.
 
         Raises:
             RegistrationError: every counter is in use, or freed too recently.
@@ -394,7 +394,7 @@ class CountersManager(CountersReader):
         return counter
 
     def free(self, counter_id: int) -> None:
-        """Take a counter back; its id may be used again after the timeout.
+        """Free a counter; its id may be reused after the timeout.
 
         Raises:
             RegistrationError: no such counter is allocated.
@@ -412,7 +412,7 @@ class CountersManager(CountersReader):
         heapq.heappush(self._resting, (deadline_ms, counter_id))
 
     def write_label(self, counter_id: int, label: str) -> None:
-        """Replace a label; the length is stored last, so that a reader never runs past it."""
+        """Replace a label; its length is stored last, so that no reader reads past the text."""
         encoded = label.encode("utf-8", "replace")[:MAX_LABEL_LENGTH]
         start = self._checked(counter_id) * METADATA_LENGTH + _LABEL_OFFSET
         self._metadata[start : start + len(encoded)] = encoded

@@ -97,7 +97,7 @@ class ErrorCode(IntEnum):
 
 
 class AeronError(Exception):
-    """Anything this package raises on purpose; its message is safe for terminals and logs."""
+    """Base of the exceptions of this package; its text is safe for terminals and logs."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ class AeronError(Exception):
 
 
 class ConfigurationError(AeronError, ValueError):
-    """A setting or argument that cannot be meant; raised before any I/O."""
+    """A setting or argument that is not valid; raised before any I/O."""
 
 
 class ChannelUriError(ConfigurationError):
@@ -129,7 +129,7 @@ class RegistrationError(AeronError):
 
 
 class ProtocolError(AeronError):
-    """A frame that breaks the wire contract."""
+    """A frame that violates the wire protocol."""
 
 
 class ClosedError(AeronError):
@@ -141,7 +141,7 @@ class NotConnectedError(AeronError):
 
 
 class BusyError(AeronError, RuntimeError):
-    """A second task tried to consume what only one task may."""
+    """A second task tried to read where only one task may."""
 
 
 class PublicationError(AeronError):
@@ -160,7 +160,7 @@ class AeronTimeoutError(AeronError, TimeoutError):
     """A timeout given by the caller has passed.
 
     Attributes:
-        why: Why a publication or subscription made its caller wait, where it was one.
+        why: Why the publication or subscription made its caller wait; None for other waits.
     """
 
     def __init__(self, message: str, *, why: Why | None = None) -> None:
@@ -176,7 +176,7 @@ class OfferTimeoutError(AeronTimeoutError):
         position_limit: Position up to which appending was allowed, in bytes.
         waited_ns: How long the offer waited.
         is_connected: Whether any subscriber was connected at the end.
-        slowest_receiver: Identity of the receiver that sets the pace, where it is known.
+        slowest_receiver: Identity of the receiver that sets the pace, if it is known.
     """
 
     def __init__(
@@ -203,10 +203,10 @@ class DriverTimeoutError(AeronTimeoutError):
 
 
 class WrongLoopError(AeronError, RuntimeError):
-    """A caller used a client or driver, or what belongs to one, outside the loop it was made in.
+    """A client, a driver or an object of one was used outside its event loop.
 
-    Each belongs to one event loop of one process, the one in which it was started. Call it from
-    there; a thread does so by `loop.call_soon_threadsafe` or `asyncio.run_coroutine_threadsafe`.
+    Each belongs to one event loop of one process, in which it was started. Use it from there;
+    another thread calls `loop.call_soon_threadsafe` or `asyncio.run_coroutine_threadsafe`.
     """
 
 
@@ -216,7 +216,7 @@ class DriverError(AeronError):
 
 @final
 class ArchiveErrorCode(IntEnum):
-    """What an archive says was wrong, as it travels in its control protocol.
+    """Error codes of archives, as in the control protocol.
 
     Source: Aeron `ArchiveException`.
     """
@@ -244,7 +244,7 @@ class ArchiveError(AeronError):
     """An archive refused a request, or failed.
 
     Attributes:
-        code: What was wrong, as the control protocol says it.
+        code: Error code, as in the control protocol.
     """
 
     code: ArchiveErrorCode = ArchiveErrorCode.GENERIC
@@ -256,11 +256,11 @@ class ArchiveError(AeronError):
 
 
 class ArchiveFileError(ArchiveError):
-    """A file of an archive is damaged, foreign, or of a version that is not known.
+    """A file of an archive is damaged, foreign, or of an unknown version.
 
     Attributes:
-        file: Its name.
-        offset: Where in it, in bytes.
+        file: Name of the file.
+        offset: Offset in the file, in bytes.
     """
 
     def __init__(self, message: str, *, file: str, offset: int) -> None:
@@ -280,10 +280,10 @@ class UnknownRecordingError(ArchiveError, LookupError):
 
 
 class InvalidPositionError(ArchiveError, ValueError):
-    """A position outside of the recording, or in the middle of a frame.
+    """A position outside the recording, or inside a frame.
 
     Attributes:
-        nearest: The nearest position that can be meant, in bytes, where it is known.
+        nearest: The nearest valid position, in bytes; None if it is not known.
     """
 
     code = ArchiveErrorCode.INVALID_POSITION
@@ -294,11 +294,11 @@ class InvalidPositionError(ArchiveError, ValueError):
 
 
 class DataLossError(ArchiveError):
-    """What a query is to read has been purged or truncated, or is damaged.
+    """Data that a query should read was purged or truncated, or is damaged.
 
     Attributes:
-        recording_id: Of the recording.
-        position: From where on, in bytes.
+        recording_id: Id of the recording.
+        position: Position from which on data is missing, in bytes.
     """
 
     def __init__(self, message: str, *, recording_id: int, position: int) -> None:
@@ -308,12 +308,12 @@ class DataLossError(ArchiveError):
 
 
 class RecordingGapError(ArchiveError):
-    """A recording has stopped, and its stream has gone on: what lies between is nowhere.
+    """A recording has stopped, and its stream has continued: the part in between is not available.
 
     Attributes:
-        recording_id: Of the recording.
-        recorded_position: Where it ends, or what was read of its stream; in bytes.
-        live_position: Where the live stream is, in bytes.
+        recording_id: Id of the recording.
+        recorded_position: Where the recorded or received part ends, in bytes.
+        live_position: Where the live stream continues, in bytes.
     """
 
     def __init__(self, *, recording_id: int, recorded_position: int, live_position: int) -> None:

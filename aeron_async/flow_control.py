@@ -1,9 +1,9 @@
-"""Flow control, for those who write their own: which receivers set the pace of a publication.
+"""Flow control API, for custom strategies: which receivers set the pace of a publication.
 
 The entry points of the group `aeron_async.flow_control` are factories, as `Aeron.add_publication`
 and `DriverContext` take them.
 
-Source: Aeron `FlowControl` and its neighbours.
+Source: Aeron `FlowControl` and its implementations.
 """
 
 from __future__ import annotations

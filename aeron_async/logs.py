@@ -1,10 +1,10 @@
-"""Log lines of a library: structlog's where the application has configured it, quiet where not.
+"""Log lines: through structlog if the application has configured it, else through `logging`.
 
 An unconfigured structlog would print every line between the application's own output. So until it
-is configured, only warnings and errors go out, through `logging`, as asyncio's own do.
+is configured, only what `logging` shows is printed: by default warnings and errors, as for asyncio.
 
-Invariant: no text in a field moves a cursor, breaks a line or is longer than its limit: fields hold
-the words of peers, files and catalogs.
+Invariant: no text in a field moves a cursor, breaks a line or is longer than its limit, because
+fields hold foreign text from remote hosts, files and catalogs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ NEVER_NS: Final = 2**63 - 1
 
 
 class Log(Protocol):
-    """Where a module logs: a `Logger`, or one within the budget of what peers can cause."""
+    """Interface of a `Logger`, and of one within the budget of remote hosts."""
 
     def info(self, event: str, **fields: object) -> None:
         """Log a change."""
 
     def warning(self, event: str, **fields: object) -> None:
-        """Log what somebody should look at."""
+        """Log a problem that needs attention."""
 
     def error(self, event: str, **fields: object) -> None:
         """Log a failure; `exc_info` may be the exception."""
@@ -49,10 +49,10 @@ class Log(Protocol):
 
 @final
 class Logger:
-    """Logs events with fields; made once a module.
+    """Logs events with fields; each module has one.
 
     Args:
-        name: Of the module, as `logging` shows it.
+        name: Name of the module, as `logging` shows it.
     """
 
     __slots__ = ("_name",)
@@ -65,7 +65,7 @@ class Logger:
         self._log(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
-        """Log what somebody should look at."""
+        """Log a problem that needs attention."""
         self._log(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: object) -> None:
@@ -73,7 +73,7 @@ class Logger:
         self._log(logging.ERROR, event, fields)
 
     def is_enabled_for(self, level: int) -> bool:
-        """Return whether lines of a level are shown, as far as structlog or `logging` says."""
+        """Return whether lines of a level are shown, according to structlog or `logging`."""
         structlog: ModuleType | None = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():
             logger = structlog.get_logger(self._name)
@@ -85,7 +85,8 @@ class Logger:
         for name, value in fields.items():
             if isinstance(value, str):
                 fields[name] = printable(value, FIELD_LENGTH_MAX)
-        # Who has not imported it has not configured it; importing it takes a tenth of a second.
+        # Only an application that has imported structlog can have configured it, and importing it
+        # here would take a tenth of a second.
         structlog: ModuleType | None = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():
             structlog.get_logger(self._name).log(level, event, **fields)
@@ -111,18 +112,18 @@ def get_logger(name: str) -> Logger:
 
 @final
 class LogBudget:
-    """Bounds the log lines that peers can cause: in all, of each event, and of each cause.
+    """Limits the log lines that remote hosts can cause: in all, per event, and per cause.
 
-    What is left out is counted, and one line a second says how much that was. Lines about the
-    program's own doing need no budget.
+    Lines left out are counted, and one line a second reports the count. Lines about the program's
+    own actions need no budget.
 
     Args:
         now_ns: Reads the time.
-        limit: Lines in any second.
+        limit: Most lines in any second.
 
     Attributes:
         left_out_count: Lines left out so far.
-        on_left_out: Called when there is something to say at a later time: see `poll`.
+        on_left_out: Called when a report becomes due; see `poll`.
     """
 
     def __init__(
@@ -130,9 +131,9 @@ class LogBudget:
     ) -> None:
         self._now_ns = now_ns
         self._limit = limit
-        # Of the last second, oldest first: at most `limit`.
+        # Lines of the last second, oldest first: at most `limit`.
         self._lines: deque[tuple[int, str, Hashable]] = deque()
-        # By event: the names are those in this package.
+        # By event: events are named in this package, so their number is limited.
         self._left_out: Counter[str] = Counter()
         self._due_ns = NEVER_NS
         self._said_ns = -INTERVAL_NS
@@ -140,17 +141,17 @@ class LogBudget:
         self.on_left_out: Callable[[], object] = lambda: None
 
     def on(self, log: Logger) -> Log:
-        """Return a logger whose lines come out of this budget."""
+        """Return a logger whose lines count against this budget."""
         return _PeerLogger(log, self)
 
     def allows(self, event: str, cause: Hashable = None, now_ns: int | None = None) -> bool:
-        """Return whether a line may be logged now; if so, it is taken out of the budget.
+        """Return whether a line may be logged now; if so, count it.
 
         Args:
-            event: Of the line.
-            cause: Such as a source address: it may be in one line of the event a second. None is
-                without that limit.
-            now_ns: The time, where the caller has read it.
+            event: Event of the line.
+            cause: Cause such as a source address: one line per event and cause a second. None has
+                no such limit.
+            now_ns: The time, if the caller has read it.
         """
         now_ns = self._now_ns() if now_ns is None else now_ns
         lines = self._lines
@@ -169,13 +170,13 @@ class LogBudget:
         return False
 
     def poll(self, now_ns: int) -> int:
-        """Say how many lines were left out, once that is due; return when it is due next."""
+        """Report how many lines were left out, once that is due; return when it is due next."""
         if now_ns >= self._due_ns:
             self._say(now_ns)
         return self._due_ns
 
     def close(self) -> None:
-        """Say how many lines were left out since that was last said."""
+        """Report how many lines were left out since the last report."""
         if self._left_out:
             self._say(self._now_ns())
 
@@ -189,7 +190,7 @@ class LogBudget:
 
 @final
 class _PeerLogger:
-    """A logger within a budget; what nobody would see costs nothing of it."""
+    """A logger within a budget; a line below the shown level does not count."""
 
     __slots__ = ("_budget", "_log")
 
@@ -211,7 +212,7 @@ class _PeerLogger:
 
 
 def within(budget: LogBudget | None, log: Logger) -> Log:
-    """Return a logger within a budget, where there is one."""
+    """Return a logger within a budget, if there is one."""
     return log if budget is None else budget.on(log)
 
 

@@ -1,4 +1,4 @@
-"""Name resolvers, for those who write their own: the addresses of the hosts that channels name.
+"""Name resolver API, for custom resolvers of the host names in channels.
 
 The entry points of the group `aeron_async.name_resolver` are factories, as `DriverContext` takes
 them.

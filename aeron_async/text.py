@@ -1,10 +1,10 @@
-"""Foreign words made safe for terminals, logs and error texts.
+"""Foreign text made safe for terminals, logs and error texts.
 
 Invariant: the result is one line without control characters, invisible format characters or
-undecodable bytes, and never longer than its limit. Applied twice it stays as it is.
+undecodable bytes, and never longer than its limit. Applying the function again does not change it.
 
-The result is for eyes: a backslash is not doubled, so it cannot be turned back. Programs read the
-true text in JSON output and in attributes.
+The result is for people: a backslash is not doubled, so it cannot be converted back. Programs read
+the original text in JSON output and in attributes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(value: object, limit: int = LIMIT) -> str:
-    r"""Return foreign words as one harmless line: `a\x1b[2J` shows its ESC and does nothing.
+    r"""Return foreign text as one harmless line: `a\x1b[2J` shows its ESC and does nothing.
 
-    Escaped are control characters (C0, DEL, C1), line separators, format characters such as those
-    that turn the direction of writing, surrogates, and bytes that are not UTF-8. Markup stays as it
-    is: whoever renders it must not read it as markup.
+    Control characters (C0, DEL, C1), line separators, format characters such as those that change
+    the direction of writing, surrogates, and bytes that are not UTF-8 are escaped. Markup stays as
+    it is: code that renders the line must not interpret it as markup.
 
     Args:
-        value: A text or bytes in UTF-8; anything else as `str` shows it.
-        limit: In characters of the result, 64 at least. What is cut off is counted at its end.
+        value: A text, or bytes in UTF-8; anything else is converted with `str`.
+        limit: Longest result in characters, at least 64. A note at its end counts what was cut off.
     """
     assert limit >= 2 * NOTE_LENGTH_MAX
     if isinstance(value, bytes | bytearray | memoryview):
@@ -69,12 +69,12 @@ def printable(value: object, limit: int = LIMIT) -> str:
 
 
 def utc_time(count: int, *, per_second: int, pattern: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Return a time in UTC, or a number with a note where no calendar has it.
+    """Return a time in UTC, or the number with a note if it is outside the calendar.
 
     Args:
-        count: How long after 1970.
-        per_second: How many of these are a second: 1,000 for milliseconds.
-        pattern: As `strftime` takes it.
+        count: Units of time since 1970.
+        per_second: Units per second: 1,000 for milliseconds.
+        pattern: Format as for `strftime`.
     """
     try:
         return datetime.fromtimestamp(count / per_second, UTC).strftime(pattern)
@@ -83,7 +83,7 @@ def utc_time(count: int, *, per_second: int, pattern: str = "%Y-%m-%d %H:%M:%S")
 
 
 def _escaped(character: str) -> str:
-    """Return how a character that cannot be shown is written."""
+    """Return the escape sequence of a character that is not printable."""
     code = ord(character)
     if character in NAMED:
         return NAMED[character]

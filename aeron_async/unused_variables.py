@@ -1,4 +1,4 @@
-"""Environment variables that look like settings of Aeron and change nothing: each is named once.
+"""Warnings about environment variables that look like Aeron settings and have no effect.
 
 Differs: the official drivers say nothing of a variable that they do not know.
 """
@@ -58,15 +58,15 @@ _named: set[str] = set()
 
 
 def warn_of_unused(variables: Iterable[str], known: Collection[str], *, prefix: str) -> None:
-    """Warn, once in a process for each, of variables that are set and change nothing.
+    """Warn about variables that are set and have no effect, once per process and variable.
 
-    A name that is neither official nor like one that is known may belong to another program, and
-    is passed over.
+    A name that is neither official nor similar to a known one may belong to another program, and is
+    ignored.
 
     Args:
-        variables: Names of all that are set.
-        known: Names that are read.
-        prefix: Of those to look at.
+        variables: Names of all variables that are set.
+        known: Names of the variables that are read.
+        prefix: Prefix of the names to check.
     """
     for name in sorted(each for each in variables if each.startswith(prefix)):
         if name in known or name in _named or len(name) > NAME_LENGTH_MAX:

@@ -1,6 +1,6 @@
-"""Why a publication or a subscription waits: the reason, what was seen, and what to change.
+"""Reasons why a publication or a subscription waits: what was observed, and what to change.
 
-`aeron_async.why` returns a `Why`; its text is what the log and the errors of timeouts say.
+`aeron_async.why` returns a `Why`; the log and timeout errors show its text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 @final
 class WaitReason(Enum):
-    """What stands between a caller and the end of its wait."""
+    """What a caller waits for."""
 
     NOTHING = auto()
     """Nothing does: there is room to offer, or something to read."""
@@ -88,9 +88,9 @@ class ReceiverSeen:
     """A receiver of a publication.
 
     Attributes:
-        receiver_id: Its name for itself, in hexadecimal.
-        silent_ns: How long ago its last status message came.
-        address: Where it reports from, as `host:port`; empty where that is not known.
+        receiver_id: Receiver id, in hexadecimal.
+        silent_ns: Time since its last status message.
+        address: Source address of its status messages, as `host:port`; empty if unknown.
     """
 
     receiver_id: str
@@ -104,8 +104,8 @@ class ClaimSeen:
 
     Attributes:
         position: Where it begins, in bytes.
-        unblocks_in_ns: After what time the driver makes padding of it, if it is not committed
-            before; None for an exclusive publication, where the driver never does.
+        unblocks_in_ns: Time until the driver turns it into padding, if it is not committed before;
+            None for an exclusive publication, which the driver never unblocks.
         timeout_ns: `publication_unblock_timeout_ns` of the driver.
     """
 
@@ -116,12 +116,13 @@ class ClaimSeen:
 
 @attrs.frozen(kw_only=True)
 class StreamSeen:
-    """A stream that is not the one asked for.
+    """A stream other than the requested one.
 
     Attributes:
-        channel: Of a publication or subscription of the same driver; empty for one on the network.
-        source: Where its datagrams come from; empty for one of the same driver.
-        session_id: The session that it has or wants; None for any.
+        channel: Channel of a publication or subscription of the same driver; empty for a stream
+            from the network.
+        source: Source address of its datagrams; empty for one of the same driver.
+        session_id: Session that it has or accepts; None for any.
     """
 
     stream_id: int
@@ -135,9 +136,9 @@ class RefusalSeen:
     """A stream that this driver has refused.
 
     Attributes:
-        session_id: Of the publication.
-        source: Where its SETUP came from, as `host:port`.
-        reason: Which limit would be passed, and the setting to change.
+        session_id: Session of the publication.
+        source: Source address of its SETUP, as `host:port`.
+        reason: The limit that would be exceeded, and the setting to change.
     """
 
     session_id: int
@@ -147,11 +148,11 @@ class RefusalSeen:
 
 @attrs.frozen(kw_only=True)
 class ImageSeen:
-    """A source of a subscription.
+    """An image of a subscription.
 
     Attributes:
         unread_length: Bytes that have arrived and were not read.
-        missing_length: Bytes from the first that is missing up to the last one that was heard of.
+        missing_length: Bytes from the first missing one up to the highest known position.
     """
 
     session_id: int
@@ -162,39 +163,39 @@ class ImageSeen:
 
 @attrs.frozen(kw_only=True)
 class PublicationSeen:
-    """What a driver knows of a publication at one moment. Lists are cut at eight entries.
+    """State of a publication in the driver at one moment. Lists have at most eight entries.
 
     Attributes:
-        is_connected: Whether offers are taken.
+        is_connected: Whether offers are accepted.
         position: Where the next message would start, in bytes.
-        position_limit: Below which an offer may begin, in bytes.
+        position_limit: Position below which an offer may begin, in bytes.
         last_error: Why a receiver rejected the stream, if one did.
-        is_ipc: Whether it stays within its driver.
+        is_ipc: Whether it is an IPC publication.
         setup_count: SETUPs sent so far.
-        setups_for_ns: How long ago the first of them left.
+        setups_for_ns: Time since the first SETUP.
         is_answered: Whether any receiver has ever answered.
-        sent_to: Where datagrams go, as `host:port`.
-        interfaces: Where they leave to a group; empty without multicast.
+        sent_to: Destinations of datagrams, as `host:port`.
+        interfaces: Interfaces that multicast datagrams leave by; empty without multicast.
         has_destinations: Whether the channel has `control-mode=manual` or `dynamic`.
         is_manual: Whether the application adds the destinations.
         destination_count: How many destinations there are.
-        unresolved: Destinations whose names lead nowhere.
-        receivers: Those alive, longest silent first.
-        receiver_count: How many are alive.
-        last_gone: The receiver that left or fell silent last, where none has rejected the stream
+        unresolved: Destinations whose names cannot be resolved.
+        receivers: Live receivers, longest silent first.
+        receiver_count: How many receivers are alive.
+        last_gone: The receiver that left or became silent last, unless one has rejected the stream
             since.
-        group_size: Receivers that flow control tracks; None where it tracks none.
-        group_min_size: Receivers without which the publication is not connected.
-        slowest_receiver: The receiver that sets the pace, where it is known.
-        claim: The claim that holds the stream up, where one does.
-        slowest_address: Where that one reports from, as `host:port`; empty where not known.
-        sender_position: Up to where it has been sent, in bytes.
-        sender_limit: Up to where it may be sent, in bytes.
+        group_size: Receivers that flow control tracks; None if it tracks none.
+        group_min_size: How many receivers a connected publication needs.
+        slowest_receiver: The receiver that sets the pace, if it is known.
+        claim: The claim that blocks the stream, if there is one.
+        slowest_address: Address of the slowest receiver, as `host:port`; empty if unknown.
+        sender_position: Position up to which was sent, in bytes.
+        sender_limit: Position up to which may be sent, in bytes.
         reader_count: Spies of a UDP publication, subscriptions of an IPC publication.
         reader_lag: Bytes that the slowest of these has not read; None without one.
         do_spies_connect: Whether `ssc=true` is set.
-        nearly: Subscriptions of this driver that ask for nearly this stream.
-        refusal: Why the same driver refuses the stream, where it does.
+        nearly: Subscriptions of this driver that almost match this stream.
+        refusal: Why the same driver refuses the stream, if it does.
     """
 
     is_connected: bool = False
@@ -230,25 +231,26 @@ class PublicationSeen:
 
 @attrs.frozen(kw_only=True)
 class SubscriptionSeen:
-    """What a driver knows of a subscription at one moment. Lists are cut at eight entries.
+    """State of a subscription in the driver at one moment. Lists have at most eight entries.
 
     Attributes:
-        images: Its sources.
+        images: Its images.
         is_local: Whether it reads publications of its own driver only: IPC, or a spy.
         listening_at: Where it receives, as `host:port`.
-        interfaces: Where its groups were joined; empty without multicast.
-        reports_to: The control addresses that it reports to, as `host:port`; empty without any.
-        answered_from: Of a subscription for responses, the control addresses of their server.
-        session_id: The one session wanted; None for all.
-        is_response_pending: Whether it waits for a server to name its session.
-        asked_sessions: Sessions whose publishers were asked for a SETUP and have sent none.
-        other_sessions: Sessions of the stream that arrive and are not wanted.
+        interfaces: Interfaces on which it joined multicast groups; empty without multicast.
+        reports_to: Control addresses that it sends status messages to, as `host:port`; empty
+            without any.
+        answered_from: For a response subscription, the control addresses of its server.
+        session_id: The only session accepted; None for all.
+        is_response_pending: Whether it waits for a server to announce its session.
+        asked_sessions: Sessions whose publishers have not answered the request for a SETUP.
+        other_sessions: Sessions of the stream that arrive and are not accepted.
         cooling_sessions: Sessions whose images have ended here.
-        other_streams: Streams that arrive and that no subscription there wants.
+        other_streams: Streams that arrive there and match no subscription.
         refusals: Streams that this driver has refused, newest last.
-        resting_count: Streams that went on without it.
-        nearly: Publications of this driver of nearly this stream.
-        last_error: Of a subscription for responses, why nothing answers.
+        resting_count: Streams that continued without this subscriber.
+        nearly: Publications of this driver that almost match.
+        last_error: For a response subscription, why nothing answers.
     """
 
     images: tuple[ImageSeen, ...] = ()
@@ -285,11 +287,11 @@ class Why:
     """Why a publication or a subscription waits; `str()` of it is one line for people.
 
     Attributes:
-        reason: What stands in the way.
+        reason: The reason.
         subject: What waits, with its channel and stream.
-        sight: What was seen, as words.
-        remedy: What to change; empty where there is nothing to change.
-        seen: What was seen, as values.
+        sight: What was observed, in words.
+        remedy: What to change; empty if there is nothing to change.
+        seen: What was observed, as values.
     """
 
     reason: WaitReason

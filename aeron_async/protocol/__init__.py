@@ -1,4 +1,4 @@
-"""Bytes to values and back: every Aeron frame, the datagram walk, and channel URIs.
+"""Encoding and decoding: every Aeron frame, the walk over a datagram, and channel URIs.
 
-This floor knows no time, no randomness and no network.
+This layer uses no time, no randomness and no network.
 """

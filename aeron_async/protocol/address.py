@@ -1,8 +1,8 @@
-"""Socket addresses and interfaces as channel URIs write them; nothing here looks up a name.
+"""Socket addresses and interfaces in channel URIs, without name resolution.
 
-Every value keeps its text as written beside its parts, because the identity of a channel endpoint
-is made of the text: `localhost:40456` and `127.0.0.1:40456` are two endpoints. Only IPv6 literals,
-which have many spellings, are compared by value.
+Every value keeps the text as written beside its parts, because the text identifies a channel
+endpoint: `localhost:40456` and `127.0.0.1:40456` are two endpoints. Only IPv6 literals, which have
+many spellings, are compared by value.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _PLAIN_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 
 @attrs.frozen
 class Address:
-    """Where to send or bind: a host and a port.
+    """An address to send to or bind: a host and a port.
 
     Attributes:
         host: An IPv4 literal, an IPv6 literal in its usual spelling without brackets and scope, or
             a name to resolve.
-        port: 0 to 65535; what 0 means depends on where the address stands.
-        text: The address as it was written.
+        port: 0 to 65535; the meaning of 0 depends on the parameter.
+        text: The address as written.
     """
 
     host: str
@@ -56,7 +56,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read `host:port` or `[ipv6%scope]:port`; the scope stays in the text only.
+        """Parse `host:port` or `[ipv6%scope]:port`; the scope stays in the text only.
 
         Raises:
             ConfigurationError: no port, a port above 65535, IPv6 without brackets, or no host.
@@ -69,10 +69,10 @@ class Address:
 
     @classmethod
     def of(cls, host: str, port: int) -> Address:
-        """Return the address of a host and a port, its text in the usual form.
+        """Return the address of a host and a port, with its text in the usual form.
 
         Raises:
-            ConfigurationError: a host or port that no address can have.
+            ConfigurationError: the host or the port is not valid.
         """
         bracketed = f"[{host}]" if ":" in host else host
         return cls.parse(f"{bracketed}:{port}")
@@ -93,12 +93,12 @@ class Address:
 
     @property
     def ip(self) -> IpAddress | None:
-        """The literal IP address, or None where the host is a name."""
+        """The literal IP address, or None if the host is a name."""
         return _literal(self.host)
 
     @property
     def scope(self) -> str | None:
-        """The link that an IPv6 literal was written with, by name or number; usually None."""
+        """The scope of an IPv6 literal, an interface name or number; usually None."""
         match = _BRACKETED.fullmatch(self.text)
         return None if match is None else match[2]
 
@@ -113,14 +113,14 @@ class Address:
 
 @attrs.frozen
 class InterfaceSpec:
-    """Which local interface a channel uses: by address and prefix, or by its name in braces.
+    """The local interface of a channel: by address and prefix, or by its name in braces.
 
     Attributes:
         host: An IP literal or a name to resolve; None for the named form.
         interface_name: Such as `eth0`; None for the form by address.
-        port: Local source port of a unicast publication; 0 lets the system choose.
+        port: Local source port of a unicast publication; with 0 the system chooses.
         prefix_length: How many leading bits of the address must match; None means all of them.
-        text: The interface as it was written.
+        text: The interface as written.
     """
 
     host: str | None
@@ -131,7 +131,7 @@ class InterfaceSpec:
 
     @classmethod
     def parse(cls, text: str) -> InterfaceSpec:
-        """Read `host[:port][/prefix]` or `{name}[:port]`.
+        """Parse `host[:port][/prefix]` or `{name}[:port]`.
 
         Raises:
             ConfigurationError: neither form, a port above 65535, or too long a prefix.
@@ -153,7 +153,7 @@ class InterfaceSpec:
 
     @property
     def ip(self) -> IpAddress | None:
-        """The literal IP address, or None where the host is a name or the form is `{name}`."""
+        """The literal IP address, or None if the host is a name or the form is `{name}`."""
         return None if self.host is None else _literal(self.host)
 
     def __str__(self) -> str:
@@ -161,10 +161,10 @@ class InterfaceSpec:
 
 
 def multicast_control_address(data: Address) -> Address:
-    """Return where receivers of a multicast group send status messages and NAKs.
+    """Return the address to which receivers of a multicast group send status messages and NAKs.
 
-    That is the group's address with its last byte one higher, on the same port. A last byte of 255
-    becomes 0 without carrying, as in both official drivers.
+    That is the group's address with its last byte increased by one, on the same port. A last byte
+    of 255 becomes 0 without a carry, as in both official drivers.
 
     Raises:
         ConfigurationError: not the literal address of a group, or its last byte is even.
@@ -187,9 +187,9 @@ def multicast_control_address(data: Address) -> Address:
 
 
 def usual_spelling(host: str) -> str:
-    """Return an IPv6 literal as systems write it, in lower case and short; any other host as it is.
+    """Return an IPv6 literal in lower case and short form; return any other host unchanged.
 
-    An IPv4 address within one is written as such. A scope stays as it is.
+    An IPv4 address within it is written in dotted form. A scope stays as it is.
     """
     if ":" not in host:
         return host
@@ -202,7 +202,7 @@ def usual_spelling(host: str) -> str:
 
 
 def _split_host(text: str) -> tuple[str, str]:
-    """Return the host, and what follows it: nothing, or a colon and more."""
+    """Return the host, and the rest: nothing, or a colon and more."""
     if text.startswith("["):
         match = _BRACKETED.fullmatch(text)
         host = None if match is None else _ipv6(match[1])
@@ -260,7 +260,8 @@ def _ipv6(host: str) -> IPv6Address | None:
 
 
 def _is_multicast(ip: IpAddress | None) -> bool:
-    # Not ip.is_multicast: since Python 3.13 that looks inside IPv4-mapped addresses; Aeron doesn't.
+    # Not `ip.is_multicast`: since Python 3.13 that looks inside IPv4-mapped addresses; Aeron does
+    # not.
     if ip is None:
         return False
     return ip in IPV4_GROUPS or ip in IPV6_GROUPS

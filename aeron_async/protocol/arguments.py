@@ -1,7 +1,7 @@
-"""Values that callers hand in: refused by name, with what is accepted, before anything is done.
+"""Checks of arguments: refused by name, with what is accepted, before anything is done.
 
-Invariant: what passes is what the caller wrote. Truth is no number, a fraction is not cut off, and
-a function that has to be awaited is not called where nobody awaits it.
+Invariant: a value that passes is what the caller wrote. A bool is not a number, a fraction is not
+truncated, and an async function is not accepted where nothing would await it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONGEST_TIMEOUT_S: Final = 1e9
 
 
 def check_timeout(timeout: object) -> float | None:
-    """Return a timeout in seconds; None for one that is endless.
+    """Return a timeout in seconds; None for no timeout.
 
     Raises:
         ConfigurationError: It is negative, or not a number.
@@ -66,7 +66,7 @@ READING: Final[dict[str, Any]] = {"follow_wrapped": False}
 if sys.version_info >= (3, 14):
     import annotationlib
 
-    # What is imported for type checkers alone has no value, and none is needed.
+    # Names that are imported for type checkers only have no value, and none is needed.
     READING["annotation_format"] = annotationlib.Format.STRING
 
 F = TypeVar("F")
@@ -83,17 +83,17 @@ def shown(value: object) -> str:
 def check_number(
     value: SupportsIndex, name: str, *, minimum: int, maximum: int | None = None, why: str = ""
 ) -> int:
-    """Return a whole number that was given as anything that is one.
+    """Return a whole number; any type with `__index__` is accepted, except bool.
 
     Args:
-        value: Given.
-        name: Of the argument.
-        minimum: The least that is accepted.
-        maximum: The most; None for any.
-        why: What the error says behind the limits.
+        value: The argument.
+        name: Name of the argument.
+        minimum: Least accepted value.
+        maximum: Greatest accepted value; None for no limit.
+        why: Text after the limits in the error.
 
     Raises:
-        ConfigurationError: It is none, or beyond the limits.
+        ConfigurationError: It is not a whole number, or beyond the limits.
     """
     try:
         number = None if isinstance(value, bool) else operator.index(value)
@@ -110,10 +110,10 @@ def check_reserved(value: SupportsIndex) -> int:
     """Return the reserved value of a message.
 
     Raises:
-        ConfigurationError: It is no whole number, or does not fit signed 64 bits.
+        ConfigurationError: It is not a whole number, or does not fit signed 64 bits.
     """
     if isinstance(value, bool):
-        # It is the application's own, and 0 and 1 say nothing else.
+        # The application defines the value, and a bool can only mean 0 or 1.
         return int(value)
     return check_number(
         value, "reserved_value", minimum=INT64_MIN, maximum=INT64_MAX, why=": signed 64 bits"
@@ -121,7 +121,7 @@ def check_reserved(value: SupportsIndex) -> int:
 
 
 def check_function(function: F, name: str) -> F:
-    """Return what is to be called from time to time.
+    """Return a function that will be called repeatedly.
 
     Raises:
         ConfigurationError: It cannot be called, or has to be awaited.
@@ -135,21 +135,21 @@ def check_function(function: F, name: str) -> F:
 
 
 def check_handler(function: F, name: str, given: str) -> F:
-    """Return what is to be called from time to time with one argument.
+    """Return a function that will be called repeatedly with one argument.
 
     Args:
-        function: Given.
-        name: Of the argument.
-        given: What it is called with, as words.
+        function: The argument.
+        name: Name of the argument.
+        given: What it is called with, in words.
 
     Raises:
-        ConfigurationError: It cannot be called so, or has to be awaited.
+        ConfigurationError: It cannot be called with one argument, or has to be awaited.
     """
     checked: Any = check_function(function, name)
     try:
         parameters = signature(checked, **READING)
     except Exception:  # noqa: BLE001 - any code of the caller may run, and this only advises
-        # Some of what C makes does not say what it takes, either.
+        # Some functions implemented in C have no signature either.
         return function
     try:
         parameters.bind(given)
@@ -160,10 +160,11 @@ def check_handler(function: F, name: str, given: str) -> F:
 
 
 def is_async(function: object) -> bool:
-    """Return whether calling something runs nothing of it, because somebody has to await that.
+    """Return whether calling a function only returns an awaitable.
 
-    Functions and methods, which each poll asks for, are told by their flags: `inspect` takes ten
-    times as long. What marks a function as if it were `async def` lies in its `__dict__`.
+    For plain functions and methods, which every poll passes, flags decide: `inspect` takes ten
+    times as long. A function can also be marked as if it were `async def`; the mark is in its
+    `__dict__`.
     """
     if isinstance(function, partial):
         return is_async(function.func)
@@ -176,7 +177,7 @@ def is_async(function: object) -> bool:
 
 
 def awaited_by_nobody(name: str) -> str:
-    """Return what is wrong with a handler that is made by `async def`."""
+    """Return the error text about a handler that is an `async def`."""
     return (
         f"{name} is an `async def`, or returns a coroutine, which nobody would await: give a plain "
         "function, which may put what it gets into a queue, or start a task"

@@ -1,13 +1,13 @@
-"""Channel URIs: `aeron:udp?endpoint=localhost:40456|term-length=64k`, read, checked and printed.
+"""Channel URIs: `aeron:udp?endpoint=localhost:40456|term-length=64k`, parsed, checked and printed.
 
     uri    = [ "aeron-spy:" ] "aeron:" ( "udp" | "ipc" ) [ "?" param { "|" param } ]
     param  = key "=" value
 
 Nothing is escaped, and keys are case sensitive.
 
-Invariant: in a `ChannelUri` that exists every value is in its range, and no two contradict each
-other. Constraints of one role are checked by `check_publication`, `check_subscription`,
-`check_send_destination` and `check_receive_destination`.
+Invariant: every value of a `ChannelUri` is in its range, and no two contradict each other. The
+methods `check_publication`, `check_subscription`, `check_send_destination` and
+`check_receive_destination` check constraints of one role.
 
 Source: Aeron `ChannelUri`, `ChannelUriStringBuilder`, `aeron_uri.c`.
 """
@@ -73,14 +73,14 @@ _SHOWN_LENGTH: Final = 200
 
 @attrs.frozen(kw_only=True)
 class ChannelUri:
-    """A channel: its media, and the parameters that were given; the others are None.
+    """A channel: its media, and the given parameters; a parameter that is not given is None.
 
-    Lengths are in bytes, times in nanoseconds. What each parameter does, where it counts and what
-    applies when it is None stands in `PARAMETERS`.
+    Lengths are in bytes, times in nanoseconds. `PARAMETERS` describes each parameter: its effect,
+    its roles and its default.
 
     Attributes:
         media: What carries the stream.
-        is_spy: Whether it attaches to a network publication of the same driver.
+        is_spy: Whether it is a spy on a network publication of the same driver.
 
     Raises:
         ChannelUriError: a value out of range, or values that contradict each other.
@@ -130,19 +130,19 @@ class ChannelUri:
     ats: bool | None = None
 
     def __attrs_post_init__(self) -> None:
-        # Printing reads every value back, so this checks all of them.
+        # Printing parses every value again, so it checks all of them.
         _check_length(str(self))
         check_consistency(self)
 
     @classmethod
     def parse(cls, text: str) -> ChannelUri:
-        """Read a channel URI.
+        """Parse a channel URI.
 
         Differs: unknown and repeated keys, and keys without a value, are refused; the official
         drivers ignore the first and disagree about the others.
 
         Raises:
-            ChannelUriError: says which part cannot be meant, and what was probably intended.
+            ChannelUriError: says which part is not valid, and suggests a likely correction.
         """
         try:
             _check_length(text)
@@ -163,44 +163,44 @@ class ChannelUri:
 
         Args:
             media: What carries the stream.
-            is_spy: Whether it attaches to a network publication of the same driver.
+            is_spy: Whether it is a spy on a network publication of the same driver.
             parameters: By the names of the attributes, or by their keys with `_` for `-`; None
                 leaves a parameter out.
 
         Raises:
-            ChannelUriError: an unknown name, one given twice, or a value that cannot be meant.
+            ChannelUriError: an unknown name, one given twice, or a value that is not valid.
         """
         return cls(media=media, is_spy=is_spy, **_read_parameters(parameters))
 
     def replace(self, *, is_spy: bool | None = None, **parameters: object) -> ChannelUri:
         """Return this channel with some parameters changed, named as in `from_parameters`.
 
-        None takes a parameter away. All changes are made at once, so parameters that must agree
-        can be changed together.
+        None removes a parameter. All changes are made at once, so parameters that depend on each
+        other can be changed together.
 
         Args:
-            is_spy: Whether the result is a spy; None leaves that as it is.
+            is_spy: Whether the result is a spy; None keeps the current value.
             parameters: The new values, or their texts.
 
         Raises:
-            ChannelUriError: an unknown name, one given twice, or a channel that cannot be meant.
+            ChannelUriError: an unknown name, one given twice, or a channel that is not valid.
         """
         values = _read_parameters(parameters)
         return attrs.evolve(self, is_spy=self.is_spy if is_spy is None else is_spy, **values)
 
     @property
     def channel_tag(self) -> int | None:
-        """The number by which others refer to this endpoint."""
+        """The number by which other channels refer to this endpoint."""
         return None if self.tags is None else self.tags.channel_tag
 
     @property
     def entity_tag(self) -> int | None:
-        """The number by which others refer to this publication or subscription."""
+        """The number by which other channels refer to this publication or subscription."""
         return None if self.tags is None else self.tags.entity_tag
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What was given, as text under its key, in the order of printing."""
+        """The given parameters, as text by key, in the order of printing."""
         return {
             key: parameter.write(value)
             for key, parameter in PARAMETERS.items()
@@ -211,7 +211,7 @@ class ChannelUri:
         """Refuse a channel that no publication can use.
 
         Args:
-            stream_id: The stream asked for, to be compared with the parameter `stream-id`.
+            stream_id: The requested stream, to be compared with the parameter `stream-id`.
 
         Raises:
             ChannelUriError: says what does not fit, and what would.
@@ -222,7 +222,7 @@ class ChannelUri:
         """Refuse a channel that no subscription, spies included, can use.
 
         Args:
-            stream_id: The stream asked for, to be compared with the parameter `stream-id`.
+            stream_id: The requested stream, to be compared with the parameter `stream-id`.
 
         Raises:
             ChannelUriError: says what does not fit, and what would.
@@ -312,10 +312,10 @@ GROUP_MODES: Final = frozenset({ControlMode.MANUAL, ControlMode.DYNAMIC})
 
 
 def check_consistency(uri: ChannelUri) -> None:
-    """Refuse parameters that contradict each other in whatever role.
+    """Refuse parameters that contradict each other in any role.
 
     Raises:
-        ChannelUriError: says which, with their values.
+        ChannelUriError: names them, with their values.
 
     Source: Aeron `UdpChannel.parse`, `PublicationParams`.
     """
@@ -329,14 +329,14 @@ def check_consistency(uri: ChannelUri) -> None:
 
 
 def check_publication(uri: ChannelUri, stream_id: int | None) -> None:
-    """Refuse what no publication can be.
+    """Refuse a channel that no publication can use.
 
     Differs: `fc` without a group is refused, like in the Java driver; the C driver ignores it.
 
     Raises:
         ChannelUriError: says what does not fit, and what would.
 
-    Source: Aeron `DriverConductor.validateEndpointForPublication` and its neighbours.
+    Source: Aeron `DriverConductor.validateEndpointForPublication` and related methods.
     """
     if uri.is_spy:
         _refuse("aeron-spy: is for subscriptions; a publication needs the channel without it")
@@ -366,7 +366,7 @@ def check_publication(uri: ChannelUri, stream_id: int | None) -> None:
 
 
 def check_subscription(uri: ChannelUri, stream_id: int | None) -> None:
-    """Refuse what no subscription, spies included, can be.
+    """Refuse a channel that no subscription, spies included, can use.
 
     Raises:
         ChannelUriError: says what does not fit, and what would.
@@ -381,7 +381,7 @@ def check_subscription(uri: ChannelUri, stream_id: int | None) -> None:
 
 
 def check_send_destination(uri: ChannelUri) -> None:
-    """Refuse what a publication with control-mode=manual cannot send to.
+    """Refuse a destination that a publication with control-mode=manual cannot send to.
 
     Raises:
         ChannelUriError: says what does not fit, and what would.
@@ -398,7 +398,7 @@ def check_send_destination(uri: ChannelUri) -> None:
 
 
 def check_receive_destination(uri: ChannelUri) -> None:
-    """Refuse what a subscription with control-mode=manual cannot receive from.
+    """Refuse a destination that a subscription with control-mode=manual cannot receive from.
 
     Raises:
         ChannelUriError: says what does not fit, and what would.
@@ -450,8 +450,8 @@ def _check_control(uri: ChannelUri) -> None:
             group_control = multicast_control_address(endpoint)
         except ConfigurationError as error:
             _refuse(f"endpoint={endpoint}: {error}")
-    # Differs: the official drivers ignore control beside a multicast endpoint. Whoever writes one
-    # that is not derived from the group expects something that does not happen.
+    # Differs: the official drivers ignore control beside a multicast endpoint. A user who writes a
+    # control address that does not follow from the group expects an effect that it does not have.
     if control is None or not (group_control or control.is_multicast):
         return
     if group_control is None:
@@ -504,7 +504,7 @@ def _check_position(uri: ChannelUri) -> None:
 
 def _check_publication_lengths(uri: ChannelUri) -> None:
     mtu, term, window = uri.mtu_length, uri.term_length, uri.publication_window_length
-    # Differs: only the Java driver holds the MTU against the longest message.
+    # Differs: only the Java driver compares the MTU with the longest message.
     if mtu is not None and term is not None and mtu > term // MAX_MESSAGE_SHARE:
         _refuse(
             f"mtu={format_size(mtu)} must be at most an eighth of term-length={format_size(term)}, "
@@ -524,7 +524,7 @@ def _check_socket_lengths(uri: ChannelUri) -> None:
     send, receive = uri.socket_sndbuf_length, uri.socket_rcvbuf_length
     if window is not None and mtu is not None and window < mtu:
         _refuse(f"rcv-wnd={format_size(window)} must be at least mtu={format_size(mtu)}")
-    # A buffer of 0 stands for the system's default, which nobody knows here.
+    # A buffer of 0 stands for the system's default, which is not known here.
     if send and mtu is not None and send < mtu:
         _refuse(f"so-sndbuf={format_size(send)} must be at least mtu={format_size(mtu)}")
     if receive and window is not None and receive < window:

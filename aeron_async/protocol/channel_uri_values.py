@@ -1,4 +1,4 @@
-"""The kinds of parameter values in a channel URI: read, checked and printed."""
+"""Kinds of parameter values in a channel URI: parsed, checked and printed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Media(StrEnum):
 
 @final
 class ControlMode(StrEnum):
-    """Who decides where a multi-destination channel sends to, or listens."""
+    """How a multi-destination channel gets its destinations, or that it carries responses."""
 
     MANUAL = "manual"
     DYNAMIC = "dynamic"
@@ -84,7 +84,7 @@ class ControlMode(StrEnum):
 
 @final
 class Group(StrEnum):
-    """Whether a subscription behaves as one receiver of several when it asks for repair."""
+    """Whether a subscription requests lost data as one of many receivers."""
 
     TRUE = "true"
     FALSE = "false"
@@ -93,7 +93,7 @@ class Group(StrEnum):
 
 @final
 class CongestionControlStrategy(StrEnum):
-    """How a receiver chooses its window; drivers may know further names."""
+    """How a receiver chooses its window; drivers may support further names."""
 
     STATIC = "static"
     CUBIC = "cubic"
@@ -101,7 +101,7 @@ class CongestionControlStrategy(StrEnum):
 
 @final
 class FlowControlStrategy(StrEnum):
-    """Which receivers of a group set the pace of a publication; drivers may know other names."""
+    """Which receivers of a group set the pace of a publication; drivers may know further names."""
 
     MAX = "max"
     MIN = "min"
@@ -110,13 +110,13 @@ class FlowControlStrategy(StrEnum):
 
 @attrs.frozen
 class TagReference:
-    """Stands for the session of the publication whose entity tag this is: `tag:N`."""
+    """Reference to the session of the publication with this entity tag: `tag:N`."""
 
     tag: int
 
     @classmethod
     def parse(cls, text: str) -> TagReference:
-        """Read `tag:N`.
+        """Parse `tag:N`.
 
         Raises:
             ConfigurationError: no prefix `tag:`, or no number from 0 to 2^63-1 after it.
@@ -136,8 +136,8 @@ class Tags:
     """Numbers by which other channels refer to this one: `C`, `C,E` or `,E`.
 
     Attributes:
-        channel_tag: Names the endpoint, so that several publications or subscriptions share it.
-        entity_tag: Names this publication or subscription itself.
+        channel_tag: Tag of the endpoint, so that several publications or subscriptions share it.
+        entity_tag: Tag of this publication or subscription.
     """
 
     channel_tag: int | None = None
@@ -145,7 +145,7 @@ class Tags:
 
     @classmethod
     def parse(cls, text: str) -> Tags:
-        """Read `C[,E]`, either part of which may be empty, but not both.
+        """Parse `C[,E]`, either part of which may be empty, but not both.
 
         Raises:
             ConfigurationError: no number at all, more than two, or one outside 0 to 2^63-1.
@@ -166,18 +166,18 @@ class Tags:
 
 @attrs.frozen(kw_only=True)
 class FlowControlOptions:
-    """How a publication to a group paces itself: `max`, `min,t:5s,g:/2` or `tagged,g:101/1`.
+    """Flow control of a publication to a group: `max`, `min,t:5s,g:/2` or `tagged,g:101/1`.
 
-    A strategy that Aeron has not is a name with options of its own, such as `majority,p:50`; only a
-    driver can say whether there is one of that name.
+    A strategy that is not Aeron's has a name and options of its own, such as `majority,p:50`; only
+    the driver knows whether a strategy with that name exists.
 
     Attributes:
         strategy: Which receivers count; a plain text is the name of another strategy.
         receiver_timeout_ns: How long a silent receiver still counts; min and tagged only.
-        group_tag: The tag a receiver must carry to count; read but without effect on min.
-        group_min_size: How many receivers must be there to be connected; min and tagged only.
-        retransmit_receiver_window_multiple: Most receiver windows repaired by one NAK.
-        raw_options: The options of another strategy, as they were written.
+        group_tag: Tag that a receiver must have to count; parsed but without effect for min.
+        group_min_size: How many receivers a connected publication needs; min and tagged only.
+        retransmit_receiver_window_multiple: Most receiver windows that one NAK retransmits.
+        raw_options: The options of another strategy, as written.
     """
 
     strategy: FlowControlStrategy | str
@@ -189,7 +189,7 @@ class FlowControlOptions:
 
     @classmethod
     def parse(cls, text: str) -> FlowControlOptions:
-        """Read a strategy's name and its options `t:DURATION`, `g:[TAG][/SIZE]`, `rrwm:N`.
+        """Parse a strategy's name and its options `t:DURATION`, `g:[TAG][/SIZE]`, `rrwm:N`.
 
         Differs: `preferred`, the old name of Aeron's class, stands for `tagged`; Aeron's drivers
         never took it.
@@ -252,7 +252,7 @@ class FlowControlOptions:
 
 
 def parse_integer(text: str, low: int, high: int) -> int:
-    """Read a decimal number from low to high, in its shortest form.
+    """Parse a decimal number from low to high, in its shortest form.
 
     Differs: the C driver reads many numbers in base 8 after a leading 0 and in base 16 after 0x,
     the Java driver none; a number that two drivers understand differently is refused here.
@@ -267,7 +267,7 @@ def parse_integer(text: str, low: int, high: int) -> int:
 
 
 def parse_name(text: str) -> str:
-    """Read the name of a strategy that another package may have registered.
+    """Parse the name of a strategy that another package may have registered.
 
     Raises:
         ConfigurationError: not 1 to 64 letters, digits and `_.-`, or no letter or `_` first.
@@ -300,13 +300,13 @@ INT32_MIN: Final = -(2**31)
 
 @attrs.frozen
 class Kind:
-    """One kind of value, in its text form and its typed form.
+    """A kind of value, in its text form and its typed form.
 
     Attributes:
-        expects: What the text looks like, in words that complete "must be".
-        types: The exact types a value may have; a bool is no number here.
-        read: From text to value; raises ConfigurationError.
-        write: From value to text.
+        expects: Description of the text that completes "must be".
+        types: The exact types of a value; a bool is not a number here.
+        read: Converts text to a value; raises ConfigurationError.
+        write: Converts a value to text.
     """
 
     expects: str
@@ -331,7 +331,7 @@ def integer(low: int, high: int, words: Mapping[str, int] | None = None) -> Kind
 
 
 def size(low: int, high: int, *, multiple: int = 1, is_power_of_two: bool = False) -> Kind:
-    """Return the kind of a length in bytes from low to high, of the shape asked for."""
+    """Return the kind of a length in bytes: a multiple, or a power of two, from low to high."""
     shape = "a power of two" if is_power_of_two else f"a multiple of {multiple}"
     if not is_power_of_two and multiple == 1:
         shape = "a size"
@@ -352,7 +352,7 @@ def size(low: int, high: int, *, multiple: int = 1, is_power_of_two: bool = Fals
 
 
 def choice(values: type[StrEnum]) -> Kind:
-    """Return the kind of one word out of a few."""
+    """Return the kind of one word of an enum."""
     words = [str(value) for value in values]
 
     def read(text: str) -> StrEnum:

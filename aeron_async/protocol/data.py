@@ -1,8 +1,8 @@
-"""DATA and PAD frames: the bytes of a stream, and the heartbeat that stands for their absence.
+"""DATA and PAD frames: the bytes of a stream; a DATA frame without bytes is a heartbeat.
 
-Header layout, 32 bytes: the common header, then term_offset, session_id, stream_id, term_id
-(int32 each) and reserved_value (int64). These classes serve tools and tests: the data path reads
-the fields it wants with `DATA_HEADER` and builds no object for a frame.
+Header layout, 32 bytes: the common header, then term_offset, session_id, stream_id, term_id (int32
+each) and reserved_value (int64). These classes serve tools and tests: the data path reads the
+fields it needs with `DATA_HEADER` and builds no object for a frame.
 
 Source: Aeron `DataHeaderFlyweight`.
 """
@@ -34,13 +34,13 @@ class DataHeader:
     """The 32 bytes in front of every payload, and the whole of a PAD or heartbeat on the wire.
 
     Attributes:
-        frame_length: Bytes of header and payload, unaligned; of a PAD all bytes it covers in the
-            term, though only the header travels; 0 makes it a heartbeat.
+        frame_length: Bytes of header and payload, unaligned; for a PAD all bytes it covers in the
+            term, though only the header is sent; 0 for a heartbeat.
         term_offset: Where the frame begins in its term, in bytes; a multiple of 32.
         session_id: Publication, within the channel.
         stream_id: Stream, within the channel.
         term_id: Term; wraps at 32 bits.
-        reserved_value: The application's own, or a timestamp.
+        reserved_value: A value of the application, or a timestamp.
         flags: Fragmentation and end of stream.
         frame_type: DATA or PAD.
     """
@@ -91,7 +91,7 @@ class DataHeader:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the header that `datagram` begins with; whatever follows it is not looked at.
+        """Decode the header at the start of `datagram`; bytes after it are ignored.
 
         Raises:
             ProtocolError: Fewer than 32 bytes, another version or type, or a negative length.
@@ -124,14 +124,15 @@ def encode_heartbeat(
     term_offset: int,
     flags: DataFlags = DataFlags.UNFRAGMENTED,
 ) -> bytes:
-    """Return the 32 bytes that tell receivers how far the stream has been sent.
+    """Return the 32 bytes of a heartbeat, which tells receivers how far the stream was sent.
 
     Args:
         session_id: Publication, within the channel.
         stream_id: Stream, within the channel.
         term_id: Term of the next byte to send.
         term_offset: Offset of the next byte to send.
-        flags: UNFRAGMENTED, with END_OF_STREAM once it has ended, and REVOKED if it was revoked.
+        flags: UNFRAGMENTED, with END_OF_STREAM once the stream has ended, and REVOKED if it was
+            revoked.
 
     Source: Aeron `NetworkPublication.heartbeatMessageCheck`.
     """

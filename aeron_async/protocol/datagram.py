@@ -1,11 +1,11 @@
-"""Whole datagrams: the checks that drivers use, and frames as values for tools.
+"""Whole datagrams: the checks of drivers, and frames as values for tools.
 
-Control frames travel alone, DATA and PAD frames one behind the other. The first frame
-tells a driver what a datagram is, and it builds no value for a data frame.
+A control frame travels alone, DATA and PAD frames follow one another. A driver decides by the first
+frame what to do with a datagram, and builds no value for a data frame.
 
 Invariant: `frame_type` and `check_data` see every datagram that arrives, so they read integers out
-of the buffer and allocate nothing. The other checks take control frames that are decoded already.
-Only tools and tests build a value, `DataFrame` or `OpaqueFrame`, for each frame.
+of the buffer and allocate nothing. The other checks take decoded control frames. Only tools and
+tests build a value, `DataFrame` or `OpaqueFrame`, for each frame.
 
 Source: Aeron `aeron_is_frame_valid`, `aeron_publication_image_validate_packet`,
 `aeron_send_channel_endpoint.c`, `aeron_receive_channel_endpoint.c`.
@@ -67,7 +67,7 @@ INVALID: Final = -1
 OLD_TERM: Final = -2
 HEARTBEAT: Final = 0
 
-# Plain integers, because looking up an enum member costs as much as the rest of a check.
+# Plain integers, because accessing an enum member costs as much as the rest of a check.
 _PAD: Final = 0
 _DATA: Final = 1
 _ALIGNMENT_MASK: Final = FRAME_ALIGNMENT - 1
@@ -104,16 +104,16 @@ def frame_type(datagram: Buffer) -> int:
     if version != CURRENT_VERSION or frame_length < 0:
         return INVALID
     if first_type <= _DATA:
-        # No frame is shorter than its header: see `check_data`. Data of unknown streams, which may
-        # be answered all the same, does not get that far.
+        # A frame is never shorter than its header, as in `check_data`. This is checked here too,
+        # because a driver may answer data of an unknown stream without `check_data`.
         is_whole = (
             length >= DATA_HEADER_LENGTH
             and not length & _ALIGNMENT_MASK
             and (frame_length >= DATA_HEADER_LENGTH or frame_length == 0)
         )
     else:
-        # Differs: Aeron takes a control frame shorter than its own fields, if only the datagram
-        # is long enough. No driver sends one, and what passes here should always decode.
+        # Differs: Aeron takes a control frame shorter than its own fields, if only the datagram is
+        # long enough. No driver sends one, and a frame that passes here must always decode.
         is_whole = _MINIMUM_LENGTHS.get(first_type, length + 1) <= frame_length <= length
     return int(first_type) if is_whole else INVALID
 
@@ -121,17 +121,17 @@ def frame_type(datagram: Buffer) -> int:
 def check_data(datagram: Buffer, *, initial_term_id: int, term_length: int) -> int:
     """Return how many bytes of the stream a datagram of DATA and PAD frames covers.
 
-    The whole datagram stands or falls together. The length of a PAD counts in full, though its
-    body does not travel, so the result may exceed the length of the datagram.
+    If one frame is invalid, the whole datagram is. The length of a PAD counts in full, though its
+    body is not sent, so the result may exceed the length of the datagram.
 
     Args:
-        datagram: Bytes for which `frame_type` said DATA or PAD.
+        datagram: Bytes for which `frame_type` returned DATA or PAD.
         initial_term_id: First term of the stream; term ids wrap at 32 bits.
         term_length: In bytes; a power of two.
 
     Returns:
-        A multiple of 32; or HEARTBEAT; or OLD_TERM for a term before the first, to be dropped
-        without counting it invalid; or INVALID.
+        A multiple of 32; or HEARTBEAT; or OLD_TERM for a term before the first, which is dropped
+            but not counted as invalid; or INVALID.
 
     Source: Aeron `aeron_publication_image_validate_packet`.
     """
@@ -140,8 +140,8 @@ def check_data(datagram: Buffer, *, initial_term_id: int, term_length: int) -> i
         return INVALID
     frame_length, kind, frame_offset, term_id = _FIRST_DATA.unpack_from(datagram)
     if (term_id - initial_term_id) & _SIGN_BIT:
-        # The end of the position space has the id of a term before the first: a stream that has
-        # used up all its terms stands there, and says so by heartbeats.
+        # The end of the position range has the id of a term before the first: a stream that has
+        # used up all its terms sends heartbeats from there.
         is_at_end = (term_id - initial_term_id) & _TERM_ID_MASK == _SIGN_BIT
         is_heartbeat = frame_length == frame_offset == 0 and length == DATA_HEADER_LENGTH
         return HEARTBEAT if is_at_end and is_heartbeat else OLD_TERM
@@ -169,7 +169,7 @@ def check_data(datagram: Buffer, *, initial_term_id: int, term_length: int) -> i
 
 
 def check_setup(setup: Setup) -> bool:
-    """Return whether a stream such as the SETUP presents can exist.
+    """Return whether the values of a SETUP describe a possible stream.
 
     Source: Aeron `aeron_receive_channel_endpoint_is_valid_setup`.
     """
@@ -195,11 +195,11 @@ def check_nak(nak: Nak, term_length: int) -> bool:
 
 
 def check_status_message(sm: StatusMessage, term_length: int = TERM_MAX_LENGTH) -> bool:
-    """Return whether the consumption lies in a term and the window within half of one.
+    """Return whether the consumption position lies in a term and the window is at most half of one.
 
     Args:
         sm: Status message, eliciting ones included.
-        term_length: Of the publication, in bytes; leave it out where the publication is unknown.
+        term_length: Of the publication, in bytes; omit it if the publication is unknown.
 
     Source: Aeron `aeron_send_channel_endpoint_is_valid_status_message`.
     """
@@ -210,7 +210,7 @@ def check_status_message(sm: StatusMessage, term_length: int = TERM_MAX_LENGTH) 
 
 
 def check_error(error: ErrorFrame) -> bool:
-    """Return whether the text is as long as the frame says, and at most 1023 bytes.
+    """Return whether the text is as long as the frame states, and at most 1023 bytes.
 
     Source: Aeron `aeron_send_channel_endpoint_is_valid_error`.
     """
@@ -226,11 +226,11 @@ def _is_in_term(term_offset: int, term_length: int) -> bool:
 
 @attrs.frozen
 class DataFrame:
-    """A data header and the bytes that travel behind it.
+    """A data header and the bytes behind it.
 
     Attributes:
         header: The frame's first 32 bytes.
-        body: Payload and alignment bytes as received; of a PAD or heartbeat usually nothing.
+        body: Payload and alignment bytes as received; usually empty for a PAD or heartbeat.
     """
 
     header: DataHeader
@@ -261,12 +261,12 @@ class DataFrame:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with; whatever follows it is not looked at.
+        """Decode the frame at the start of `datagram`; bytes after it are ignored.
 
-        Only the body of a PAD may be absent, wholly or in part.
+        Only the body of a PAD may be missing, wholly or in part.
 
         Raises:
-            ProtocolError: The header cannot be meant, or the frame is longer than the datagram.
+            ProtocolError: The header is not valid, or the frame is longer than the datagram.
         """
         header = DataHeader.decode(datagram)
         return cls(header, bytes(datagram[DATA_HEADER_LENGTH : align_frame(header.frame_length)]))
@@ -274,11 +274,11 @@ class DataFrame:
 
 @attrs.frozen
 class OpaqueFrame:
-    """Bytes that are named, but not taken apart.
+    """Bytes of a known type that are not decoded.
 
     Attributes:
-        frame_type: RES, one of the ATS types or EXT; INVALID for bytes after a control frame,
-            which no driver reads.
+        frame_type: RES, one of the ATS types or EXT; INVALID for bytes after a control frame, which
+            no driver reads.
         data: All the bytes, header included.
     """
 
@@ -286,7 +286,7 @@ class OpaqueFrame:
     data: bytes
 
     def encode(self) -> bytes:
-        """Return the bytes as they were."""
+        """Return the bytes unchanged."""
         return self.data
 
 
@@ -304,7 +304,7 @@ _CONTROL_FRAMES: Final[Mapping[int, type[ControlFrame]]] = {
 
 
 def classify(datagram: Buffer) -> FrameType | None:
-    """Return the type a datagram claims, also where drivers refuse it; None if it has no name."""
+    """Return the type that a datagram states, even if drivers refuse it; None if it is unknown."""
     if len(datagram) < HEADER_LENGTH:
         return None
     try:
@@ -314,13 +314,13 @@ def classify(datagram: Buffer) -> FrameType | None:
 
 
 def frames(datagram: Buffer) -> Iterator[Frame]:
-    """Walk a datagram from frame to frame; `encode_datagram` of all gives the same bytes.
+    """Yield the frames of a datagram; `encode_datagram` of all returns the same bytes.
 
-    Lengths and types are checked; values, and whether data frames follow each other in the term,
-    are not: see `check_data` and the other checks.
+    Lengths and types are checked. Values, and whether data frames are contiguous in the term, are
+    not: see `check_data` and the other checks.
 
     Raises:
-        ProtocolError: The bytes at that point are no frame; those before have been yielded.
+        ProtocolError: The bytes at that point are not a frame; those before have been yielded.
     """
     first_type = classify(datagram)
     if first_type is None:
@@ -343,7 +343,7 @@ def frames(datagram: Buffer) -> Iterator[Frame]:
 
 
 def encode_datagram(values: Iterable[Frame]) -> bytes:
-    """Return the bytes of the frames, one behind the other."""
+    """Return the bytes of the frames, concatenated."""
     return b"".join(value.encode() for value in values)
 
 

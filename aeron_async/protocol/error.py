@@ -1,8 +1,7 @@
-"""ERR frames: a receiver telling the publication that its image was rejected, and why.
+"""ERR frames: a receiver tells the publication that its image was rejected, and why.
 
-Layout, 40 bytes: the common header, then session_id, stream_id (int32 each), receiver_id,
-group_tag (int64 each), error_code, error_length (int32 each); then the text, neither terminated
-nor aligned.
+Layout, 40 bytes: the common header, then session_id, stream_id (int32 each), receiver_id, group_tag
+(int64 each), error_code, error_length (int32 each); then the text, neither terminated nor aligned.
 
 Source: Aeron `ErrorFlyweight`.
 """
@@ -33,17 +32,17 @@ _ERROR: Final = Struct("<iBBHiiqqii")
 
 @attrs.frozen(kw_only=True)
 class ErrorFrame:
-    """A receiver's refusal of a stream.
+    """A receiver's rejection of a stream.
 
     Attributes:
         session_id: Publication, within the channel.
         stream_id: Stream, within the channel.
-        receiver_id: The same as in the status messages of that endpoint.
-        group_tag: Group of the receiver; means nothing unless `has_group_tag`.
-        error_code: One of `ErrorCode`; 13, image rejected, is the only one that Aeron sends.
+        receiver_id: Receiver id, as in the status messages of that endpoint.
+        group_tag: Group tag of the receiver; valid only with `has_group_tag`.
+        error_code: One of `ErrorCode`; Aeron sends only 13, image rejected.
         message: Text as UTF-8 bytes, at most 1023.
         error_length: Length of the text as the frame states it; see `check_error`.
-        flags: Whether the group tag is meant.
+        flags: Whether the group tag is valid.
         trailing: Bytes of the frame after the message; kept, not interpreted.
     """
 
@@ -73,7 +72,7 @@ class ErrorFrame:
 
     @property
     def has_group_tag(self) -> bool:
-        """Whether the group tag is meant; otherwise it may be anything."""
+        """Whether the group tag is valid; otherwise it may have any value."""
         return bool(self.flags & ErrorFlags.HAS_GROUP_TAG)
 
     def encode(self) -> bytes:
@@ -94,16 +93,16 @@ class ErrorFrame:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with, its length unchecked: see `check_error`.
+        """Decode the frame at the start of `datagram`; `check_error` checks its length.
 
         Raises:
-            ProtocolError: The bytes are no ERR frame.
+            ProtocolError: The bytes are not an ERR frame.
         """
         frame_length, flags = check_header(datagram, FrameType.ERR, ERROR_HEADER_LENGTH)
         fields = _ERROR.unpack_from(datagram)
         error_length = fields[9]
-        # A stated length that cannot be meant is kept for `check_error` to refuse; cutting the
-        # text at the limit keeps it unequal to the length of `message`, whatever was stated.
+        # A stated length that is not valid is kept, so that `check_error` refuses it. The text is
+        # cut at the limit, so that its length never equals such a stated length.
         text_end = ERROR_HEADER_LENGTH + ERROR_MAX_TEXT_LENGTH
         if 0 <= error_length <= ERROR_MAX_TEXT_LENGTH:
             text_end = ERROR_HEADER_LENGTH + error_length

@@ -1,7 +1,7 @@
-"""The eight bytes every frame begins with: frame types, flags, alignment and limits.
+"""The common header of all frames, eight bytes: frame types, flags, alignment and limits.
 
 Header layout, little endian: frame_length int32, version uint8, flags uint8, type uint16. Flags
-keep the bits they do not know, so that whatever was received is encoded again unchanged.
+keep unknown bits, so that a received frame is encoded again unchanged.
 
 Source: Aeron `HeaderFlyweight`, `DataHeaderFlyweight`, `aeron_udp_protocol.h`.
 """
@@ -31,7 +31,7 @@ HEADER: Final = Struct("<iBBH")
 
 
 class FrameType(IntEnum):
-    """What a frame is; the ATS and EXT numbers are reserved and never accepted.
+    """Frame types; the ATS and EXT numbers are reserved and never accepted.
 
     Source: Aeron `HeaderFlyweight.HDR_TYPE_*`; the C names for 0x09 and 0x0A, which Java swaps.
     """
@@ -52,7 +52,7 @@ class FrameType(IntEnum):
 
 
 class DataFlags(IntFlag):
-    """Flags of DATA and PAD frames; the last two travel on heartbeats only."""
+    """Flags of DATA and PAD frames; the last two are set on heartbeats only."""
 
     BEGIN_FRAGMENT = 0x80
     END_FRAGMENT = 0x40
@@ -62,21 +62,21 @@ class DataFlags(IntFlag):
 
 
 class StatusMessageFlags(IntFlag):
-    """Flags of SM frames: asking for a SETUP, or leaving the stream."""
+    """Flags of SM frames: request for a SETUP, and leaving the stream."""
 
     SEND_SETUP = 0x80
     END_OF_STREAM = 0x40
 
 
 class SetupFlags(IntFlag):
-    """Flags of SETUP frames: wanting a response channel, or having a group of receivers."""
+    """Flags of SETUP frames: response channel requested, and group of receivers."""
 
     SEND_RESPONSE = 0x80
     GROUP = 0x40
 
 
 class RttFlags(IntFlag):
-    """Flags of RTTM frames; REPLY asks for one, and is absent from the reply itself."""
+    """Flags of RTTM frames; REPLY requests a reply, which does not have the flag itself."""
 
     REPLY = 0x80
 
@@ -88,25 +88,25 @@ class ErrorFlags(IntFlag):
 
 
 def align_frame(length: int) -> int:
-    """Return the bytes a frame of `length` bytes takes up in a term, a multiple of 32."""
+    """Return the bytes that a frame of `length` bytes occupies in a term, a multiple of 32."""
     return (length + (FRAME_ALIGNMENT - 1)) & -FRAME_ALIGNMENT
 
 
 def wrap_int32(value: int) -> int:
-    """Return the signed 32-bit number that has the lowest 32 bits of `value`."""
+    """Return the lowest 32 bits of `value` as a signed number."""
     return ((value + 0x8000_0000) & 0xFFFF_FFFF) - 0x8000_0000
 
 
 def check_header(datagram: Buffer, frame_type: FrameType, header_length: int) -> tuple[int, int]:
-    """Return the frame length and flags of a control frame of the type and length expected.
+    """Return the frame length and flags of a control frame, after checking its type and length.
 
     Args:
-        datagram: Bytes that begin with the frame; they may go on after it.
-        frame_type: The only type accepted.
+        datagram: Bytes that begin with the frame; more may follow it.
+        frame_type: The only accepted type.
         header_length: Length of the type's fixed fields, in bytes.
 
     Raises:
-        ProtocolError: The bytes cannot be such a frame.
+        ProtocolError: The bytes are not such a frame.
     """
     if len(datagram) < header_length:
         name = frame_type.name
@@ -137,7 +137,7 @@ def _check_range(name: str, value: int, bits: int) -> None:
 
 
 def is_int32(_instance: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    """Refuse a field that four bytes cannot carry; an attrs validator.
+    """Refuse a field that does not fit four bytes; an attrs validator.
 
     Raises:
         ProtocolError: The value is out of range.
@@ -146,7 +146,7 @@ def is_int32(_instance: object, attribute: attrs.Attribute[Any], value: int) -> 
 
 
 def is_int64(_instance: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    """Refuse a field that eight bytes cannot carry; an attrs validator.
+    """Refuse a field that does not fit eight bytes; an attrs validator.
 
     Raises:
         ProtocolError: The value is out of range.
@@ -155,7 +155,7 @@ def is_int64(_instance: object, attribute: attrs.Attribute[Any], value: int) -> 
 
 
 def is_byte(_instance: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    """Refuse flags that one byte cannot carry; an attrs validator.
+    """Refuse flags that do not fit one byte; an attrs validator.
 
     Raises:
         ProtocolError: The value is out of range.

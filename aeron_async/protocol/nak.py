@@ -1,7 +1,7 @@
-"""NAK frames: a receiver asking for the bytes of one gap again.
+"""NAK frames: a receiver requests the bytes of a gap again.
 
-Layout, 28 bytes: the common header, then session_id, stream_id, term_id, term_offset, length
-(int32 each). A gap never spans two terms.
+Layout, 28 bytes: the common header, then session_id, stream_id, term_id, term_offset, length (int32
+each). A gap never spans two terms.
 
 Source: Aeron `NakFlyweight`.
 """
@@ -36,9 +36,9 @@ class Nak:
         stream_id: Stream, within the channel.
         term_id: Term of the gap.
         term_offset: Where the gap begins, in bytes.
-        length: Bytes of the term that are missing, headers and alignment included.
-        flags: None are known; always 0 today.
-        trailing: Bytes of the frame after the fields known here; kept, not interpreted.
+        length: Missing bytes of the term, headers and alignment included.
+        flags: None are defined; always 0 today.
+        trailing: Bytes of the frame after the known fields; kept, not interpreted.
     """
 
     session_id: int = attrs.field(validator=is_int32)
@@ -71,10 +71,10 @@ class Nak:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with, its values unchecked: see `check_nak`.
+        """Decode the frame at the start of `datagram`; `check_nak` checks its values.
 
         Raises:
-            ProtocolError: The bytes are no NAK frame.
+            ProtocolError: The bytes are not a NAK frame.
         """
         frame_length, flags = check_header(datagram, FrameType.NAK, NAK_LENGTH)
         fields = _NAK.unpack_from(datagram)
@@ -92,14 +92,9 @@ class Nak:
 def encode_request(
     *, session_id: int, stream_id: int, term_id: int, term_offset: int, length: int
 ) -> bytes:
-    """Return the bytes of a `Nak` without making one: where much is lost there are thousands.
+    """Return the bytes of a `Nak` without building one, because heavy loss needs thousands.
 
-    Args:
-        session_id: And the others: see `Nak`; known to fit.
-        stream_id: See `session_id`.
-        term_id: See `session_id`.
-        term_offset: See `session_id`.
-        length: See `session_id`.
+    The arguments are those of `Nak`; the caller guarantees that they fit.
     """
     return _NAK.pack(
         NAK_LENGTH,

@@ -1,8 +1,7 @@
-"""The parameters of channel URIs: key, kind, roles, default and meaning of each.
+"""Parameters of channel URIs: key, kind, roles, default and meaning of each.
 
-`PARAMETERS` is also what help texts and the documentation print. Its order is the order in which a
-channel URI prints its parameters, and its defaults are those of a driver that is not configured
-otherwise.
+Help texts and the documentation print `PARAMETERS` too. Its order is the order in which a channel
+URI prints its parameters, and its defaults are those of a driver with default settings.
 
 Source: Aeron `CommonContext`, `aeron_uri.h`.
 """
@@ -54,7 +53,7 @@ __all__ = [
     "parameter_for_key",
 ]
 
-# What travels to a driver in ASCII, without the one separator that has no escape.
+# Printable ASCII without `|`, the separator, which cannot be escaped.
 _VALUE: Final = re.compile(r"[ -{}~]+")
 
 
@@ -73,13 +72,13 @@ class Parameter:
     """One parameter of a channel URI.
 
     Attributes:
-        key: As it stands in the URI.
-        name: As `ChannelUri` calls it: with its unit, in Python's spelling.
-        kind: How its values are read and printed.
-        roles: Where it has an effect. Elsewhere the drivers ignore it, so that one URI can serve
-            both sides of a stream; so do we.
+        key: Key in the URI.
+        name: Attribute of `ChannelUri`: the name with its unit.
+        kind: How its values are parsed and printed.
+        roles: Roles in which it has an effect. In other roles it is ignored, as in the official
+            drivers, so that one URI can serve both sides of a stream.
         default: What applies when it is not given, as text.
-        description: What it does, in one sentence.
+        description: Its effect, in one sentence.
     """
 
     key: str
@@ -90,10 +89,10 @@ class Parameter:
     description: str
 
     def read(self, text: str) -> Any:
-        """Return the value this text stands for.
+        """Parse the text of a value.
 
         Raises:
-            ChannelUriError: it stands for none.
+            ChannelUriError: the text is not valid.
         """
         if _VALUE.fullmatch(text) is None:
             reason = "only printable ASCII without '|' fits" if text else "nothing follows the '='"
@@ -106,7 +105,7 @@ class Parameter:
             raise ChannelUriError(message) from None
 
     def write(self, value: object) -> str:
-        """Return the text of a value, after checking that it reads back as the same value.
+        """Return the text of a value, after checking that it parses to the same value.
 
         Raises:
             ChannelUriError: a value of another type, or out of range.
@@ -130,7 +129,7 @@ class Parameter:
 
 INT32_MAX: Final = 2**31 - 1
 FRAME_ALIGNMENT: Final = 32
-# One header alone fills 32 bytes, so the shortest useful datagram is one alignment longer.
+# A header alone fills 32 bytes, so the shortest useful datagram has 32 bytes more.
 MTU_MIN: Final = 64
 MTU_MAX: Final = 65504
 TERM_MIN: Final = 64 * 1024
@@ -488,7 +487,7 @@ _BY_NAME: Final[Mapping[str, Parameter]] = MappingProxyType(
 
 
 def find_parameter(name: str) -> Parameter:
-    """Return the parameter of this Python name, `mtu_length`, or of this key, `mtu`.
+    """Return the parameter with this Python name, `mtu_length`, or this key, `mtu`.
 
     Raises:
         ChannelUriError: there is none; names the nearest one.
@@ -500,7 +499,7 @@ def find_parameter(name: str) -> Parameter:
 
 
 def parameter_for_key(key: str) -> Parameter:
-    """Return the parameter of this key, as it stands in a channel URI.
+    """Return the parameter with this key, as in a channel URI.
 
     Differs: the official drivers ignore keys they do not know, so that a misspelt key silently
     leaves the default in force.
@@ -515,7 +514,7 @@ def parameter_for_key(key: str) -> Parameter:
 
 
 def _unknown(given: str, known: Iterable[str]) -> ChannelUriError:
-    # Names the drivers use for the same thing in their settings and APIs lead to the key as well.
+    # Also recognises the names that the drivers' settings and APIs use for the same parameter.
     near = _BY_NAME.get(given.lower().replace("-", "_"))
     guesses = [near.key] if near else get_close_matches(given.lower(), list(known), n=1)
     hint = f": did you mean {guesses[0]!r}?" if guesses else ""

@@ -1,4 +1,4 @@
-"""RTTM frames: a receiver measuring the round trip to the sender.
+"""RTTM frames: a receiver measures the round trip time to the sender.
 
 Layout, 40 bytes: the common header, then session_id, stream_id (int32 each), echo_timestamp,
 reception_delta and receiver_id (int64 each).
@@ -35,11 +35,11 @@ class RttMeasurement:
     Attributes:
         session_id: Publication, within the channel.
         stream_id: Stream, within the channel.
-        echo_timestamp_ns: The requester's clock at sending; a reply carries it back.
-        reception_delta_ns: Time the replier held the request; drivers send 0.
-        receiver_id: The requester's own; carried back; 0 is for any receiver.
-        flags: Whether a reply is wanted.
-        trailing: Bytes of the frame after the fields known here; kept, not interpreted.
+        echo_timestamp_ns: The requester's clock at sending; a reply echoes it.
+        reception_delta_ns: How long the replier held the request; drivers send 0.
+        receiver_id: Id of the requesting receiver; a reply echoes it; 0 means any receiver.
+        flags: Whether a reply is requested.
+        trailing: Bytes of the frame after the known fields; kept, not interpreted.
     """
 
     session_id: int = attrs.field(validator=is_int32)
@@ -77,10 +77,10 @@ class RttMeasurement:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with.
+        """Decode the frame at the start of `datagram`.
 
         Raises:
-            ProtocolError: The bytes are no RTTM frame.
+            ProtocolError: The bytes are not an RTTM frame.
         """
         frame_length, flags = check_header(datagram, FrameType.RTTM, RTT_MEASUREMENT_LENGTH)
         fields = _RTT_MEASUREMENT.unpack_from(datagram)

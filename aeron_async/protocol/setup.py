@@ -1,4 +1,4 @@
-"""SETUP and RSP_SETUP frames: what a sender offers, and which session answers.
+"""SETUP and RSP_SETUP frames: the parameters of a stream, and the session of a response.
 
 Layout of `Setup`, 40 bytes: the common header, then term_offset, session_id, stream_id,
 initial_term_id, active_term_id, term_length, mtu, ttl (int32 each).
@@ -32,19 +32,19 @@ _SETUP: Final = Struct("<iBBHiiiiiiii")
 
 @attrs.frozen(kw_only=True)
 class Setup:
-    """A sender presenting its stream.
+    """A sender's description of its stream.
 
     Attributes:
-        term_offset: Where the sender is in the active term, in bytes.
+        term_offset: Sender's offset in the active term, in bytes.
         session_id: Publication, within the channel.
         stream_id: Stream, within the channel.
         initial_term_id: First term of the stream.
-        active_term_id: Term the sender is in; with `term_offset` the position to join at.
+        active_term_id: Current term of the sender; with `term_offset` the position to join at.
         term_length: In bytes; a power of two, 64 KiB to 1 GiB.
         mtu_length: Longest datagram the sender makes, in bytes.
         ttl: Hops of multicast datagrams, or 0.
-        flags: Group semantics, response channel wanted.
-        trailing: Bytes of the frame after the fields known here; kept, not interpreted.
+        flags: Group semantics, response channel requested.
+        trailing: Bytes of the frame after the known fields; kept, not interpreted.
     """
 
     term_offset: int = attrs.field(validator=is_int32)
@@ -70,7 +70,7 @@ class Setup:
 
     @property
     def is_send_response(self) -> bool:
-        """Whether the publication wants a response channel."""
+        """Whether the publication requests a response channel."""
         return bool(self.flags & SetupFlags.SEND_RESPONSE)
 
     def encode(self) -> bytes:
@@ -93,10 +93,10 @@ class Setup:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with, its values unchecked: see `check_setup`.
+        """Decode the frame at the start of `datagram`; `check_setup` checks its values.
 
         Raises:
-            ProtocolError: The bytes are no SETUP frame.
+            ProtocolError: The bytes are not a SETUP frame.
         """
         frame_length, flags = check_header(datagram, FrameType.SETUP, SETUP_LENGTH)
         fields = _SETUP.unpack_from(datagram)
@@ -120,14 +120,14 @@ _RESPONSE_SETUP: Final = Struct("<iBBHiii")
 
 @attrs.frozen(kw_only=True)
 class ResponseSetup:
-    """Which session answers.
+    """The session of the response to a request stream.
 
     Attributes:
         session_id: Publication of the request stream.
         stream_id: The request stream.
         response_session_id: Session chosen by the response publication.
-        flags: None are known; always 0 today.
-        trailing: Bytes of the frame after the fields known here; kept, not interpreted.
+        flags: None are defined; always 0 today.
+        trailing: Bytes of the frame after the known fields; kept, not interpreted.
     """
 
     session_id: int = attrs.field(validator=is_int32)
@@ -156,10 +156,10 @@ class ResponseSetup:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with.
+        """Decode the frame at the start of `datagram`.
 
         Raises:
-            ProtocolError: The bytes are no RSP_SETUP frame.
+            ProtocolError: The bytes are not an RSP_SETUP frame.
         """
         frame_length, flags = check_header(datagram, FrameType.RSP_SETUP, RESPONSE_SETUP_LENGTH)
         fields = _RESPONSE_SETUP.unpack_from(datagram)

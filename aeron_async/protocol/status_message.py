@@ -1,8 +1,8 @@
-"""SM frames: a receiver telling how far it has consumed and how much more it has room for.
+"""SM frames: a receiver reports its consumption position and its window.
 
 Layout, 36 bytes: the common header, then session_id, stream_id, consumption_term_id,
-consumption_term_offset, receiver_window (int32 each) and receiver_id (int64, at offset 28); with
-a group tag 8 bytes more (int64). Older peers may put other feedback where the group tag stands.
+consumption_term_offset, receiver_window (int32 each) and receiver_id (int64, at offset 28); with a
+group tag 8 bytes more (int64). Older peers may put other feedback in place of the group tag.
 
 Source: Aeron `StatusMessageFlyweight`.
 """
@@ -30,8 +30,8 @@ STATUS_MESSAGE_LENGTH: Final = 36
 STATUS_MESSAGE_WITH_GROUP_TAG_LENGTH: Final = 44
 _STATUS_MESSAGE: Final = Struct("<iBBHiiiiiq")
 _GROUP_TAG: Final = Struct("<q")
-# One for every byte, and the operator of plain integers: making and asking an enum costs more than
-# all the rest of a frame that comes many thousand times a second.
+# One for every byte, and the operator of plain integers: creating and testing an enum costs more
+# than the rest of a frame that arrives many thousand times a second.
 _FLAGS: Final = tuple(StatusMessageFlags(value) for value in range(256))
 _and: Final = int.__and__
 _TYPE: Final = int(FrameType.SM)
@@ -41,18 +41,20 @@ _END_OF_STREAM: Final = int(StatusMessageFlags.END_OF_STREAM)
 
 @attrs.frozen(kw_only=True)
 class StatusMessage:
-    """A receiver's consumption and window, or its wish for a SETUP.
+    """A receiver's consumption position and window, or its request for a SETUP.
 
     Attributes:
-        session_id: Publication; 0 with stream 0 when any may answer.
+        session_id: Publication; 0 with stream 0 if any publication may answer.
         stream_id: Stream, within the channel.
         consumption_term_id: Term of the consumption position; 0 when eliciting a SETUP.
-        consumption_term_offset: Offset of the consumption position, in bytes; likewise.
-        receiver_window: Bytes the receiver has room for beyond that position; likewise.
-        receiver_id: The receive endpoint's own random number.
-        group_tag: Group the receiver belongs to, if it has been given one.
-        flags: Setup wanted, end of stream.
-        feedback: Feedback that is no group tag, by its length; kept, not interpreted.
+        consumption_term_offset: Offset of the consumption position, in bytes; 0 when eliciting a
+            SETUP.
+        receiver_window: Bytes the receiver has room for beyond that position; 0 when eliciting a
+            SETUP.
+        receiver_id: Random id of the receive endpoint.
+        group_tag: Group tag of the receiver, if it has one.
+        flags: Setup requested, end of stream.
+        feedback: Feedback whose length is not that of a group tag; kept, not interpreted.
     """
 
     session_id: int = attrs.field(validator=is_int32)
@@ -82,7 +84,7 @@ class StatusMessage:
 
     @property
     def is_setup_elicit(self) -> bool:
-        """Whether the receiver asks for a SETUP; then it says nothing of consumption."""
+        """Whether the receiver requests a SETUP; then the message has no consumption position."""
         return _and(self.flags, _SEND_SETUP) != 0
 
     @property
@@ -110,10 +112,10 @@ class StatusMessage:
 
     @classmethod
     def decode(cls, datagram: Buffer) -> Self:
-        """Return the frame that `datagram` begins with, unchecked: see `check_status_message`.
+        """Decode the frame at the start of `datagram`; `check_status_message` checks its values.
 
         Raises:
-            ProtocolError: The bytes are no SM frame.
+            ProtocolError: The bytes are not an SM frame.
         """
         frame_length, flags = check_header(datagram, FrameType.SM, STATUS_MESSAGE_LENGTH)
         fields = _STATUS_MESSAGE.unpack_from(datagram)
@@ -123,7 +125,7 @@ class StatusMessage:
             (group_tag,) = _GROUP_TAG.unpack_from(datagram, STATUS_MESSAGE_LENGTH)
         else:
             feedback = bytes(datagram[STATUS_MESSAGE_LENGTH:frame_length])
-        # Not by way of the constructor: what came out of these bytes needs no check that it fits.
+        # Without the constructor: decoded values need no check that they fit.
         frame = cls.__new__(cls)
         store = object.__setattr__
         store(frame, "session_id", fields[4])
@@ -149,17 +151,9 @@ def encode_report(
     receiver_id: int,
     group_tag: int | None,
 ) -> bytes:
-    """Return the bytes of a `StatusMessage` without making one: receivers send thousands a second.
+    """Return the bytes of a `StatusMessage` without building one; receivers send many of them.
 
-    Args:
-        flags: And the others: see `StatusMessage`; known to fit.
-        session_id: See `flags`.
-        stream_id: See `flags`.
-        consumption_term_id: See `flags`.
-        consumption_term_offset: See `flags`.
-        receiver_window: See `flags`.
-        receiver_id: See `flags`.
-        group_tag: See `flags`.
+    The arguments are those of `StatusMessage`; the caller guarantees that they fit.
     """
     length = STATUS_MESSAGE_LENGTH
     tag = b""

@@ -1,7 +1,7 @@
-"""Sizes such as `64k` and durations such as `5s`, as channel URIs and Aeron's settings spell them.
+"""Sizes such as `64k` and durations such as `5s`, as in channel URIs and Aeron's settings.
 
 Both are whole numbers with an optional unit: bytes in powers of 1024, time in nanoseconds. Nothing
-may stand before or after, and nothing larger than a signed 64-bit number is meant by anybody.
+may stand before or after, and the value must fit a signed 64-bit number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 INT64_MAX: Final = 2**63 - 1
-# What the error about a setting ends in: the unit of a number, and that text does as well.
+# End of the error about a setting: the unit of a number, and that text is accepted too.
 IN_BYTES: Final = "; in bytes, or as text such as '64k'"
 IN_NANOSECONDS: Final = "; in nanoseconds, or as text such as '5s'"
 # Largest first: printing takes the first unit that divides the value without remainder.
@@ -43,7 +43,7 @@ _INT64_DIGIT_COUNT: Final = 19
 
 
 def parse_size(text: str) -> int:
-    """Read a number of bytes such as `1408`, `64k`, `16M` or `1g`.
+    """Parse a number of bytes such as `1408`, `64k`, `16M` or `1g`.
 
     Differs: the C driver ignores whatever follows the unit letter, so it takes `64kb` for 64k.
 
@@ -58,12 +58,12 @@ def parse_size(text: str) -> int:
 
 
 def size_of(value: int | str) -> int:
-    """Return a number of bytes that was given as such, or as text such as `64k`."""
+    """Return a number of bytes given as a number, or as text such as `64k`."""
     return parse_size(value.strip()) if isinstance(value, str) else value
 
 
 def duration_ns_of(value: int | str) -> int:
-    """Return a duration that was given in nanoseconds, or as text such as `5s`."""
+    """Return a duration given in nanoseconds, or as text such as `5s`."""
     return parse_duration_ns(value.strip()) if isinstance(value, str) else value
 
 
@@ -76,10 +76,10 @@ def format_size(length: int) -> str:
 
 
 def parse_duration_ns(text: str) -> int:
-    """Read a duration such as `100`, `100ns`, `5us`, `7ms` or `2s`; no unit means nanoseconds.
+    """Parse a duration such as `100`, `100ns`, `5us`, `7ms` or `2s`; no unit means nanoseconds.
 
     Differs: the C driver takes `1m` for a millisecond and turns what is too long into the longest
-    duration it can hold; both are refused here, the first because it reads like a minute.
+    duration it can hold; both are refused here, the first because it looks like a minute.
 
     Raises:
         ConfigurationError: not a whole number with an optional ns, us, ms or s, or beyond 64 bits.
@@ -110,7 +110,8 @@ def _parse(text: str, units: Mapping[str, int], *, what: str) -> int:
         message = f"{text!r} has the unknown unit {unit!r}; it must be {what}"
         raise ConfigurationError(message)
     digits = digits.lstrip("0") or "0"
-    # Counted before converting: Python refuses to convert thousands of digits with another error.
+    # Checked before converting, because Python refuses to convert thousands of digits with another
+    # error.
     if len(digits) > _INT64_DIGIT_COUNT or (value := int(digits) * scale) > INT64_MAX:
         message = f"{printable(text, SHORT)!r} is more than the largest 64-bit number, {INT64_MAX}"
         raise ConfigurationError(message)

@@ -1,7 +1,7 @@
-"""A world in a bottle, for tests: virtual time, a simulated network, hosts one can break.
+"""Simulated worlds for tests: virtual time, a simulated network, and hosts with faults.
 
-Names are imported when they are first used: the plugin for pytest is in this package, and every run
-of pytest loads it where the package is installed.
+Names are imported on first use: this package contains the plugin for pytest, and every run of
+pytest loads it if the package is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from aeron_async.testing.world import LeakError, World, simulate
 else:
-    # Not for type checkers, which would believe in every name.
+    # Hidden from type checkers, which would accept every name.
     def __getattr__(name: str) -> object:
         for module, names in MODULES.items():
             if name in names:

@@ -1,13 +1,14 @@
-"""Fates of datagrams, and the links on which they are decided.
+"""Fates of datagrams, and the links that decide them.
 
-A fate is the list of what arrives: nothing, the datagram, twice the datagram, something else, each
-with the time it takes beyond the link's own. `ScriptedFates` and `SeededFates` decide it.
+A fate is the list of what arrives in place of a datagram: nothing, the datagram, the datagram
+twice, or something else, each with a delay beyond the link's own. `ScriptedFates` and `SeededFates`
+decide it.
 
-Invariant: datagrams leave a `Link` in the order they were sent, and arrive in it, unless the
-conditions say they are reordered.
+Invariant: datagrams leave a `Link` in the order they were sent, and arrive in that order, unless
+the conditions reorder them.
 
-Source: the impairments are those of `tc netem`, and of RFC 8867's neighbours; bursts of loss follow
-Gilbert and Elliott.
+Source: the impairments are those of `tc netem` and of RFC 8867; bursts of loss follow Gilbert and
+Elliott.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Fates(Protocol):
 
 
 class Fate(Enum):
-    """One datagram's fate, for scripts: hypothesis shrinks a list of them to the shortest."""
+    """Fate of one datagram, for scripts: hypothesis shrinks a list of them to the shortest."""
 
     DELIVER = auto()
     DROP = auto()
@@ -64,11 +65,11 @@ class Fate(Enum):
 
 
 class ScriptedFates:
-    """The fates of the first datagrams, one after the other; all later ones are delivered.
+    """Scripted fates of the first datagrams, in order; all later ones are delivered.
 
     Args:
         fates: In the order of sending.
-        delay_ns: How much later a delayed datagram, or the second of two, arrives.
+        delay_ns: Delay of a delayed datagram, or of the second of two.
     """
 
     def __init__(self, fates: Iterable[Fate], *, delay_ns: int = 5 * NS_PER_MS) -> None:
@@ -76,7 +77,7 @@ class ScriptedFates:
         self._delay_ns = delay_ns
 
     def decide(self, datagram: bytes) -> Sequence[Passage]:
-        """Return what the script says of the next datagram."""
+        """Return the scripted fate of the next datagram."""
         match next(self._fates, Fate.DELIVER):
             case Fate.DELIVER:
                 return ((0, datagram),)
@@ -92,7 +93,7 @@ class ScriptedFates:
 
 @attrs.frozen(kw_only=True)
 class Bursts:
-    """Loss in bursts, after Gilbert and Elliott: a link that is good, or bad, and changes its mind.
+    """Loss in bursts, after Gilbert and Elliott: a link alternates between a good and a bad state.
 
     Attributes:
         start: Chance, for each datagram, that a good link turns bad.
@@ -111,21 +112,21 @@ class Bursts:
 
 @attrs.frozen(kw_only=True)
 class Conditions:
-    """How good a link is, in one direction. Chances are between 0 and 1, for each datagram.
+    """Quality of a link, in one direction. Chances are between 0 and 1, for each datagram.
 
     Attributes:
-        loss: Chance to be lost.
+        loss: Chance of loss.
         bursts: Loss in bursts, or None.
         duplication: Chance to arrive a second time.
-        duplicate_delay_ns: The second comes up to this much later.
-        reordering: Chance to be overtaken by those sent after it.
-        reorder_delay_ns: The overtaken arrives up to this much later.
-        corruption: Chance to be damaged without UDP noticing: bits flipped, cut, extended, spliced.
-        delay_ns: What the way takes.
-        jitter_ns: What it may take beyond that; later datagrams still arrive later.
+        duplicate_delay_ns: Most delay of the second arrival.
+        reordering: Chance to be overtaken by datagrams sent later.
+        reorder_delay_ns: Most delay of the overtaken datagram.
+        corruption: Chance of damage that UDP does not notice: bits flipped, cut, extended, spliced.
+        delay_ns: Delay of the link.
+        jitter_ns: Most additional delay; later datagrams still arrive later.
         bandwidth: Bits a second, or None for no limit.
-        queue_limit: Datagrams that wait where the bandwidth is used up; further ones are lost.
-        mtu_length: Longest datagram that gets through, in bytes; longer ones vanish.
+        queue_limit: Datagrams that may wait for bandwidth; further ones are lost.
+        mtu_length: Longest datagram that passes, in bytes; longer ones are lost.
 
     Raises:
         ConfigurationError: A chance outside 0 to 1, or a negative time, rate, limit or length.
@@ -164,11 +165,11 @@ class Conditions:
 
 
 class SeededFates:
-    """Fates by dice.
+    """Random fates.
 
     Args:
-        conditions: The odds.
-        random: The dice; the same seed throws the same.
+        conditions: The chances.
+        random: Random numbers; the same seed gives the same fates.
     """
 
     def __init__(self, conditions: Conditions, random: Random) -> None:
@@ -179,7 +180,7 @@ class SeededFates:
         self._is_lossless = conditions.is_lossless
 
     def decide(self, datagram: bytes) -> Sequence[Passage]:
-        """Return what the dice say of the next datagram."""
+        """Return the random fate of the next datagram."""
         if self._is_lossless:
             return ((0, datagram),)
         conditions, random = self._conditions, self._random
@@ -244,12 +245,12 @@ class Link:
     """One direction between two hosts.
 
     Args:
-        random: The dice of this link alone, so that what happens elsewhere changes nothing here.
-        conditions: How good it is.
+        random: Random numbers of this link alone, so that events elsewhere change nothing here.
+        conditions: Its quality.
 
     Attributes:
-        is_lost: Told of each datagram, says whether it is lost before any dice are thrown; for
-            faults that pick their victims. None picks nobody.
+        is_lost: Called with each datagram; returns whether it is lost, before any random decision.
+            For faults that select datagrams. None loses none.
     """
 
     def __init__(self, random: Random, conditions: Conditions) -> None:
@@ -263,7 +264,7 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """Whether anything gets through; setting it overrules whoever has cut the link."""
+        """Whether datagrams pass; setting it overrides every `cut`."""
         return not self._cutters
 
     @is_up.setter
@@ -273,30 +274,30 @@ class Link:
             self._cutters.add(self)
 
     def cut(self, cutter: object) -> None:
-        """Let nothing through until each of the cutters has mended the link, or it is set up."""
+        """Stop all datagrams until every cutter has mended the link, or `is_up` is set."""
         self._cutters.add(cutter)
 
     def mend(self, cutter: object) -> None:
-        """Undo the cut of this cutter, if it has not been undone."""
+        """Undo the cut of one cutter."""
         self._cutters.discard(cutter)
 
     @property
     def conditions(self) -> Conditions:
-        """Return how good the link is."""
+        """Return the quality of the link."""
         return self._conditions
 
     def set_conditions(self, conditions: Conditions, fates: Fates | None = None) -> None:
-        """Make the link better or worse from now on.
+        """Change the quality of the link from now on.
 
         Args:
-            conditions: The delay, bandwidth and MTU; the chances too, unless there is a script.
-            fates: A script in place of the dice.
+            conditions: Delay, bandwidth and MTU; also the chances, unless there is a script.
+            fates: A script in place of random fates.
         """
         self._conditions = conditions
         self._fates = SeededFates(conditions, self._random) if fates is None else fates
 
     def carry(self, datagram: bytes, now_ns: int) -> tuple[Verdict, list[Passage]]:
-        """Return what becomes of a datagram sent now, and what arrives when.
+        """Return the verdict on a datagram sent now, and what arrives when.
 
         The times are those of arrival, not delays.
         """
@@ -318,12 +319,13 @@ class Link:
         arrival_ns = departure_ns + conditions.delay_ns
         if conditions.jitter_ns:
             arrival_ns += self._random.randint(0, conditions.jitter_ns)
-        # What was sent earlier arrives earlier: jitter is a queue somewhere, not a short cut.
+        # What was sent earlier arrives earlier: jitter is a queue in the network, not another
+        # route.
         arrival_ns = self._last_arrival_ns = max(arrival_ns, self._last_arrival_ns)
         return Verdict.SENT, [(arrival_ns + extra_ns, data) for extra_ns, data in passages]
 
     def _depart(self, length: int, now_ns: int, bandwidth: int) -> int:
-        """Return when the last bit has left, or -1 where the queue is full."""
+        """Return when the last bit has left, or -1 if the queue is full."""
         departures = self._departures
         while departures and departures[0] <= now_ns:
             departures.popleft()

@@ -1,10 +1,10 @@
-"""A host of a world: its clock, its drivers and services, and what failed on it.
+"""A simulated host: its clock, its drivers and services, and their failures.
 
-Invariant: `Failures` reports every exception once: as a failure itself, or beside the first that
-follows.
+Invariant: `Failures` reports every exception once: as the failure itself, or as a note of the first
+failure that follows.
 
 Invariant: everything that runs on a `Host` runs in its context, so that the host can stand still,
-lose power, and start again without its processes knowing how.
+lose power, and start again without code in its processes for that.
 
 Source: the faults of `HostClock` are those of Jepsen's clock nemesis.
 """
@@ -54,7 +54,7 @@ class HostClock:
     """A `Clock` over virtual time.
 
     Args:
-        loop: Whose time is the true one.
+        loop: Loop whose time counts as true time.
     """
 
     def __init__(self, loop: VirtualTime) -> None:
@@ -66,34 +66,34 @@ class HostClock:
         self._is_right = True
 
     def now_ns(self) -> int:
-        """Return monotonic time in nanoseconds, as this host has it."""
+        """Return this host's monotonic time in nanoseconds."""
         passed_ns = self._loop.now_ns - self._since_ns
         if not self._is_right:
             passed_ns = passed_ns * self._rate.numerator // self._rate.denominator
         return self._base_ns + passed_ns
 
     def epoch_ms(self) -> int:
-        """Return wall-clock time in milliseconds since 1970, as this host has it."""
+        """Return this host's wall-clock time in milliseconds since 1970."""
         return self._epoch_base_ms + (self.now_ns() - BOOT_NS) // NS_PER_MS
 
     def epoch_ns(self) -> int:
-        """Return wall-clock time in nanoseconds since 1970, as this host has it."""
+        """Return this host's wall-clock time in nanoseconds since 1970."""
         return self._epoch_base_ms * NS_PER_MS + self.now_ns() - BOOT_NS
 
     def jump(self, by_ns: int) -> None:
-        """Step monotonic time, as a hypervisor does that moves a machine."""
+        """Step monotonic time, as a hypervisor does when it moves a machine."""
         self._base_ns += by_ns
         self._epoch_base_ms -= by_ns // NS_PER_MS
 
     def jump_epoch(self, by_ms: int) -> None:
-        """Step wall-clock time alone, as somebody does who sets the date."""
+        """Step wall-clock time only, as an operator does who sets the date."""
         self._epoch_base_ms += by_ms
 
     def set_rate(self, rate: Fraction | float) -> None:
         """Let this clock run faster or slower than true time from now on.
 
         Args:
-            rate: Its seconds in a true second; 1 is right.
+            rate: Seconds of this clock in a true second; 1 is right.
         """
         self._base_ns = self.now_ns()
         self._since_ns = self._loop.now_ns
@@ -111,13 +111,13 @@ CALLBACK: Final = "a callback"
 
 @final
 class Failures:
-    """Keeps what services and callbacks raised until somebody is told.
+    """Collects what services and callbacks raised, until it is reported.
 
     Args:
-        loop: The loop in virtual time, which asks here when nothing can go on.
+        loop: Loop in virtual time, which asks for an explanation when no task can continue.
 
     Attributes:
-        errors: All of them, told or not, oldest first.
+        errors: All errors, reported or not, oldest first.
     """
 
     def __init__(self, loop: VirtualTime) -> None:
@@ -128,7 +128,7 @@ class Failures:
         loop.explain = self.explain
 
     def add(self, error: Exception, raiser: str) -> None:
-        """Keep an error, which carries from now on who raised it.
+        """Add an error, with a note that names what raised it.
 
         Args:
             error: The error.
@@ -140,7 +140,7 @@ class Failures:
             error.add_note(f"Raised by {raiser}, at {self._loop.time():.6g} virtual seconds.")
 
     def on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take what nobody else does: an exception handler for loops."""
+        """Add an exception that no other code has handled: an exception handler for loops."""
         error, task = context.get("exception"), context.get("future")
         if not isinstance(error, Exception):
             self.errors.append(RuntimeError(str(context)))
@@ -150,28 +150,31 @@ class Failures:
             self.errors.append(error)
 
     def take(self) -> list[Exception]:
-        """Return what has not been told yet, and is now; callbacks last, as they tell least."""
+        """Return the errors that are not reported yet, and count them as reported.
+
+        Errors of callbacks come last, because they say least.
+        """
         errors = self.errors[self._told_count :]
         self._told_count = len(self.errors)
         return sorted(errors, key=lambda error: self._raiser_of(error) == CALLBACK)
 
     def describe(self, error: Exception) -> str:
-        """Return one line of who failed, and how."""
+        """Return one line with what failed, and how."""
         first_line = str(error).partition("\n")[0][:LINE_LENGTH_MAX]
         return f"{self._raiser_of(error)} failed: {type(error).__name__}: {first_line}"
 
     def group(self, errors: Sequence[Exception]) -> ExceptionGroup[Exception]:
-        """Return a group of errors whose message begins with the first of them."""
+        """Return a group of errors whose text begins with the first of them."""
         message = f"exceptions that nobody handled: {self.describe(errors[0])}"
         return ExceptionGroup(message, errors[:ERRORS_SHOWN])
 
     def explain(self, failure: RuntimeError) -> None:
-        """Let a failure of the loop begin with what failed before, and be caused by it.
+        """Add the earlier errors to a failure of the loop, as its text and its cause.
 
-        Who waits for ever mostly waits for somebody who is dead.
+        A task that waits without end mostly waits for another task that has failed.
         """
-        # A task that was forgotten reports its exception when it is freed. Python 3.13 keeps it in
-        # a cycle until the collector runs.
+        # A forgotten task reports its exception when it is freed. Python 3.13 keeps it in a cycle
+        # until the collector runs.
         gc.collect()
         errors = self.take()
         if errors:
@@ -181,11 +184,11 @@ class Failures:
             add_notes(failure, errors[1:])
 
     def add_to(self, failure: BaseException) -> None:
-        """Let another failure tell what has not been told yet."""
+        """Add the errors that are not reported yet to another failure, as notes."""
         add_notes(failure, self.take())
 
     def raise_untold(self) -> None:
-        """Raise what has not been told yet.
+        """Raise the errors that are not reported yet.
 
         Raises:
             Exception: There is one error.
@@ -203,7 +206,7 @@ class Failures:
 
 
 def add_notes(failure: BaseException, errors: Iterable[Exception]) -> None:
-    """Let a failure tell of other exceptions too, whole, for nobody else will."""
+    """Add other exceptions to a failure as notes with tracebacks: nothing else reports them."""
     known = set(map(id, all_within(failure)))
     others = [error for error in errors if id(error) not in known]
     for error in others[:ERRORS_SHOWN]:
@@ -211,7 +214,7 @@ def add_notes(failure: BaseException, errors: Iterable[Exception]) -> None:
 
 
 def all_within(failure: BaseException) -> list[BaseException]:
-    """Return an exception, its causes and contexts, and what is grouped in any of them."""
+    """Return an exception, its causes and contexts, and the members of their groups."""
     found: list[BaseException] = []
     waiting: list[BaseException | None] = [failure]
     while waiting:
@@ -231,7 +234,7 @@ T = TypeVar("T")
 
 
 class HostDriver(MediaDriver):
-    """A media driver whose agents run on a host, whoever starts it."""
+    """A media driver whose agents run in the context of a host, whichever task starts it."""
 
     host_context: Context
 
@@ -242,21 +245,21 @@ class HostDriver(MediaDriver):
 
 
 class Host:
-    """One machine with its processes.
+    """A machine with its processes.
 
     Args:
-        name: As the network resolves it.
+        name: Name that the network resolves to its address.
         machine: Its addresses and sockets.
         loop: The loop in virtual time.
-        seed: Of its drivers' ids.
-        failures: Takes what services raise.
+        seed: Seed of its drivers' ids.
+        failures: Collects what services raise.
 
     Attributes:
         name: As given.
         machine: As given.
-        clock: Its own; it may drift and jump.
-        drivers: Those that were made here and not closed, oldest first.
-        is_down: Whether it has crashed and not been restarted.
+        clock: Its own clock, which may drift and jump.
+        drivers: Its drivers that are not closed, oldest first.
+        is_down: Whether it has crashed and was not restarted.
     """
 
     def __init__(
@@ -288,7 +291,7 @@ class Host:
         """Return the address that its name resolves to."""
         return self.machine.addresses[0]
 
-    # What runs here.
+    # Drivers, clients and services.
 
     def driver(self, context: DriverContext | None = None) -> MediaDriver:
         """Return a media driver of this host, to be entered with `async with`.
@@ -313,7 +316,7 @@ class Host:
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Run a coroutine on this host; it is cancelled when the host stops or crashes.
 
-        What it raises is raised again when the world is closed, whoever awaits it.
+        An exception of it is raised again when the world is closed, even if another task awaits it.
         """
         task = self._run(work, name)
         task.add_done_callback(partial(self._on_done, f"task {task.get_name()!r}"))
@@ -325,18 +328,18 @@ class Host:
         return self._start(service)
 
     async def stop(self) -> None:
-        """Stop in good order: services are cancelled, then drivers deliver and say goodbye.
+        """Shut down in order: cancel services, then close drivers, which deliver what was offered.
 
         Raises:
-            ExceptionGroup: Drivers could not be closed in good order; the others are.
+            ExceptionGroup: Some drivers failed to close; the others are closed.
         """
         async with self._changing:
             await self._stop()
 
     async def crash(self) -> None:
-        """Lose power: nothing more leaves, nothing is said, and whatever ran is gone.
+        """Lose power: no datagram leaves any more, and all tasks and drivers end.
 
-        Awaiting it waits until all that ran here has been unwound, which the network does not see.
+        Awaiting it waits until the tasks have been unwound, which the network does not see.
         """
         self.is_down = self.machine.is_cut = True
         if self.machine.is_paused:
@@ -350,39 +353,40 @@ class Host:
             self.drivers.clear()
 
     async def restart(self) -> None:
-        """Stop, unless it has crashed, and start every service again."""
+        """Stop, unless the host has crashed, and start every service again."""
         async with self._changing:
             was_down = self.is_down
             if not was_down:
                 await self._stop()
             if self.is_down and not was_down:
-                # It has crashed meanwhile, and whoever crashed it says when it is back.
+                # The host crashed during the await; the task that crashed it decides when it
+                # restarts.
                 return
             self.is_down = self.machine.is_cut = False
             for service in self._services:
                 self._start(service)
 
     def pause(self) -> None:
-        """Let everything here stand still until `resume`, as SIGSTOP or a machine that hangs."""
+        """Suspend all processes of the host until `resume`, as SIGSTOP does."""
         self._pause(self)
 
     def resume(self) -> None:
-        """Let everything go on: sockets are read first, then come the timers that were missed.
+        """Continue all processes: sockets are read first, then missed timers run.
 
-        It ends every pause.
+        This ends every pause.
         """
         self._pauses.clear()
         self.machine.resume()
         self._loop.release(self)
 
     async def pause_for(self, seconds: float) -> None:
-        """Stand still for a while; of several pauses the last to end lets everything go on."""
+        """Suspend the host for a while; of several pauses, the last to end resumes it."""
         pause = object()
         self._pause(pause)
         try:
             await asyncio.sleep(seconds)
         finally:
-            # Empty where somebody has resumed meanwhile, and another pause is none of ours.
+            # If `resume` was called during the sleep, this pause is not in the set any more.
             if pause in self._pauses:
                 self._pauses.remove(pause)
                 if not self._pauses:
@@ -429,8 +433,8 @@ class Host:
         return task
 
     def _on_done(self, who: str, task: asyncio.Task[Any]) -> None:
-        # Asked even where nobody wants it: a task that keeps its exception tells the loop when it
-        # is collected, which is any time.
+        # Retrieve the exception always: otherwise the task reports it to the loop when it is
+        # collected, at any time.
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and not self.is_down:
             self._failures.add(error, f"{who} on host {self.name!r}")

@@ -1,10 +1,10 @@
-"""Fixtures for pytest: worlds in virtual time, and the seed that a failing test was played with.
+"""Fixtures for pytest: worlds in virtual time, and the seed of a failing test.
 
 `simulate` is for plain tests; `world`, `lossy_link` and `partition` are for `async def` tests under
 pytest-asyncio 1.4 or later, which then run on a `VirtualLoop`.
 
-Invariant: pytest loads this module wherever the package is installed, so nothing is imported, and
-no test is run otherwise, unless it asks for one of the fixtures.
+Invariant: pytest loads this module wherever the package is installed. So it imports nothing else,
+and changes how a test runs only if the test uses one of the fixtures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     async_fixture: Callable[..., Any]
 else:
     try:
-        # Strict mode leaves alone what its own decorator has not marked.
+        # In strict mode pytest-asyncio ignores fixtures without its own decorator.
         from pytest_asyncio import fixture as async_fixture
     except ImportError:
         async_fixture = pytest.fixture
@@ -57,11 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class VirtualLoops:
-    """Tells pytest-asyncio which loop a test runs on."""
+    """Plugin that tells pytest-asyncio which loop a test runs on."""
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_asyncio_loop_factories(self) -> Mapping[str, Callable[[], Any]]:
-        """Return the one that makes a loop in virtual time."""
+        """Return the factory of loops in virtual time."""
         from aeron_async.testing.virtual_clock import VirtualLoop  # noqa: PLC0415 - see the module's invariant
 
         return {"virtual": VirtualLoop}
@@ -72,10 +72,10 @@ VIRTUAL_LOOPS: Final = VirtualLoops()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, None]:
-    """Let tests that ask for a world run in virtual time.
+    """Run tests that use a world in virtual time.
 
-    The hook stands for no longer than this: an answer for some tests would need one for all, and
-    tests that ask for nothing are to run as if this plugin were not there.
+    The hook is registered only for this call: if it answered for some tests, it would have to
+    answer for all, and tests without these fixtures must run as without this plugin.
     """
     if not asks_for(metafunc.definition, "world"):
         return (yield)
@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Let a test fail whose service has failed, and one that fails anyway tell of it.
+    """Fail a test whose service has failed; add the service's failure to that of the test.
 
     Raises:
         Exception: A service or a callback has raised it.
@@ -110,7 +110,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say in the report of a failing test which seed it had."""
+    """Add the seed to the report of a failing test."""
     report = yield
     if report.failed and asks_for(item, *FIXTURES):
         item.stash[HAS_FAILED] = True
@@ -121,7 +121,7 @@ def pytest_runtest_makereport(
 
 @async_fixture
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """A `World` in virtual time, closed and looked after when the test is over."""
+    """A `World` in virtual time, closed and checked for leaks after the test."""
     from aeron_async.testing.virtual_clock import (  # noqa: PLC0415 - see the module's invariant
         VirtualTime,
     )
@@ -137,7 +137,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     yield world
     loop.limit_ns = None
     if request.node.stash.get(HAS_FAILED, False):
-        # What is left open then is no news, and would hide it.
+        # The test has failed: a leak is a consequence, and would hide the failure.
         await world.aclose()
     else:
         await aclose_all(world, others=others)
@@ -145,13 +145,13 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 @pytest.fixture
 def lossy_link(world: World) -> World:
-    """The world, whose every link loses a share: `@pytest.mark.aeron(loss=0.2)` says how much."""
+    """A world whose every link loses datagrams; `@pytest.mark.aeron(loss=0.2)` sets the share."""
     return world
 
 
 @pytest.fixture
 def partition(world: World) -> Callable[..., AbstractContextManager[None]]:
-    """Cut hosts of the world off from all others for as long as a `with` block lasts."""
+    """Cut hosts of the world off from all others for the duration of a `with` block."""
     return world.partitioned
 
 
@@ -179,7 +179,7 @@ NO_VIRTUAL_LOOP: Final = (
 
 
 def asks_for(item: pytest.Item, *names: str) -> bool:
-    """Return whether a test gets any of these fixtures, and not others of the same name."""
+    """Return whether a test uses any of these fixtures, and not others with the same name."""
     info = getattr(item, "_fixtureinfo", None)
     return info is not None and any(
         is_ours(name, info.name2fixturedefs.get(name, ())) for name in names
@@ -187,11 +187,11 @@ def asks_for(item: pytest.Item, *names: str) -> bool:
 
 
 def is_ours(name: str, definitions: Sequence[pytest.FixtureDef[Any]]) -> bool:
-    """Return whether a name means the fixture of this module; the last definition counts."""
+    """Return whether a name refers to the fixture of this module; the last definition counts."""
     for definition in reversed(definitions):
         if name not in definition.argnames:
             return getattr(definition.func, "__module__", None) == __name__
-        # It asks for the one that it stands before, and may only add to it.
+        # It uses the fixture that it overrides, and may only extend it.
     return False
 
 
@@ -204,10 +204,10 @@ def seed_of(item: pytest.Item) -> int:
 
 
 def conditions_of(item: pytest.Item) -> Conditions | None:
-    """Return the conditions of a test's links, or None where it says nothing of them.
+    """Return the conditions of a test's links, or None if its marker sets none.
 
     Raises:
-        UsageError: The marker has an argument that is no condition.
+        UsageError: The marker has an unknown argument.
     """
     import attrs  # noqa: PLC0415 - see the module's invariant
 
@@ -225,7 +225,7 @@ def conditions_of(item: pytest.Item) -> Conditions | None:
 
 
 def marked(item: pytest.Item) -> dict[str, Any]:
-    """Return what the markers of a test say; the closest has the last word."""
+    """Return the arguments of a test's markers; the closest marker overrides the others."""
     said: dict[str, Any] = {}
     for marker in item.iter_markers("aeron"):
         said = {**marker.kwargs, **said}

@@ -1,16 +1,16 @@
-"""Records of the messages offered and received, and the check of one against the other.
+"""Records of the messages offered and received, and checks of one against the other.
 
 Layout of a message, little endian: 8 bytes the number of the publication, 8 bytes the number of the
 message, then a slice of one fixed pattern that both numbers choose. A message shorter than 16 bytes
 is the slice alone.
 
 `Recorder` is a model: for every publication (`Offered`) the list of messages with their positions,
-for every image (`Received`) the place in that list. Each message received must be the next one,
-whole, byte for byte, at its position.
+for every image (`Received`) the next index in that list. Each message received must be the next
+one, whole, byte for byte, at its position.
 
-Invariants, by the names they have in the documentation: N1 exact, N2 in order and once, N3 no
-silent gap, N4 an image ends with its stream or with the silence of its source, N5 an offer that
-returned a position is in the log and no other is.
+Invariants, by their names in the documentation: N1 exact, N2 in order and once, N3 no silent gap,
+N4 an image ends with its stream or with the silence of its source, N5 an offer that returned a
+position is in the log and no other is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _pattern = b""
 
 
 def make_payload(publication_number: int, message_number: int, length: int) -> bytes:
-    """Return the one right content of a message of `length` bytes."""
+    """Return the expected content of a message of `length` bytes."""
     start = (publication_number * 101 + message_number * 17) % SLICES
     if length < IDENTITY_LENGTH:
         return _pattern_up_to(start + length)[start : start + length]
@@ -65,31 +65,31 @@ def _pattern_up_to(length: int) -> bytes:
     global _pattern  # noqa: PLW0603 - made once, as long as the longest message that was asked for
     if len(_pattern) < length:
         wanted = min(max(length, 2 * len(_pattern), 65_536), PATTERN_LENGTH_MAX + SLICES)
-        # Always from the same seed: a longer pattern begins as the shorter one did.
+        # Always from the same seed: a longer pattern begins with the shorter one.
         _pattern = Random(20_121).randbytes(wanted)  # noqa: S311 - a pattern, not a secret
     return _pattern
 
 
 class ViolationError(AssertionError):
-    """A promise was broken; the message begins with its name."""
+    """A violated invariant; the text begins with its name."""
 
 
 @attrs.define(kw_only=True, eq=False)
 class Offered:
-    """One publication, and every message that an offer said was appended.
+    """A publication, and every message whose offer returned a position.
 
     Attributes:
-        number: Its own, in this recorder.
-        stream_id: Of the publication.
-        session_id: Of the publication.
+        number: Number in this recorder.
+        stream_id: Stream of the publication.
+        session_id: Session of the publication.
         term_length: In bytes.
         mtu_length: In bytes.
-        position: Up to where it is known, in bytes.
-        starts: Where each message begins, in bytes.
-        ends: Where each message ends, in bytes.
-        lengths: Of each message, in bytes.
-        numbers: By which each message was made.
-        owner: Who added it.
+        position: Position up to which the stream is known, in bytes.
+        starts: Start position of each message, in bytes.
+        ends: End position of each message, in bytes.
+        lengths: Length of each message, in bytes.
+        numbers: Number that each message was made with.
+        owner: Client that added the publication.
     """
 
     number: int
@@ -106,21 +106,21 @@ class Offered:
     _next_number: int = 0
 
     def next_message(self, length: int) -> tuple[int, bytes]:
-        """Return the number and content of a message to offer; several may be under way."""
+        """Return the number and content of the next message; several offers may be in progress."""
         number = self._next_number
         self._next_number += 1
         return number, make_payload(self.number, number, length)
 
     def on_offered(self, position: int, number: int, length: int) -> None:
-        """Take note that an offer of a message returned `position`.
+        """Record that the offer of a message returned `position`.
 
         Raises:
-            ViolationError: N5, the message cannot lie there.
+            ViolationError: N5, the message cannot be there.
         """
         start = position - framed_length(
             length, max_payload_length=self.mtu_length - DATA_HEADER_LENGTH
         )
-        # What lies between is padding up to the end of a term, or a message that was denied.
+        # The bytes in between are padding up to the end of a term, or a message whose offer failed.
         if start != self.position and (start < self.position or start % self.term_length):
             message = (
                 f"N5: an offer of {length} bytes returned {position}, so it begins at {start}; "
@@ -134,7 +134,7 @@ class Offered:
         self.position = position
 
     def skip_to(self, position: int) -> None:
-        """Take note that the stream goes on at `position`: a claim was aborted, and is padding."""
+        """Record that the stream continues at `position`, after an aborted claim became padding."""
         self.position = position
 
     def payload(self, index: int) -> bytes:
@@ -144,19 +144,19 @@ class Offered:
 
 @attrs.define(kw_only=True, eq=False)
 class Received:
-    """One image, as its subscription has read it.
+    """An image, as its subscription has read it.
 
     Attributes:
-        image: As the application has it.
-        reader: Who reads it, for messages to people.
-        is_exact: Whether every byte is checked; not where frames are damaged under way.
+        image: The application's image.
+        reader: Name of the reader, for error texts.
+        is_exact: Whether every byte is checked; False if the network damages frames.
         is_reliable: Whether gaps are forbidden.
-        may_be_forged: Whether somebody sends frames in the publisher's name: what was read of them
-            cannot be taken back, but the image must end soon after.
-        is_spoiled: Whether any of that was read; then nothing that follows is checked.
-        spoiled_position: Where that ended, in bytes.
-        offered: What it was matched with, once a message has come.
-        next_index: Of the message that must come next.
+        may_be_forged: Whether another host sends frames in the publisher's name: forged messages
+            may have been read, but the image must end soon after.
+        is_spoiled: Whether a forged message was read; nothing after it is checked.
+        spoiled_position: Where that message ended, in bytes.
+        offered: Record of its publication, known after the first message.
+        next_index: Index of the next expected message.
         count: Messages received.
     """
 
@@ -174,7 +174,7 @@ class Received:
     position: int = -1
 
     def on_message(self, position: int, data: bytes) -> None:
-        """Take a message.
+        """Check a received message.
 
         Raises:
             ViolationError: N1, N2 or N3.
@@ -191,7 +191,7 @@ class Received:
 
     @property
     def is_far_on(self) -> bool:
-        """Return whether the stream has gone on so far that nobody can say what was forged."""
+        """Return whether the stream has advanced so far that forged data is not recognised."""
         return self.image.position - self.spoiled_position > self.image.term_length // 4
 
     def _take(self, position: int, data: bytes) -> None:
@@ -220,19 +220,20 @@ class Received:
         self.next_index = index + 1
 
     def on_end(self, *, may_be_lost: bool) -> None:
-        """Take note that the image is over, though its subscription is open.
+        """Check an image that has ended while its subscription is open.
 
         Args:
-            may_be_lost: Whether its source may have fallen silent.
+            may_be_lost: Whether its source may have become silent.
 
         Raises:
-            ViolationError: N4, it ended before its stream did, or before all of that was read.
+            ViolationError: N4, the image ended before its stream did, or before it was read to its
+                end.
         """
         image = self.image
         if self.is_spoiled:
             return
         if not image.is_end_of_stream:
-            # A stream of nobody we know, a stranger's, may end as it likes.
+            # A stream of an unknown publisher may end in any way.
             if self.candidates and not may_be_lost:
                 self._fail("N4", image.position, "was the last, and nobody has ended the stream")
             return
@@ -243,11 +244,11 @@ class Received:
             self._fail("N4", image.position, "was not read before the image ended")
 
     def missing(self) -> str:
-        """Return what has not come of that which was offered, or nothing."""
+        """Return a description of offered messages that were not received, or an empty text."""
         if not self.is_reliable:
             return ""
         if self.is_spoiled:
-            # Whether it may go on, N8 says.
+            # Invariant N8 covers whether such an image may live.
             forged = f"{self.reader} has read what was forged, and its image is still there"
             return "" if self.is_far_on else forged
         offered = self.offered
@@ -286,11 +287,11 @@ class Received:
 
 
 class Recorder:
-    """Every publication and every image of one world.
+    """The records of every publication and every image of one world.
 
     Args:
-        is_exact: Whether every byte is checked; not where frames are damaged under way.
-        has_forger: Whether somebody sends frames in the publishers' names.
+        is_exact: Whether every byte is checked; False if the network damages frames.
+        has_forger: Whether another host sends frames in the publishers' names.
     """
 
     def __init__(self, *, is_exact: bool = True, has_forger: bool = False) -> None:
@@ -306,12 +307,12 @@ class Recorder:
         return sum(each.count for each in self.received)
 
     def publishing(self, publication: Publication, owner: object = None) -> Offered:
-        """Return the record of a publication; those of one owner who share it share the record.
+        """Return the record of a publication; publications that one owner shares have one record.
 
         Args:
-            publication: As the application has it.
-            owner: The client that added it, where several tasks or several hosts may have added
-                publications of the same stream and session.
+            publication: The application's publication.
+            owner: The client that added it, if several tasks or hosts may have added publications
+                of the same stream and session.
         """
         records = self._offered.setdefault((publication.stream_id, publication.session_id), [])
         for record in records:

@@ -1,7 +1,7 @@
 """A simulated network: hosts with addresses, interfaces and sockets, joined by links.
 
-Every ordered pair of hosts in a `SimNetwork` has its own link with its own dice, so that a fault
-added to one link changes nothing on another. Every datagram is traced.
+Every ordered pair of hosts in a `SimNetwork` has its own link with its own random numbers, so that
+a fault added to one link changes nothing on another. Every datagram is traced.
 
 The interfaces of a `SimHost`: `lo` leads to the host itself. `eth0` has the first address of each
 family, `eth1` the second, and so on; multicast that leaves an `eth0` reaches the `eth0` of every
@@ -11,16 +11,16 @@ Multicast: a socket with a group in its description is a member of the group at 
 socket that is bound to the address of the group is a member at every interface. Each member host
 has its own link, and so loses other datagrams than its neighbour.
 
-Invariant: datagrams leave a `ReceiveBuffer` in the order they came, each as it came, and each once.
-A run is of one length, source and instant; only its last datagram may be shorter. In half of the
-cases a lone datagram is given as a run of one, which Linux never does, so that small worlds too use
-both ways in.
+Invariant: datagrams leave a `ReceiveBuffer` once, unchanged, and in the order of arrival. The
+datagrams of a run have one length, source and time; only the last may be shorter. In half of the
+cases a lone datagram is delivered as a run of one, which Linux never does, so that small worlds use
+both entry points too.
 
-Invariant: what a `SimTransport` gives to a protocol is valid only during the call; the simulator
-takes it back afterwards, so that a protocol that kept it fails.
+Invariant: the buffer that a `SimTransport` passes to a protocol is valid only during the call; the
+simulator releases it afterwards, so that a protocol that kept it fails.
 
-Source: Linux, `udp_gro_receive`; where UDP leaves the behaviour open it is Linux's too: ports from
-32768, a refusal (ICMP) told to connected sockets only, errors of `sendto` told at once.
+Source: Linux, `udp_gro_receive`. Linux also decides what UDP leaves open: ports from 32768, a
+refusal (ICMP) is reported to connected sockets only, errors of `sendto` are reported at once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ IPV6_PREFIX_LENGTH: Final = 64
 
 
 def interface_table(addresses: Iterable[str]) -> tuple[InterfaceAddress, ...]:
-    """Return what the system of a host with these addresses would list."""
+    """Return the interface table of a host with these addresses."""
     table = [
         InterfaceAddress(
             name="lo",
@@ -105,7 +105,7 @@ def interface_table(addresses: Iterable[str]) -> tuple[InterfaceAddress, ...]:
 
 
 def interface_index(addresses: Iterable[str], host: str) -> int:
-    """Return which interface an address belongs to; the first where it is none of them."""
+    """Return the index of the interface with an address; the first interface if none has it."""
     for each in interface_table(addresses):
         if each.address == host:
             return each.index
@@ -122,12 +122,12 @@ ALONE_CHANCE: Final = 0.5
 
 
 class ReceiveBuffer:
-    """What has arrived at a socket and was not read yet.
+    """The datagrams that have arrived at a socket and were not read yet.
 
     Args:
-        length_max: Bytes it holds; what does not fit is dropped, one datagram at a time.
-        is_gathering: Whether there are runs.
-        coin: Decides whether a datagram that is alone is a run of one.
+        length_max: Capacity in bytes; a datagram that does not fit is dropped.
+        is_gathering: Whether datagrams are gathered into runs.
+        coin: Decides whether a lone datagram is a run of one.
     """
 
     def __init__(self, length_max: int, *, is_gathering: bool, coin: Random) -> None:
@@ -142,7 +142,7 @@ class ReceiveBuffer:
         return len(self._arrived)
 
     def try_add(self, datagram: bytes, source: SocketAddress, now_ns: int) -> bool:
-        """Take a datagram in, and return whether there was room."""
+        """Add a datagram, and return whether there was room."""
         if self._length + len(datagram) > self._length_max:
             return False
         self._arrived.append((datagram, source, now_ns))
@@ -150,15 +150,15 @@ class ReceiveBuffer:
         return True
 
     def take(self) -> tuple[list[bytes], SocketAddress, bool]:
-        """Return the oldest datagram and those of its run, their source, and whether it is one.
+        """Return the oldest datagram and those of its run, the source, and whether it is a run.
 
         Raises:
-            IndexError: Nothing waits.
+            IndexError: The buffer is empty.
         """
         arrived = self._arrived
         first, source, came_ns = arrived.popleft()
         taken, segment_length, length = [first], len(first), len(first)
-        # An empty datagram has no place in a run.
+        # An empty datagram is never part of a run.
         is_open = self._is_gathering and segment_length > 0
         while is_open and arrived and len(taken) < RUN_COUNT_MAX:
             datagram, other, other_ns = arrived[0]
@@ -180,11 +180,11 @@ class ReceiveBuffer:
 
     @property
     def next_source(self) -> SocketAddress | None:
-        """Return where the oldest datagram that waits came from."""
+        """Return the source of the oldest datagram in the buffer."""
         return self._arrived[0][1] if self._arrived else None
 
     def clear(self) -> None:
-        """Forget what waits."""
+        """Drop all datagrams in the buffer."""
         self._arrived.clear()
         self._length = 0
 
@@ -200,23 +200,23 @@ RETRY_NS: Final = 100_000
 
 
 class SimTransport(BoundedTransport):
-    """One open socket of a simulated host.
+    """An open socket of a simulated host.
 
     Args:
-        host: Whose socket it is.
+        host: Host of the socket.
         loop: The loop in virtual time.
-        protocol: Who is told what happens.
-        context: In which it is told: that of the process which opened the socket.
-        extra: Answers of `get_extra_info`, `sockname` and `peername` among them.
-        spec: What it was to be.
-        rcvbuf_length: Bytes that wait to be read; more are dropped, as the kernel drops them.
-        coin: Decides which datagrams that are alone are given as a run of one.
+        protocol: Protocol that gets the events.
+        context: Context of these calls: that of the process which opened the socket.
+        extra: Values for `get_extra_info`, `sockname` and `peername` among them.
+        spec: Description that the socket was opened with.
+        rcvbuf_length: Capacity for unread datagrams, in bytes; more are dropped, as in the kernel.
+        coin: Decides which lone datagrams are delivered as a run of one.
 
     Attributes:
         host: As given.
         spec: As given.
-        local: What it is bound to.
-        peer: What it is connected to, or None.
+        local: Local address.
+        peer: Address it is connected to, or None.
     """
 
     def __init__(
@@ -245,10 +245,10 @@ class SimTransport(BoundedTransport):
         self._held: tuple[bytes, Destination] | None = None
 
     def start(self) -> None:
-        """Introduce the transport to its protocol."""
+        """Call `connection_made` of the protocol."""
         self._protocol.connection_made(self)
 
-    # What leaves.
+    # Sending.
 
     def sendto(self, data: Datagram, addr: Destination = None) -> None:
         """Send now, or keep this one datagram until the socket has room.
@@ -256,7 +256,8 @@ class SimTransport(BoundedTransport):
         Raises:
             BufferError: A datagram is already waiting.
             ClosedError: The transport is closed.
-            ValueError: No data, or an address where the socket is connected, or none where not.
+            ValueError: No data, or an address though the socket is connected, or none though it is
+                not.
         """
         if self._is_blocked or not data or (addr is None) is not self._is_connected:
             self._refuse(data, addr)
@@ -279,7 +280,7 @@ class SimTransport(BoundedTransport):
         return 0 if self._held is None else len(self._held[0])
 
     def close(self) -> None:
-        """Stop receiving, let a waiting datagram leave, then close; safe to call again."""
+        """Stop receiving, send a waiting datagram, then close; a second call does nothing."""
         if self._is_closing:
             return
         self._is_closing = self._is_blocked = True
@@ -314,10 +315,10 @@ class SimTransport(BoundedTransport):
         if not self._loop.is_closed():
             self._virtual.call_soon(self._tell_lost, None, context=self._context)
 
-    # What arrives.
+    # Receiving.
 
     def arrive(self, datagram: bytes, source: SocketAddress) -> Verdict | None:
-        """Put a datagram in the receive buffer; return why it was dropped, if it was."""
+        """Put a datagram into the receive buffer; return why it was dropped, if it was."""
         if self.peer is not None and source != self.peer:
             return Verdict.NOT_THE_PEER
         if not self._arrived.try_add(datagram, source, self._virtual.now_ns):
@@ -326,14 +327,14 @@ class SimTransport(BoundedTransport):
         return None
 
     def refuse(self, error: OSError) -> None:
-        """Tell a connected socket that nobody listens where it sends to."""
+        """Report to a connected socket that no socket receives at its destination."""
         if not self._is_closing:
             self._virtual.call_soon(
                 self._tell, self._protocol.error_received, error, context=self._context
             )
 
     def read_soon(self) -> None:
-        """Let the protocol have what has arrived, unless its process stands still."""
+        """Schedule delivery of the received datagrams, unless the process stands still."""
         if self._arrived and not self._is_reading and not self.host.is_paused:
             self._is_reading = True
             self._virtual.call_soon(self._read, context=self._context)
@@ -372,7 +373,7 @@ class SimTransport(BoundedTransport):
         else:
             self._tell(self._protocol.datagram_received, view, source)
         view.release()
-        # Refused where the protocol kept a slice, whose bytes a real socket would write over.
+        # Fails if the protocol kept a slice, whose bytes a real socket would overwrite.
         self._tell(buffer.clear)
 
 
@@ -384,22 +385,23 @@ SNDBUF_DEFAULT_LENGTH: Final = 212_992
 
 
 class SimHost:
-    """One machine; it is a `Network` for the drivers that run on it.
+    """A machine; it is a `Network` for the drivers that run on it.
 
     Args:
-        network: Where it is.
-        addresses: Its own, numeric, of either family; the first of a family is used to send from.
-        random: The dice of its system's moods.
-        coin: Decides by which way in a datagram comes that is alone.
+        network: Network that it belongs to.
+        addresses: Its numeric addresses, of either family; the first of a family is its source
+            address.
+        random: Random numbers for the errors of its system.
+        coin: Decides how a lone datagram is delivered.
 
     Attributes:
         addresses: As given.
         is_paused: Whether its processes stand still; what arrives waits in the sockets.
-        is_cut: Whether nothing leaves it or reaches it, as when the power has gone.
-        send_errors: Error numbers that `sendto` meets, each with its chance; EAGAIN is a socket
-            without room.
-        open_error: The error number that opening a socket meets, or 0.
-        socket_limit: Most sockets open at once; one more meets EMFILE.
+        is_cut: Whether no datagram leaves it or reaches it, as after a loss of power.
+        send_errors: Error numbers that `sendto` returns, each with its chance; EAGAIN means a
+            socket without room.
+        open_error: The error number of opening a socket, or 0.
+        socket_limit: Most sockets open at once; one more fails with EMFILE.
     """
 
     def __init__(
@@ -417,7 +419,7 @@ class SimHost:
         self._sockets: dict[SocketAddress, list[SimTransport]] = {}
         self._next_port = EPHEMERAL_PORTS.start
 
-    # The datagram seam.
+    # The interface that drivers use.
 
     async def open(
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
@@ -425,8 +427,8 @@ class SimHost:
         """Open a socket on this host.
 
         Raises:
-            RegistrationError: CHANNEL_ENDPOINT_ERROR; the port is taken, the address another's, or
-                the host was told to refuse. NOT_SUPPORTED; times of arrival are asked for.
+            RegistrationError: CHANNEL_ENDPOINT_ERROR if the port is taken, the address is not the
+                host's, or `open_error` is set. NOT_SUPPORTED if receive timestamps are requested.
         """
         refuse_timestamps(spec, "a simulated network")
         self._check_open(spec)
@@ -474,7 +476,7 @@ class SimHost:
         """Return its addresses: loopback, then `eth0` with the first of each family, and so on."""
         return interface_table(self.addresses)
 
-    # What its sockets do.
+    # Sockets.
 
     @property
     def socket_count(self) -> int:
@@ -482,7 +484,7 @@ class SimHost:
         return sum(map(len, self._sockets.values()))
 
     def send_error(self, length: int) -> int:
-        """Return the error number that a send meets now, or 0."""
+        """Return the error number of a send now, or 0."""
         if length > DATAGRAM_LENGTH_MAX:
             return errno.EMSGSIZE
         for error_number, chance in self.send_errors.items():
@@ -493,7 +495,7 @@ class SimHost:
     def send(
         self, sender: SimTransport, datagram: bytes, destination: SocketAddress | None
     ) -> None:
-        """Put a datagram on the wire."""
+        """Send a datagram over the network."""
         assert destination is not None
         source = self._source_of(sender, destination)
         if not self.is_cut:
@@ -510,7 +512,7 @@ class SimHost:
     def note_delivered(
         self, source: SocketAddress, destination: SocketAddress, datagram: bytes
     ) -> None:
-        """Take note that a protocol has read a datagram."""
+        """Trace that a protocol has read a datagram."""
         trace = self._network.trace
         trace.note(self._network.loop.now_ns, Verdict.DELIVERED, source, destination, datagram)
 
@@ -522,14 +524,14 @@ class SimHost:
         datagram: bytes,
         index: int = 0,
     ) -> None:
-        """Give what arrives to the socket it is for; several members of a group all get it.
+        """Deliver a datagram to its socket, or to every member of a group.
 
         Args:
-            sender: Told if nobody listens; None where nobody cares.
+            sender: Gets a refusal if no socket receives; None for none.
             source: As receivers see it.
             destination: An address of this host, or a group.
             datagram: Not empty.
-            index: The interface at which a group's datagram arrives.
+            index: Interface at which a group's datagram arrives.
         """
         if self.is_cut:
             return
@@ -539,7 +541,7 @@ class SimHost:
             transports = self._listening(destination)
         is_refused = not transports
         if transports and not is_group(destination[0]):
-            # Of several sockets on one port, the one that is connected to the source is meant.
+            # Of several sockets on one port, the one that is connected to the source receives.
             transports = [max(transports, key=lambda each: each.peer == source)]
         for transport in transports:
             why = transport.arrive(datagram, source)
@@ -552,17 +554,17 @@ class SimHost:
             self._network.refuse(self, sender)
 
     def pause(self) -> None:
-        """Let its processes stand still: nothing is read."""
+        """Suspend its processes: sockets are not read."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Let its processes go on: they read first, as a loop does that was held up."""
+        """Continue its processes: they read first, as a loop does after a delay."""
         self.is_paused = False
         for transport in chain.from_iterable(list(self._sockets.values())):
             transport.read_soon()
 
     def is_member(self, group: SocketAddress, index: int = FIRST_INDEX) -> bool:
-        """Return whether any socket hears this group at this interface."""
+        """Return whether any socket is a member of a group at an interface."""
         return bool(self._members(group, index))
 
     def leaving_index(self, sender: SimTransport | None, source: SocketAddress) -> int:
@@ -572,7 +574,7 @@ class SimHost:
             return interface.index
         return interface_index(self.addresses, source[0])
 
-    # How sockets find their address.
+    # Addresses of sockets.
 
     def _check_open(self, spec: SocketSpec) -> None:
         error_number = self.open_error
@@ -594,7 +596,7 @@ class SimHost:
         elif self._is_taken(spec):
             _refuse("bind", spec.local, errno.EADDRINUSE)
         if spec.remote is not None and _is_wildcard(host):
-            # A connected socket learns which of the addresses leads to its peer.
+            # A connected socket gets the local address that leads to its peer.
             host = self._address_towards(spec.remote[0])
         return host, port
 
@@ -625,7 +627,7 @@ class SimHost:
         return found
 
     def _members(self, group: SocketAddress, index: int) -> list[SimTransport]:
-        # Who is bound to the group itself hears it at every interface.
+        # A socket that is bound to the group itself is a member at every interface.
         found = list(self._sockets.get(group, ()))
         found += (
             each
@@ -665,7 +667,7 @@ def _refuse(deed: str, address: SocketAddress, error_number: int) -> NoReturn:
 
 
 def _collide(spec: SocketSpec, other: SimTransport) -> bool:
-    """Return whether a socket cannot be bound beside another; who binds to all binds to each."""
+    """Return whether a socket cannot be bound beside another; a wildcard includes every address."""
     host, port = other.local
     if port != spec.local[1] or (":" in host) is not (":" in spec.local[0]):
         return False
@@ -695,12 +697,12 @@ class SimNetwork:
 
     Args:
         loop: The loop in virtual time.
-        seed: Of all dice.
-        conditions: Of every link that is not given its own.
+        seed: Seed of all random numbers.
+        conditions: Conditions of every link that has none of its own.
 
     Attributes:
-        names: What hosts resolve, besides numeric addresses; change it and they resolve anew.
-        trace: All that happened.
+        names: Addresses by host name; a change affects later resolutions.
+        trace: Trace of all datagrams.
     """
 
     def __init__(
@@ -713,7 +715,7 @@ class SimNetwork:
         self._conditions = Conditions() if conditions is None else conditions
         self._hosts: dict[str, SimHost] = {}
         self._links: dict[tuple[SimHost, SimHost], Link] = {}
-        # The world's own: what a host's process has in its context stays there.
+        # The context of the world: values in the context of a host's process stay there.
         self._context = Context()
 
     @property
@@ -740,7 +742,7 @@ class SimNetwork:
         return host
 
     def describe_names(self, missing: str) -> str:
-        """Return which names there are, and how one is made that is missing."""
+        """Return which names exist, and how to create a missing one."""
         shown = list(self.names)[:NAMES_SHOWN]
         more = len(self.names) - len(shown)
         names = ", ".join(map(repr, shown)) + (f" and {more} more" if more else "")
@@ -766,11 +768,11 @@ class SimNetwork:
         destination: SocketAddress,
         datagram: bytes,
     ) -> None:
-        """Carry a datagram from a host to wherever its destination is.
+        """Carry a datagram from a host to all hosts of its destination.
 
         Args:
-            host: Where it leaves.
-            sender: Told if nobody listens there; None where nobody cares.
+            host: Host that sends it.
+            sender: Gets a refusal if no socket receives; None for none.
             source: As receivers will see it.
             destination: Numeric.
             datagram: Not empty.
@@ -796,7 +798,7 @@ class SimNetwork:
                 )
 
     def refuse(self, host: SimHost, sender: SimTransport | None) -> None:
-        """Carry the news that nobody listens back to a connected sender."""
+        """Carry a refusal back to a connected sender."""
         if sender is None or sender.peer is None:
             return
         back = self.link(host, sender.host)

@@ -1,4 +1,4 @@
-"""Tasks in virtual time: in an order that repeats, and told apart by where they wait."""
+"""Tasks in virtual time: their repeatable order, and their description by where they wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def folder_of(module: Any) -> str:
-    """Return the folder that a module's file is in, with a separator at its end."""
+    """Return the folder of a module's file, with a separator at its end."""
     return f"{Path(module.__file__).parent}{os.sep}"
 
 
@@ -38,16 +38,16 @@ TASKS_SHOWN: Final = 8
 
 
 class NumberedTask(asyncio.Task[T]):
-    """A task that sets keep in the same order in every run.
+    """A task with a repeatable hash, so that sets iterate in the same order in every run.
 
-    Task groups cancel their tasks in the order of a set, so by their hashes; that of an ordinary
-    task is its place in memory.
+    Task groups cancel their tasks in the order of a set, so by their hashes; the hash of an
+    ordinary task is its address in memory.
 
     Args:
-        coro: What it runs.
-        loop: Where.
-        number: Its own, in this loop.
-        options: As those of any task.
+        coro: Coroutine to run.
+        loop: Loop to run it on.
+        number: Number of the task in this loop.
+        options: Options of any task.
 
     Attributes:
         number: As given.
@@ -56,7 +56,7 @@ class NumberedTask(asyncio.Task[T]):
     def __init__(
         self, coro: Any, *, loop: asyncio.AbstractEventLoop, number: int, **options: Any
     ) -> None:
-        # First, for a task enters a set before it is whole.
+        # First, because the base class puts the task into a set.
         self.number = number
         super().__init__(coro, loop=loop, **options)
 
@@ -65,21 +65,21 @@ class NumberedTask(asyncio.Task[T]):
 
 
 def task_order(task: asyncio.Task[Any]) -> tuple[float, str]:
-    """Return what sorts tasks as they were made on their loop; those without a number come last.
+    """Return a sort key for tasks: creation order on their loop; those without a number come last.
 
-    Names that asyncio gives count through the whole process, and sort as text.
+    Default names of asyncio count through the whole process, and sort as text.
     """
     number = task.number if isinstance(task, NumberedTask) else float("inf")
     return number, task.get_name()
 
 
 def describe_tasks(tasks: Iterable[asyncio.Task[Any]], *, has_agents: bool = False) -> str:
-    """Return who waits, and where, for the first few of some tasks.
+    """Return the names of some tasks and where they wait, for the first few of them.
 
     Args:
         tasks: In any order.
-        has_agents: Whether agents of drivers are named like the others. They wait for others, so
-            that mostly their number is enough.
+        has_agents: Whether to name agents of drivers too. They wait for other tasks, so usually
+            their number is enough.
     """
     ordered = sorted(tasks, key=task_order)
     named = [task for task in ordered if has_agents or not is_agent(task)]
@@ -93,10 +93,10 @@ def describe_tasks(tasks: Iterable[asyncio.Task[Any]], *, has_agents: bool = Fal
 
 
 def describe_task(task: asyncio.Task[Any]) -> str:
-    """Return a task's name and where it waits: the innermost line that is a user's own.
+    """Return a task's name and where it waits: the innermost line of the user's own code.
 
-    Where it has none, it is the innermost that is not asyncio's. A name that asyncio made up says
-    nothing, so that of the coroutine stands beside it.
+    Without such a line, the innermost one outside asyncio is used. A default name of asyncio says
+    nothing, so the name of the coroutine is added.
     """
     name, coroutine = task.get_name(), task.get_coro()
     if UNNAMED.fullmatch(name):
@@ -109,13 +109,13 @@ def describe_task(task: asyncio.Task[Any]) -> str:
 
 
 def is_agent(task: asyncio.Task[Any]) -> bool:
-    """Return whether a driver made the task, and no user."""
+    """Return whether a driver made the task."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and code.co_filename.startswith(DRIVER)
 
 
 def is_users(frame: FrameType) -> bool:
-    """Return whether a frame runs code of neither this library nor what asyncio comes with."""
+    """Return whether a frame runs code of neither this library nor the standard library."""
     file = file_of(frame)
     if file.startswith(NOBODYS):
         return False
@@ -128,13 +128,13 @@ def file_of(frame: FrameType) -> str:
 
 
 def frames_of(waiting: Any) -> list[FrameType]:
-    """Return where a coroutine stands and where all stand that it waits for, innermost last.
+    """Return the frames of a coroutine and of everything it awaits, innermost last.
 
-    What is done stands nowhere, and futures have no frames.
+    A finished coroutine has no frame, and neither has a future.
     """
     frames: list[FrameType] = []
     while waiting is not None:
-        # Coroutines, and generators that stand for them.
+        # Coroutines, and generators that act as coroutines.
         kind = "gi" if hasattr(waiting, "gi_frame") else "cr"
         frame = getattr(waiting, f"{kind}_frame", None)
         if frame is None:

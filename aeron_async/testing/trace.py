@@ -1,9 +1,9 @@
-"""The trace of every datagram of a world, and its capture file.
+"""Trace of every datagram of a world, and its capture file.
 
-A `Trace` keeps no events: a `Watcher` that wants to keep some says how many.
+A `Trace` stores no events; a `Watcher` may.
 
-`PcapWriter` gives each datagram an IP and a UDP header of its own making, without Ethernet; times
-are virtual, from 1970.
+`PcapWriter` gives each datagram an IP and a UDP header that it makes itself, without Ethernet;
+times are virtual, from 1970.
 
 Source: pcap with nanoseconds, link type 101 (raw IP), https://www.tcpdump.org/linktypes.html.
 """
@@ -35,7 +35,7 @@ EVENT: Final = Struct("<qBHHI")
 
 
 class Verdict(IntEnum):
-    """What happened to a datagram at one place of its way."""
+    """What happened to a datagram at one point of its way."""
 
     SENT = 0
     """It is on its way; what arrives of it is told by `DELIVERED`."""
@@ -82,7 +82,7 @@ class Trace:
         destination: SocketAddress,
         datagram: bytes,
     ) -> None:
-        """Take note of an event."""
+        """Record an event."""
         self.counts[verdict] += 1
         self._hash.update(
             EVENT.pack(now_ns, verdict, source[1], destination[1], len(datagram)) + datagram
@@ -91,11 +91,11 @@ class Trace:
             watcher(now_ns, verdict, source, destination, datagram)
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell somebody of every event from now on: time, verdict, source, destination, bytes."""
+        """Call a watcher with every event from now on; see `Watcher` for its arguments."""
         self._watchers.append(watcher)
 
     def digest(self) -> str:
-        """Return the hash of all events so far; two runs that agree in it did the same."""
+        """Return the hash of all events so far; runs with the same digest had the same events."""
         return self._hash.hexdigest()
 
 
@@ -113,12 +113,12 @@ LENGTH_LIMIT: Final = 256 * 1024 * 1024
 
 
 class PcapWriter:
-    """A capture file of what happened in a world; a `Watcher` of its trace.
+    """Capture file of a world; a `Watcher` of its trace.
 
     Args:
-        path: Of the file, which is made anew.
-        verdicts: Of the events that are written. By default what was sent, lost or not: a capture
-            taken at the senders.
+        path: Path of the file, which is overwritten.
+        verdicts: Verdicts of the events to write. By default those of sending, lost or not: a
+            capture taken at the senders.
         length_limit: Bytes after which nothing more is written.
 
     Attributes:
@@ -174,7 +174,7 @@ class PcapWriter:
 
 
 def udp_packet(source: SocketAddress, destination: SocketAddress, payload: bytes) -> bytes:
-    """Return an IP packet that carries the payload; the UDP checksum is left out."""
+    """Return an IP packet with a payload; the UDP checksum is left out."""
     length = UDP_HEADER.size + len(payload)
     udp = UDP_HEADER.pack(source[1], destination[1], length, 0) + payload
     source_ip, destination_ip = ip_address(source[0]), ip_address(destination[0])

@@ -1,9 +1,8 @@
-"""A world in a bottle: hosts on a simulated network, with a leak check at its end.
+"""A simulated world: hosts on a simulated network, with a leak check at its end.
 
-Everything in a world is the real thing but for the sockets, the clocks and the dice. A world and
-its seed always give the same run, as far as its order is the loop's and asyncio's; a story that
-iterates over sets of its own, or has a task factory of its own, must make that order repeatable
-itself.
+In a world only the sockets, the clocks and the random numbers are simulated. The same world and
+seed always give the same run, as far as its order is that of the loop and of asyncio. A story that
+iterates over its own sets, or has its own task factory, must make that order repeatable itself.
 """
 
 from __future__ import annotations
@@ -45,21 +44,22 @@ YOUNG: Final = 1
 class World:
     """Hosts, the network between them, and time.
 
-    To be made inside a running `VirtualLoop`; `simulate` makes both.
+    Make it inside a running `VirtualLoop`; `simulate` makes both.
 
     Args:
-        seed: Of all dice; the same seed tells the same story.
-        conditions: Of every link that is not given its own.
+        seed: Seed of all random numbers; the same seed gives the same run.
+        conditions: Conditions of every link that has none of its own.
 
     Attributes:
         seed: As given.
-        random: Dice for whoever builds on the world; the network has its own.
-        network: What joins the hosts.
-        failures: What services and callbacks raised, by whom, and whether it has been told.
-        errors: What they raised, as soon as they did.
+        random: Random numbers for users of the world; the network has its own.
+        network: Network of the hosts.
+        failures: What services and callbacks raised, with what raised it, and whether it was
+            reported.
+        errors: All errors of services and callbacks so far.
 
     Raises:
-        ConfigurationError: The running loop is none in virtual time.
+        ConfigurationError: The running loop is not in virtual time.
     """
 
     def __init__(self, *, seed: int = 0, conditions: Conditions | None = None) -> None:
@@ -87,14 +87,14 @@ class World:
         return tuple(self._hosts.values())
 
     def host(self, name: str, *addresses: str) -> Host:
-        """Return the host of this name, which resolves to it; made when there is none yet.
+        """Return the host with a name, which resolves to it; make it if there is none yet.
 
         Args:
             name: Such as `alice`.
-            addresses: Numeric; when none is given, the next free one of 10.0.0.0/16.
+            addresses: Numeric; if none is given, the next free one of 10.0.0.0/16.
 
         Raises:
-            ConfigurationError: Too many hosts, or addresses that are taken or no addresses.
+            ConfigurationError: Too many hosts, or an address that is taken or not valid.
         """
         host = self._hosts.get(name)
         if host is None:
@@ -120,7 +120,7 @@ class World:
         return self.network.link(source.machine, destination.machine)
 
     def set_conditions(self, conditions: Conditions, *hosts: Host) -> None:
-        """Make every link between these hosts, or between all, better or worse from now on."""
+        """Change the conditions of every link between these hosts, or between all hosts."""
         for source, destination in permutations(hosts or self.hosts, 2):
             self.link(source, destination).set_conditions(conditions)
 
@@ -128,20 +128,20 @@ class World:
         """Cut these hosts off from all others, until `heal`.
 
         Args:
-            hosts: Who is cut off; they still reach one another, unless something else cuts them.
-            is_one_way: Whether they still hear what they are sent.
+            hosts: Hosts to cut off; they still reach one another, unless another fault cuts them.
+            is_one_way: Whether they still receive what others send.
         """
         for link in self._links_around(hosts, is_one_way=is_one_way):
             link.cut(self)
 
     def heal(self) -> None:
-        """Let everybody reach everybody again, whoever has cut them off."""
+        """Restore every link between hosts, whatever has cut it."""
         for source, destination in permutations(self.hosts, 2):
             self.link(source, destination).is_up = True
 
     @contextmanager
     def partitioned(self, *hosts: Host, is_one_way: bool = False) -> Iterator[None]:
-        """Cut hosts off for as long as the block lasts; what else is cut stays so."""
+        """Cut hosts off for the duration of the block; other cuts stay."""
         links = self._links_around(hosts, is_one_way=is_one_way)
         cutter = object()
         for link in links:
@@ -153,7 +153,7 @@ class World:
                 link.mend(cutter)
 
     def _links_around(self, hosts: tuple[Host, ...], *, is_one_way: bool) -> list[Link]:
-        """Return the links that lead from these hosts to all others, and back."""
+        """Return the links from these hosts to all others, and back unless one way."""
         ways = [(host, other) for other in self.hosts if other not in hosts for host in hosts]
         links = [self.link(*way) for way in ways]
         if not is_one_way:
@@ -165,8 +165,8 @@ class World:
     async def aclose(self) -> None:
         """Stop every host, services first; what was offered is still delivered.
 
-        Whatever fails, the other hosts are stopped. Each error is raised once, however often a
-        world is closed.
+        If a host fails to stop, the others are still stopped. Each error is raised once, even if
+        the world is closed several times.
 
         Raises:
             ExceptionGroup: What services and callbacks raised, and hosts that could not be stopped.
@@ -174,8 +174,8 @@ class World:
         async with AsyncExitStack() as stack:
             for host in reversed(self.hosts):
                 stack.push_async_callback(self._stop, host)
-        # A task that was forgotten tells of its failure when it is freed, which may take the
-        # collector: it is this world's failure, not that of the world that runs then.
+        # A forgotten task reports its failure when it is freed, perhaps only by the collector:
+        # collect now, so that it counts for this world and not for a later one.
         gc.collect(YOUNG)
         if errors := self.failures.take():
             raise self.failures.group(errors)
@@ -211,21 +211,21 @@ def simulate(
     limit_s: float = 3_600.0,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = VirtualLoop,
 ) -> Any:
-    """Run a story in a world of its own, and return what it returns.
+    """Run a story in a new world, and return its result.
 
     Args:
-        story: Given the world.
-        seed: Of all dice.
-        conditions: Of every link that is not given its own.
-        limit_s: Virtual seconds after which the story is taken to be stuck.
+        story: Coroutine function that takes the world.
+        seed: Seed of all random numbers.
+        conditions: Conditions of every link that has none of its own.
+        limit_s: Virtual seconds after which the story counts as stuck.
         loop_factory: Makes a loop in virtual time.
 
     Raises:
         TimeLimitError: The limit passed.
         DeadlockError: Every task waits and nothing is scheduled.
         LivelockError: Tasks kept one another busy without a pause.
-        ExceptionGroup: What services and callbacks raised. Where the story raises, or comes to no
-            end, that is raised, and tells of these.
+        ExceptionGroup: What services and callbacks raised. If the story itself raises or gets
+            stuck, that is raised, with these errors as notes.
     """
 
     async def main() -> Any:
@@ -246,14 +246,14 @@ class LeakError(AssertionError):
 
 
 async def aclose_all(world: World, *, others: AbstractSet[asyncio.Task[Any]] = frozenset()) -> None:
-    """Close a world, and see that nothing is left.
+    """Close a world, and check that nothing is left open.
 
     Args:
-        world: To be closed.
-        others: Tasks that are none of the world's business.
+        world: World to be closed.
+        others: Tasks that do not belong to the world.
 
     Raises:
-        ExceptionGroup: Callbacks raised something that nobody handled.
+        ExceptionGroup: Callbacks raised exceptions that no code handled.
         LeakError: Sockets or tasks are left.
     """
     await world.aclose()
@@ -271,7 +271,7 @@ async def aclose_all(world: World, *, others: AbstractSet[asyncio.Task[Any]] = f
 
 
 async def tell_and_close(story: Callable[[World], Awaitable[Any]], world: World) -> Any:
-    """Let a story happen, then close its world, and see that nothing is left.
+    """Run a story, then close its world, and check that nothing is left open.
 
     Raises:
         LeakError: Sockets or tasks are left.
