@@ -1,14 +1,14 @@
-"""Time that passes only when everybody waits: an event loop that jumps to its next deadline.
+"""Virtual time: an event loop that jumps to its next deadline when no callback is ready.
 
-Invariant: the order in which callbacks run depends on nothing but the order in which they were
-asked for and the times they were asked for. No callback waits for the machine.
+Invariant: the order in which callbacks run depends only on the order and the times in which they
+were scheduled. No callback waits for the machine.
 
-Ready callbacks run first come, first served, each turn of the loop taking `TURN_NS` of virtual
-time; when nothing is ready, time jumps to the next timer. When there is no timer either, everybody
-waits for somebody else, for ever, and the loop says so.
+Ready callbacks run first come, first served, and each turn of the loop takes `TURN_NS` of virtual
+time. When no callback is ready, time jumps to the next timer. When there is no timer either, all
+tasks wait for each other without end, and the loop raises `DeadlockError`.
 
-The mechanism is a mix-in of public overrides (`call_soon`, `call_at`, `time`), so that it stands on
-asyncio's loop and on uvloop's alike, and both run the same callbacks in the same order.
+The mechanism is a mix-in of public overrides (`call_soon`, `call_at`, `time`), so that it works
+with asyncio's loop and with uvloop, and both run the same callbacks in the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Mixable = asyncio.BaseEventLoop
 else:
-    # Whichever loop it is mixed into; type checkers know them by what they have in common.
+    # Type checkers see the base class that the loops have in common.
     Mixable = object
 
 T = TypeVar("T")
@@ -63,11 +63,11 @@ class DeadlockError(RuntimeError):
 
 
 class LivelockError(RuntimeError):
-    """The loop has been busy for very many turns without ever going to sleep."""
+    """The loop has been busy for very many turns without waiting for a timer."""
 
 
 class TimeLimitError(RuntimeError, TimeoutError):
-    """The limit that was set to the loop's time has passed."""
+    """`limit_ns` of the loop has passed."""
 
 
 REFUSED: Final = (
@@ -87,14 +87,14 @@ itself with, it reaches by private ones.
 
 
 def refuse_real_world(loop_class: type[T]) -> type[T]:
-    """Let a loop class refuse them all, each with a RuntimeError that names it."""
+    """Replace these methods of a loop class by ones that raise a RuntimeError with their name."""
     for name in REFUSED:
         setattr(loop_class, name, refusal(name))
     return loop_class
 
 
 def refusal(name: str) -> Callable[..., NoReturn]:
-    """Return a method that refuses, as soon as it is called."""
+    """Return a method that raises when it is called."""
 
     def refuse(self: object, *args: Any, **options: Any) -> NoReturn:
         del self, args, options
@@ -110,18 +110,18 @@ def refusal(name: str) -> Callable[..., NoReturn]:
 
 @refuse_real_world
 class VirtualTime(Mixable):
-    """What makes a loop's time virtual; a mix-in before a loop class.
+    """Mix-in, before a loop class, that makes its time virtual.
 
-    Real sockets, pipes, processes, signals and names have no place in it, and are refused.
+    It refuses real sockets, pipes, processes, signals and names.
 
     Attributes:
-        now_ns: Nanoseconds since the loop was made. Moved by the loop alone.
-        limit_ns: Beyond which time does not go, once; None is no limit. Unlike a timer it does not
-            hide that nothing else is scheduled.
+        now_ns: Nanoseconds since the loop was made. Only the loop changes it.
+        limit_ns: Time that the loop refuses to pass, once; None is no limit. Unlike a timer it does
+            not hide that nothing else is scheduled.
         turn_count: Turns so far, a measure of work done.
         span_turns_max: Turns in a tenth of a virtual second beyond which the loop counts as
             spinning, however short its pauses are; None is no limit.
-        explain: Given the failure that ends a run, before it is raised, to say more of it.
+        explain: Called with the failure that ends a run, before it is raised, to add to it.
     """
 
     now_ns: int
@@ -149,7 +149,7 @@ class VirtualTime(Mixable):
         self._is_stopped = False
         self._failure: RuntimeError | None = None
 
-    # What asyncio asks of a loop.
+    # The interface of asyncio's loops.
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -191,9 +191,9 @@ class VirtualTime(Mixable):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run the callback at `when_ns` of `now_ns`; of several, the first asked for is first."""
+        """Run the callback at `when_ns` of `now_ns`; at equal times, in order of scheduling."""
         handle = asyncio.TimerHandle(when_ns / NS_PER_SECOND, callback, args, self, context)
-        # Read by the loop beneath alone, and set only so that `cancel` counts it.
+        # Only the loop beneath reads it; it is set so that `cancel` counts the handle.
         handle._scheduled = True  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own protocol between handle and loop
         heappush(self._timers, (when_ns, next(self._sequence), handle))
         return handle
@@ -206,7 +206,7 @@ class VirtualTime(Mixable):
         context: Context | None = None,
         **options: Any,
     ) -> asyncio.Task[T]:
-        """Run a coroutine; as a `NumberedTask`, unless there is a task factory."""
+        """Run a coroutine as a `NumberedTask`, unless there is a task factory."""
         options |= {"name": name, "context": context}
         if self.get_task_factory() is not None or self.is_closed():
             return super().create_task(coro, **options)
@@ -217,14 +217,14 @@ class VirtualTime(Mixable):
     ) -> asyncio.Handle:
         """Run the callback in the next turn.
 
-        A thread takes real time, so its answer comes too late or makes a run unrepeatable.
+        A thread takes real time, so its result comes too late or makes a run unrepeatable.
         """
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(
         self, executor: object, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Run the function at once, in this thread: others do not live in virtual time."""
+        """Run the function at once, in this thread: other threads do not follow virtual time."""
         del executor
         future: asyncio.Future[T] = asyncio.Future(loop=self)
         try:
@@ -234,7 +234,7 @@ class VirtualTime(Mixable):
         return future
 
     def run_forever(self) -> None:
-        """Run until stopped, or until nothing can ever happen again.
+        """Run until stopped, or until no callback can ever run again.
 
         Raises:
             DeadlockError: Every task waits and nothing is scheduled.
@@ -267,39 +267,39 @@ class VirtualTime(Mixable):
         super().stop()
 
     def close(self) -> None:
-        """Close the loop, and keep nothing of what was still to be run."""
+        """Close the loop, and drop all callbacks that have not run."""
         super().close()
-        # asyncio's own record of the running loop hides this loop from the garbage collector: what
-        # a timer holds, and that may be a whole world, would stay for as long as the process.
+        # asyncio's own record of the running loop hides this loop from the garbage collector:
+        # objects of a timer, perhaps a whole world, would live as long as the process.
         self._due.clear()
         self._timers.clear()
         self._held.clear()
         self.explain = None
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Forget cancelled timers before they outnumber the others."""
+        """Remove cancelled timers before they outnumber the others."""
         del handle
         self._cancelled_timer_count += 1
         if self._cancelled_timer_count > 64 and self._cancelled_timer_count * 2 > len(self._timers):  # noqa: PLR2004 - few are not worth the sweep
-            # In place: a turn may be looking at this list.
+            # In place: a turn may be using this list.
             self._timers[:] = [each for each in self._timers if not each[2].cancelled()]
             self._timers.sort()
             self._cancelled_timer_count = 0
 
-    # Processes that stand still.
+    # Suspended processes.
 
     def hold(self, owner: object) -> None:
-        """Run nothing of this owner until `release`; what becomes due meanwhile waits in order."""
+        """Suspend an owner until `release`; its callbacks that become due wait in order."""
         self._held.setdefault(owner, deque())
 
     def release(self, owner: object) -> None:
-        """Let the owner go on with all that has become due since `hold`."""
+        """Continue an owner, with all callbacks that have become due since `hold`."""
         self._due.extend(self._held.pop(owner, ()))
 
-    # How time passes.
+    # The passage of time.
 
     def _turns(self) -> None:
-        """Run some turns, then give the loop beneath its own."""
+        """Run some turns, then let the loop beneath run."""
         self._is_pumping = False
         for _ in range(TURNS_PER_PUMP):
             if not self._due and not self._sleep():
@@ -334,7 +334,7 @@ class VirtualTime(Mixable):
             handle._run()  # noqa: SLF001 - what a loop does with a handle
 
     def _sleep(self) -> bool:
-        """Jump to the next timer; without one, nobody can ever be woken."""
+        """Jump to the next timer; without one, fail, because no task can be woken."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heappop(timers)
@@ -390,8 +390,8 @@ def run_virtual(main: Coroutine[Any, Any, Any], *, timeout_ns: int | None = None
     """Run a coroutine in virtual time, from 0, and return its result.
 
     Args:
-        main: What to run.
-        timeout_ns: Virtual nanoseconds after which it is cancelled; None waits as long as it takes.
+        main: Coroutine to run.
+        timeout_ns: Virtual nanoseconds after which it is cancelled; None is no limit.
 
     Raises:
         DeadlockError: Every task waits and nothing is scheduled.
