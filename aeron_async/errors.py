@@ -25,7 +25,7 @@
         ├── RecordingGapError                       a recording stopped, and its stream went on
         └── StorageError                  (OSError) the disk is full, or failed
 
-The expected is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
+An expected outcome is a value, never an exception: see `OfferOutcome`. A malformed datagram raises
 `ProtocolError` inside the protocol layer only; the driver counts and drops it.
 """
 

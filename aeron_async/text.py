@@ -91,4 +91,4 @@ def _escaped(character: str) -> str:
         return f"\\x{code - 0xDC00:02x}"
     if code <= 0xFF:  # noqa: PLR2004 - what two digits can write
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - likewise
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - four digits

@@ -1,6 +1,6 @@
 """Warnings about environment variables that look like Aeron settings and have no effect.
 
-Differs: the official drivers say nothing of a variable that they do not know.
+Differs: the official drivers ignore unknown variables silently.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interface of an archive, local or remote, and the values in its answers.
 
-`Archive` is implemented by `LocalArchive`, which runs in this event loop over a directory of its
-own, and by `RemoteArchive`, which asks another archive, ours or the official one, over its control
+Two classes implement `Archive`. `LocalArchive` runs in this event loop, over a directory of its
+own. `RemoteArchive` sends requests to another archive, ours or the official one, over its control
 channel.
 
 Source: Aeron `AeronArchive`, `RecordingSignal`.
@@ -352,8 +352,8 @@ class Archive(ABC):
 
         Args:
             from_recording_id: The first id.
-            channel: A part of the original channel; any when empty.
-            stream_id: Of the stream; any when not given.
+            channel: Part of the original channel; empty matches every channel.
+            stream_id: Stream id; None matches every stream.
         """
 
     @abstractmethod

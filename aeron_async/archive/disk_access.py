@@ -133,7 +133,7 @@ class InlineDisk:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         try:
             future.set_result(function(*args, **keywords))
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             future.set_exception(error)
         return future
 

@@ -11,7 +11,7 @@ exception is a `RecordingGap`: if the recording has stopped and its stream has c
 messages in between are lost. A gap ends the iteration with an error, or it is reported and the live
 stream follows behind it.
 
-Differs: Aeron waits for the recording to go on.
+Differs: Aeron waits for the recording to be extended.
 
 Source: Aeron `PersistentSubscription`.
 """

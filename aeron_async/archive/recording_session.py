@@ -88,7 +88,7 @@ class RecordingLane(Protocol):
         ...
 
     def room(self) -> int:
-        """Return how long the next block may be, in bytes; 0 while none can be begun."""
+        """Return the greatest length of the next block, in bytes; 0 while none can be begun."""
         ...
 
     def begin(self, block: memoryview, padding: int) -> None:
@@ -164,7 +164,7 @@ class PoolLane:
         return self._writing is None
 
     def room(self) -> int:
-        """Return how long the next block may be; see `RecordingLane.room`."""
+        """Return the greatest length of the next block; see `RecordingLane.room`."""
         return self._length if self._writing is None else 0
 
     def begin(self, block: memoryview, padding: int) -> None:
@@ -243,7 +243,7 @@ class ThreadLane:
         return not self._lengths and self._rolling is None
 
     def room(self) -> int:
-        """Return how long the next block may be; see `RecordingLane.room`."""
+        """Return the greatest length of the next block; see `RecordingLane.room`."""
         if self._rolling is not None or self.begun >= self._writer.segment_end:
             # The next segment file is not open yet, and opening it may fail.
             return 0
@@ -467,7 +467,8 @@ class RecordingSession:
     async def _settle(self) -> None:
         """Determine where the recording ends, now that no block is in progress.
 
-        Differs: Aeron believes what it has copied out of a log that did not wait for it.
+        Differs: Aeron keeps data that it copied from a log which may have been overwritten during
+        the copy.
         """
         writer = self._writer
         if self._lane.failure is not None:

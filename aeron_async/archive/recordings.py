@@ -166,7 +166,7 @@ def check_extension(descriptor: RecordingDescriptor, image: Image) -> None:
 async def pass_over(image: Image, request: RecordingRequest) -> None:
     """Consume an image without recording it, so that its publisher is not blocked.
 
-    Differs: Aeron takes nothing, and the publisher of such an image stands still.
+    Differs: Aeron consumes nothing, and so blocks the publisher of such an image.
     """
     progress = image.subscription._progress
     while not (request.is_stopping or image.is_closed or image.is_end_of_stream):
@@ -220,7 +220,7 @@ class RecordingEnds:
             await self._try_writing(recording_id, position, now_ms)
         except ArchiveError as error:
             fields = {"recording_id": recording_id, "position": position}
-            log.error("stop_not_written", error=str(error), **fields)  # noqa: TRY400 - one line says all
+            log.error("stop_not_written", error=str(error), **fields)  # noqa: TRY400 - a traceback adds nothing
             self._resources.tasks.start(
                 self._write_later(recording_id, position, now_ms),
                 f"aeron-archive-end-of-recording-{recording_id}",
@@ -574,7 +574,7 @@ class Recordings:
     async def _stop(self, request: RecordingRequest) -> None:
         """Stop a request even if the caller is cancelled, and raise the error of its recording.
 
-        Differs: Aeron stops where it happens to be; here what is there by now is still recorded.
+        Differs: Aeron stops at its current position; here data that has arrived is still recorded.
         """
         self._requests.pop(request.key, None)
         name = f"aeron-archive-stop-{request.subscription_id}"
@@ -649,7 +649,7 @@ class Recordings:
     async def _record_whole(self, request: RecordingRequest, image: Image) -> bool:
         """Record one image from beginning to end; return whether it was recorded completely.
 
-        Differs: Aeron records as many at once as come; here each may cost a thread.
+        Differs: Aeron records any number of images at once; here each may cost a thread.
         """
         limit = self._resources.context.max_recorded_images
         if self._image_count >= limit:

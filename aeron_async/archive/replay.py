@@ -374,7 +374,7 @@ class LocalReplay(Reading, Replay):
     if TYPE_CHECKING:
 
         async def __anext__(self) -> Message:
-            """Return the next message, waiting for it while the recording goes on."""
+            """Return the next message, waiting for it while the recording is active."""
 
     def __init__(self, resources: ArchiveResources, extent: ReplayRange) -> None:
         self.recording_id: int = extent.recording_id
@@ -559,7 +559,7 @@ class LocalReplay(Reading, Replay):
         self._extent.end()
 
     async def aclose(self) -> None:
-        """Read no more; closing twice is closing once."""
+        """Stop reading; a second call does nothing."""
         self.end()
         self._batch = NOTHING
         self._block = None

@@ -220,7 +220,8 @@ def _split_host(text: str) -> tuple[str, str]:
             f"at most {HOST_LENGTH_MAX} of them"
         )
         raise ConfigurationError(message)
-    # Differs: the system's lookup takes 127.1 or 1234 for an address; it is likelier a mistake.
+    # Differs: the system's resolver takes 127.1 or 1234 for an address; here it counts as a
+    # mistake.
     if _IPV4_LIKE.fullmatch(host_text) is not None and _literal(host_text) is None:
         message = f"{text!r} has a host of digits and dots that is not an IPv4 address"
         raise ConfigurationError(message)

@@ -76,7 +76,7 @@ def shown(value: object) -> str:
     """Return a value as an error shows it: one short line, whatever it is."""
     try:
         return printable(repr(value), SHORT)
-    except Exception:  # noqa: BLE001 - such as a number of so many digits that none are written
+    except Exception:  # noqa: BLE001 - such as a number with too many digits to print
         return f"a value of type {type(value).__name__}"
 
 

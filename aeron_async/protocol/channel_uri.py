@@ -419,7 +419,8 @@ def _check_media(uri: ChannelUri) -> None:
     if uri.media is Media.IPC:
         if uri.is_spy:
             _refuse("aeron-spy: watches network publications; subscribe to aeron:ipc directly")
-        # Differs: the official drivers ignore them, so that the stream stays inside the machine.
+        # Differs: the official drivers ignore these parameters, and the stream stays inside the
+        # machine.
         for key, value in (
             ("endpoint", uri.endpoint),
             ("interface", uri.interface),
@@ -467,7 +468,7 @@ def _check_control(uri: ChannelUri) -> None:
 
 
 def _check_families(uri: ChannelUri) -> None:
-    # Differs: the official drivers read such a channel and fail when they open its socket.
+    # Differs: the official drivers accept such a channel and fail when they open its socket.
     literals = [
         (f"{key}={value}", value.ip.version)
         for key, value in (

@@ -192,7 +192,7 @@ class FlowControlOptions:
         """Parse a strategy's name and its options `t:DURATION`, `g:[TAG][/SIZE]`, `rrwm:N`.
 
         Differs: `preferred`, the old name of Aeron's class, stands for `tagged`; Aeron's drivers
-        never took it.
+        never accepted it.
 
         Differs: an option given twice is refused; the C driver takes the last. The Java driver
         ignores unknown options, and `t:` and `g:` on `max`; both are refused, as in the C driver.
@@ -356,7 +356,7 @@ def choice(values: type[StrEnum]) -> Kind:
     words = [str(value) for value in values]
 
     def read(text: str) -> StrEnum:
-        # Differs: the official drivers take an unknown control-mode or group for none at all.
+        # Differs: the official drivers treat an unknown control-mode or group as not given.
         if text not in words:
             message = f"{text!r} is none of them"
             raise ConfigurationError(message)
@@ -366,8 +366,8 @@ def choice(values: type[StrEnum]) -> Kind:
 
 
 def _read_boolean(text: str) -> bool:
-    # Differs: the C driver takes whatever begins with true or false, and the Java driver takes
-    # anything but true for false.
+    # Differs: the C driver accepts any text that begins with true or false; the Java driver reads
+    # any text but true as false.
     if text not in {"true", "false"}:
         message = f"{text!r} is neither"
         raise ConfigurationError(message)

@@ -112,8 +112,8 @@ def frame_type(datagram: Buffer) -> int:
             and (frame_length >= DATA_HEADER_LENGTH or frame_length == 0)
         )
     else:
-        # Differs: Aeron takes a control frame shorter than its own fields, if only the datagram is
-        # long enough. No driver sends one, and a frame that passes here must always decode.
+        # Differs: Aeron accepts a control frame shorter than its own fields if the datagram is long
+        # enough. No driver sends one, and a frame that passes here must always decode.
         is_whole = _MINIMUM_LENGTHS.get(first_type, length + 1) <= frame_length <= length
     return int(first_type) if is_whole else INVALID
 
@@ -153,7 +153,8 @@ def check_data(datagram: Buffer, *, initial_term_id: int, term_length: int) -> i
     offset = 0
     while True:
         aligned_length = (frame_length + _ALIGNMENT_MASK) & -FRAME_ALIGNMENT
-        # Differs: Aeron takes lengths of 1 to 31, which leave readers a negative payload.
+        # Differs: Aeron accepts lengths of 1 to 31, with which readers get a negative payload
+        # length.
         if (
             frame_length < DATA_HEADER_LENGTH
             or kind > _DATA

@@ -125,7 +125,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     from aeron_async.testing.virtual_clock import (  # noqa: PLC0415 - see the module's invariant
         VirtualTime,
     )
-    from aeron_async.testing.world import World, aclose_all  # noqa: PLC0415 - likewise
+    from aeron_async.testing.world import World, aclose_all  # noqa: PLC0415 - see the module's invariant
 
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualTime):
@@ -211,7 +211,7 @@ def conditions_of(item: pytest.Item) -> Conditions | None:
     """
     import attrs  # noqa: PLC0415 - see the module's invariant
 
-    from aeron_async.testing.fates import Conditions  # noqa: PLC0415 - likewise
+    from aeron_async.testing.fates import Conditions  # noqa: PLC0415 - see the module's invariant
 
     given = {name: value for name, value in marked(item).items() if name != "seed"}
     known = attrs.fields_dict(Conditions)

@@ -62,7 +62,7 @@ def make_payload(publication_number: int, message_number: int, length: int) -> b
 
 
 def _pattern_up_to(length: int) -> bytes:
-    global _pattern  # noqa: PLW0603 - made once, as long as the longest message that was asked for
+    global _pattern  # noqa: PLW0603 - a cache, as long as the longest message so far
     if len(_pattern) < length:
         wanted = min(max(length, 2 * len(_pattern), 65_536), PATTERN_LENGTH_MAX + SLICES)
         # Always from the same seed: a longer pattern begins with the shorter one.

@@ -59,7 +59,7 @@ OWNER: ContextVar[object] = ContextVar("OWNER", default=None)
 
 
 class DeadlockError(RuntimeError):
-    """Every task waits, and nothing is scheduled that could wake one."""
+    """Every task waits, and no scheduled callback could wake one."""
 
 
 class LivelockError(RuntimeError):
@@ -229,7 +229,7 @@ class VirtualTime(Mixable):
         future: asyncio.Future[T] = asyncio.Future(loop=self)
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - it is the caller's, who gets it
+        except Exception as error:  # noqa: BLE001 - the caller gets it
             future.set_exception(error)
         return future
 
@@ -280,7 +280,7 @@ class VirtualTime(Mixable):
         """Remove cancelled timers before they outnumber the others."""
         del handle
         self._cancelled_timer_count += 1
-        if self._cancelled_timer_count > 64 and self._cancelled_timer_count * 2 > len(self._timers):  # noqa: PLR2004 - few are not worth the sweep
+        if self._cancelled_timer_count > 64 and self._cancelled_timer_count * 2 > len(self._timers):  # noqa: PLR2004 - a few are not worth a pass
             # In place: a turn may be using this list.
             self._timers[:] = [each for each in self._timers if not each[2].cancelled()]
             self._timers.sort()

@@ -242,7 +242,7 @@ SETTLING_S: Final = 0.01
 
 
 class LeakError(AssertionError):
-    """Something is still open after the world was closed."""
+    """A socket or a task is still open after the world was closed."""
 
 
 async def aclose_all(world: World, *, others: AbstractSet[asyncio.Task[Any]] = frozenset()) -> None:

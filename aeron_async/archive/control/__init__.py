@@ -1,1 +1,1 @@
-"""The control protocol of archives: its messages, serving them, and asking another archive."""
+"""Control protocol of archives: its messages, its server, and its client."""

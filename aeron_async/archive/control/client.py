@@ -552,8 +552,8 @@ class RemoteArchive(RemoteListing, Archive):
     ) -> RemoteReplay:
         """Return an iterator over the messages of a recording; see `Archive.replay`.
 
-        Differs: one that follows goes on after the recording has stopped, when it is extended. The
-        client asks the archive for that four times a second.
+        Differs: a replay that follows continues when a stopped recording is extended. The client
+        asks the archive for that four times a second.
         """
         check_replayed(recording_id, from_position, to_position, follow=follow)
         replay = RemoteReplay(self, recording_id, from_position, to_position, follow=follow)

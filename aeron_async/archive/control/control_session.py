@@ -301,7 +301,7 @@ class ControlSession:
                 verdict = authenticator.on_challenge_response(answer.encoded_credentials)
         except SessionEndedError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever one client says, the others go on
+        except Exception as error:  # noqa: BLE001 - one client must not affect the others
             self._on_authenticator_failed(f"it raised {type(error).__name__}: {error}")
             return Verdict.REJECT, correlation_id
         returned: object = verdict
@@ -433,7 +433,7 @@ class ControlSession:
             late = (partial(self._on_late_error, request),) if isinstance(request, LASTING) else ()
             more = unanswered_bound(request, self._channel)
             relevant_id = await handler(self._server.archive, request, *late, **more)
-        except Exception as error:  # noqa: BLE001 - whatever one client asks, the others go on
+        except Exception as error:  # noqa: BLE001 - one client must not affect the others
             self._answer_error(request, refusal_of(request, error, self._peer_log))
         else:
             self._answer(request.correlation_id, relevant_id)

@@ -122,7 +122,7 @@ class ReplayPlaces:
 def straddles(recording_id: int, to_position: int, frame_end: int) -> InvalidPositionError:
     """Return the error of a replay that would have to end inside a frame.
 
-    Differs: Aeron hands such a frame out.
+    Differs: Aeron returns such a frame.
     """
     message = (
         f"position {to_position} is in the middle of a frame of recording {recording_id}, which "

@@ -10,8 +10,8 @@ system's resolver may take long, in threads that the application needs for its o
 whose names have failed always leave a place for other sources, and the others leave one for them,
 because an attacker can forge a source.
 
-Differs: Aeron keeps twenty-odd parameters, takes the length of the terms from the client, and has
-no such bound.
+Differs: Aeron keeps some twenty parameters, takes the term length from the client, and has no such
+limit.
 
 Source: Aeron `ArchiveConductor.newControlSession`.
 """
@@ -104,7 +104,7 @@ def response_channel(asked: str, image: Image, settings: ControlSettings) -> Cha
         image: Image of its requests.
         settings: Settings of the archive.
 
-    Differs: Aeron answers over IPC also whom it hears from elsewhere.
+    Differs: Aeron answers over IPC even if the request came from another host.
 
     Raises:
         ChannelUriError: The channel is not valid or cannot be published on, or a client on another
@@ -174,8 +174,8 @@ class LookUps:
 
         `localhost` stays: the driver resolves it without a nameserver.
 
-        Differs: Aeron follows a name that comes to lead elsewhere. A client whose session breaks
-        connects again, and its name is resolved then.
+        Differs: Aeron resolves a name again when its address changes. Here the client connects
+        again when its session breaks, and its name is resolved then.
 
         Args:
             channel: Channel that the client wants.

@@ -173,6 +173,6 @@ class Codec:
 
 
 def _fields(kind: type[Message]) -> tuple[attrs.Attribute[Any], ...]:
-    # That attrs makes every kind cannot be said in a type.
+    # The types do not show that every kind is an attrs class.
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(kind)  # type: ignore[arg-type]
     return fields

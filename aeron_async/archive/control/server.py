@@ -649,7 +649,7 @@ class ControlServer:
     def _new_session_id(self) -> int:
         """Return an id that cannot be guessed, so that using it proves that the answer arrived.
 
-        Differs: Aeron counts them.
+        Differs: Aeron numbers its sessions consecutively.
         """
         while (session_id := secrets.randbits(SESSION_ID_BITS)) in self._sessions:
             pass

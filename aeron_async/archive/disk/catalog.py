@@ -11,8 +11,8 @@ and offsets of the valid entries, and nothing else; it reads a descriptor when a
 Invariant: the header's next recording id passes an id before an entry uses it, and an entry is
 complete on the disk before its length makes it valid; ids are never used again.
 
-Differs: Aeron makes a new catalog wherever there is none, and trusts one that is there; recordings
-that it does not know of are written over by those that get their ids.
+Differs: Aeron creates a catalog if there is none, even beside segment files, and trusts an existing
+one; new recordings then overwrite the segments of recordings that the catalog does not list.
 
 Source: Aeron `Catalog`, `CatalogHeader`, `CatalogIndex`.
 """

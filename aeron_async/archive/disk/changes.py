@@ -81,7 +81,7 @@ def check_segments_are_plain(directory: Directory, recording_id: int) -> None:
 def truncate(directory: Directory, catalog: Catalog, recording_id: int, position: int) -> int:
     """Discard everything recorded after a position; return how many files were removed.
 
-    Differs: Aeron changes the catalog first and finds out then that no frame begins there.
+    Differs: Aeron changes the catalog first, and only then finds that no frame begins there.
 
     Args:
         directory: Directory of the archive.
@@ -227,7 +227,8 @@ def delete_detached_segments(directory: Directory, catalog: Catalog, recording_i
 def attach_segments(directory: Directory, catalog: Catalog, recording_id: int) -> int:
     """Move the start of a recording back over the detached files before it; return how many.
 
-    Differs: Aeron keeps those that it attached before one that it refuses; here it is all or none.
+    Differs: Aeron keeps files that it attached before one that it refuses; here all are attached or
+    none.
 
     Raises:
         ArchiveFileError: A file has the wrong length or content; nothing was attached.

@@ -42,7 +42,7 @@ def crc32(data: Buffer) -> int:
 
 def crc32c(data: Buffer) -> int:
     """Return the CRC-32 of Castagnoli, which processors compute in hardware."""
-    from crc32c import crc32c as compute  # noqa: PLC0415 - a library that only this needs
+    from crc32c import crc32c as compute  # noqa: PLC0415 - optional dependency
 
     return signed(compute(data))
 

@@ -280,7 +280,7 @@ class OsFile:
         """Lock it until it is closed; return whether that worked, None if locks are unsupported."""
         if sys.platform == "win32":
             return None
-        import fcntl  # noqa: PLC0415 - not there on every system
+        import fcntl  # noqa: PLC0415 - missing on some systems
 
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

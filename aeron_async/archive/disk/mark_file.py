@@ -13,7 +13,8 @@ process dies. So of two archives that start at once only one gets the directory,
 that died is known to be dead at once. An official archive holds no lock: it counts as dead when it
 has shown no activity for 10 s.
 
-Differs: Aeron waits 10 s after any archive that died; here not after one of ours, on this machine.
+Differs: Aeron waits 10 s after any archive that died; here not after one of ours on the same
+machine.
 
 Source: Aeron `aeron-archive-mark-codecs.xml`, `ArchiveMarkFile`; Agrona `MarkFile`.
 """
@@ -308,7 +309,7 @@ def decode_strings(view: memoryview, at: int, *, file: str) -> list[str]:
 def chosen_archive_id(given: int, previous: MarkFileHeader | None) -> int:
     """Return an archive id: the given one, else that of the mark file, else a new one.
 
-    Differs: Aeron takes the id of the archive's client, another one after each start.
+    Differs: Aeron uses the id of the archive's client, which changes with each start.
     """
     if given != NO_ARCHIVE_ID:
         return given

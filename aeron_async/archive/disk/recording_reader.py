@@ -6,8 +6,8 @@ before the frame has been read. So a reader ends or raises, and never stalls.
 
 Every term begins with a frame. So `find_place` and `check_position` read one term at most.
 
-Differs: Aeron looks for a header at the position itself, and takes what a payload holds for one if
-it looks like one.
+Differs: Aeron expects a header at the position itself, and accepts payload bytes that look like
+one.
 
 Source: Aeron `ReplaySession`, `ReplaySession.notHeaderAligned`.
 """

@@ -5,8 +5,8 @@ length last. So a process that dies in the middle of a block leaves nothing that
 From sync level 1 on the writer waits for the disk before it writes that length and after it, so
 that not even a power failure leaves a frame whose end is missing.
 
-Differs: Aeron writes a block in one go, and refuses to start after a crash when the last frame may
-be torn; here it cannot be.
+Differs: Aeron writes a block with one call, and refuses to start after a crash if the last frame
+may be torn; here the last frame cannot be torn.
 
 Source: Aeron `RecordingWriter`.
 """

@@ -15,7 +15,7 @@ A crash leaves zeros, or frames whose headers agree with their place. So a frame
 except for its stream and initial term shows a damaged catalog entry, or a file that came from
 elsewhere (`find_contradiction`); it does not show where the recording ends.
 
-Differs: Aeron goes by lengths alone, and takes whatever has one for a frame.
+Differs: Aeron checks lengths only, and takes any data with a plausible length for a frame.
 
 Source: Aeron `ArchiveTool.verify`, which asks before it truncates.
 """

@@ -8,7 +8,7 @@ it is damage.
 The session id is not checked: a recording may have been extended by another publication, and a
 checksum, if there is one, takes its place.
 
-Differs: Aeron goes by lengths alone, and takes whatever has one for a frame.
+Differs: Aeron checks lengths only, and takes any data with a plausible length for a frame.
 
 Source: Aeron `Catalog.recoverStopOffset`.
 """
