@@ -70,7 +70,7 @@ __all__ = [
 
 
 MESSAGE_LENGTH_MAX: Final = 4_000
-"""In characters."""
+"""Longest error text, in characters."""
 
 
 @final

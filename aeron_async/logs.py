@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Log", "LogBudget", "Logger", "get_logger", "within"]
 
 FIELD_LENGTH_MAX: Final = 1_000
-"""In characters."""
+"""Longest text of a field, in characters."""
 LINES_PER_SECOND: Final = 10
-"""That peers can cause in one driver or archive, whatever they send and from wherever."""
+"""Lines a second that remote hosts can cause in one driver or archive."""
 LINES_OF_OTHERS: Final = 2
-"""Of these: the one that says how many were left out, and the one about datagrams dropped."""
+"""Of these, reserved for the line about lines left out, and that about dropped datagrams."""
 LINES_OF_AN_EVENT: Final = 5
-"""In a second, so that one kind of trouble does not hide the others."""
+"""Lines of one event a second, so that one kind of problem does not hide the others."""
 INTERVAL_NS: Final = 1_000_000_000
 NEVER_NS: Final = 2**63 - 1
 

@@ -17,15 +17,15 @@ __all__ = ["SHORT", "printable", "utc_time"]
 SHORT: Final = 120
 """Limit for a word inside a sentence, such as a name or an address; in characters."""
 LIMIT: Final = 500
-"""In characters: longer than any channel that people write."""
+"""Default limit, in characters: longer than usual channel URIs."""
 NOTE_LENGTH_MAX: Final = 32
-"""In characters: what the note about the cut may take of the limit."""
+"""Most characters of the limit that the note about the cut may take."""
 BYTES_A_CHARACTER: Final = 4
-"""In UTF-8, at most."""
+"""Most bytes of a character in UTF-8."""
 UNDECODABLE: Final = range(0xDC80, 0xDD00)
-"""How Python's `surrogateescape` keeps a byte that is not UTF-8."""
+"""The code points by which Python's `surrogateescape` keeps bytes that are not UTF-8."""
 UNITS: Final = {1: "s", 1_000: "ms", 1_000_000: "us", 1_000_000_000: "ns"}
-"""Of times, by how many of them are a second."""
+"""Units of time, by how many of them make a second."""
 NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

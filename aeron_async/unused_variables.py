@@ -18,11 +18,11 @@ __all__ = ["PREFIX", "warn_of_unused"]
 
 PREFIX: Final = "AERON_"
 LIKENESS: Final = 0.85
-"""Of two names, from 0 to 1: a letter or two of a name differ."""
+"""Least similarity, from 0 to 1, to suggest a name: a letter or two may differ."""
 NAMED_MAX: Final = 32
-"""The most variables that a process is warned of."""
+"""Most variables that a process warns about."""
 NAME_LENGTH_MAX: Final = 100
-"""A longer name is no slip of the pen."""
+"""A longer name is not a mistyped setting."""
 
 _NAMES: Final = """
     ARCHIVE_AUTHENTICATOR_SUPPLIER ARCHIVE_AUTHORISATION_SERVICE_SUPPLIER ARCHIVE_CLIENT_NAME
@@ -51,7 +51,7 @@ _NAMES: Final = """
     UNICAST_FLOW_CONTROL_STRATEGY
 """
 NO_EFFECT: Final = frozenset(f"{PREFIX}{name}" for name in _NAMES.split())
-"""Official names of settings that mean nothing here."""
+"""Official names of settings that have no effect here."""
 
 log: Final = get_logger(__name__)
 _named: set[str] = set()

@@ -30,57 +30,57 @@ class WaitReason(Enum):
     """What a caller waits for."""
 
     NOTHING = auto()
-    """Nothing does: there is room to offer, or something to read."""
+    """There is nothing to wait for: an offer has room, or there is something to read."""
     CLOSED = auto()
-    """It is closed."""
+    """The publication or subscription is closed."""
 
     # Of publications.
     NO_ANSWER = auto()
-    """SETUPs are sent, and no receiver has answered one."""
+    """The publication sends SETUPs, and no receiver has answered one."""
     RECEIVERS_GONE = auto()
-    """Receivers were there, and have left or fallen silent."""
+    """The receivers have left, or stopped sending status messages."""
     REJECTED = auto()
-    """A receiver has rejected or refused the stream, and said why."""
+    """A receiver has rejected or refused the stream, and given a reason."""
     GROUP_TOO_SMALL = auto()
-    """Receivers are there, and fewer than flow control requires."""
+    """There are fewer receivers than flow control requires."""
     NO_DESTINATION = auto()
-    """The channel has destinations, and there is none."""
+    """The channel is multi-destination, and has no destination."""
     NAME_UNRESOLVED = auto()
-    """The names of all destinations lead nowhere."""
+    """No destination's name can be resolved."""
     SPIES_DO_NOT_CONNECT = auto()
-    """Only spies read the stream, and without `ssc=true` they do not connect it."""
+    """Only spies read the stream, and without `ssc=true` they do not count as subscribers."""
     NO_SUBSCRIPTION_HERE = auto()
-    """It is an IPC publication, and no subscription of its driver reads it."""
+    """The publication is IPC, and no subscription of its driver reads it."""
     BACK_PRESSURED = auto()
     """The slowest subscriber has no room for more."""
     CLAIM_UNCOMMITTED = auto()
     """A claim was neither committed nor aborted: nothing behind it can be sent or read."""
     NOT_SENT = auto()
-    """There is room to offer, and what was offered has not all been sent."""
+    """There is room to offer, but some of what was offered is not sent yet."""
 
     # Of subscriptions.
     NOTHING_HEARD = auto()
-    """Nothing of any stream has arrived."""
+    """No datagram of any stream has arrived."""
     OTHER_STREAMS_HEARD = auto()
     """Only other streams have arrived."""
     OTHER_SESSIONS_HEARD = auto()
-    """Only sessions have arrived that the channel does not ask for."""
+    """Only sessions have arrived that the channel does not accept."""
     SETUP_NOT_ANSWERED = auto()
-    """Data has arrived whose publisher was asked for a SETUP, and has sent none."""
+    """Data has arrived, but its publisher has not answered the request for a SETUP."""
     IMAGE_REFUSED = auto()
-    """This driver has refused to make an image, for one of its limits."""
+    """The driver has refused to create an image, because of one of its limits."""
     COOLING_DOWN = auto()
-    """The session that arrives is one whose image has ended here."""
+    """The session that arrives had an image here that has ended."""
     NO_RESPONSE_SESSION = auto()
-    """No server has said by which session it responds, or the one that did has gone."""
+    """No server has announced its response session, or the one that did has gone."""
     NO_PUBLICATION_HERE = auto()
-    """It reads publications of its own driver, and there is none that it wants."""
+    """The subscription reads publications of its own driver, and none of them matches."""
     LEFT_BEHIND = auto()
-    """It was too slow, and the stream went on without it."""
+    """The subscriber was too slow, and the stream continued without it."""
     DATA_MISSING = auto()
-    """Datagrams were lost before what has arrived, and are asked for."""
+    """Datagrams were lost before what has arrived, and were requested again."""
     NO_DATA = auto()
-    """Its images are there, and everything that has arrived was read."""
+    """There are images, and everything that has arrived was read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -272,9 +272,9 @@ class SubscriptionSeen:
 
 
 TEXT_LENGTH_MAX: Final = 900
-"""Of a `Why` as text, in characters: a field of a log line has room for it, and is cut at its end.
+"""Longest text of a `Why`, in characters, so that it fits into a field of a log line.
 
-The channel in the subject is bounded, and what to change is not cut off.
+The length of the channel in the subject is limited, and the remedy is never cut.
 """
 SIGHT_LENGTH_MIN: Final = 200
 

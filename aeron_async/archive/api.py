@@ -37,9 +37,9 @@ __all__ = [
 ]
 
 ALL_AND_FOLLOW: Final = -1
-"""Length of a replay of everything, and of what is still recorded."""
+"""Replay length: replay everything, then follow the recording while it grows."""
 ALL_AND_STOP: Final = -2
-"""Length of a replay of everything that is there when it begins."""
+"""Replay length: replay everything that was recorded when the replay starts, then end."""
 
 
 @final
@@ -47,9 +47,9 @@ class SourceLocation(IntEnum):
     """Where the publisher of a recorded stream is."""
 
     LOCAL = 0
-    """A publication of this driver: over UDP it is spied upon, and not sent twice."""
+    """The publication belongs to this driver; over UDP the archive records it through a spy."""
     REMOTE = 1
-    """Whoever sends to the channel."""
+    """The archive subscribes to the channel and records every publisher that sends to it."""
 
 
 @final

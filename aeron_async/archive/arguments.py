@@ -37,7 +37,7 @@ PLACES: Final = frozenset(
     {"length", "position", "new_start_position", "from_position", "to_position"}
 )
 NARROW: Final = frozenset({"stream_id", "session_id", "limit_counter_id"})
-"""What has signed 32 bits, here and on the wire."""
+"""Arguments that are signed 32 bits, here and on the wire."""
 
 
 def check_id(number: SupportsIndex, name: str = "recording_id") -> int:

@@ -147,7 +147,7 @@ class InlineDisk:
 
 SHORTEST_PAGE: Final = 16
 LONGEST_PAGE: Final = 1_024
-"""Recordings that are read in one go: a turn of threads costs as much as reading many."""
+"""Most recordings read in one call: switching threads once costs as much as reading many."""
 
 
 @final

@@ -136,7 +136,7 @@ class LiveStream:
 
 
 OnGap = Literal["raise", "report"]
-"""What becomes of an iteration that comes to a gap."""
+"""What to do at a gap: raise an error, or report it and continue."""
 
 
 # Gaps.
@@ -204,13 +204,13 @@ async def end_behind(
 # The subscription.
 
 READ: Final = ("describe", "recording_position", "replay")
-"""What an archive must have to be subscribed to."""
+"""Methods that the archive must have."""
 LOOK_INTERVAL_NS: Final = 50_000_000
-"""Between two looks at how far the recording has got."""
+"""Interval between two checks of the recorded position during a replay."""
 IDLE_LOOK_INTERVAL_NS: Final = 250_000_000
-"""Likewise while there is nothing to be replayed: whether the recording has stopped."""
+"""Interval between two checks whether the recording has stopped, with nothing to replay."""
 MOST_GAPS: Final = 64
-"""Gaps that are remembered, the last ones."""
+"""How many gaps `gaps` keeps; the oldest are dropped."""
 NEAR_SHIFT: Final = 2
 """The live stream is joined when less than a quarter of a term is still to be replayed."""
 

@@ -61,12 +61,12 @@ __all__ = [
 
 SMALLEST_WRITE: Final = 1 << 16
 LARGEST_WRITE: Final = 1 << 22
-"""Bytes of a block where each costs turns of threads, or waits for the disk."""
+"""Longest block, in bytes, if each block costs switches of threads, or waits for the disk."""
 LARGEST_OF_MANY: Final = 1 << 18
-"""Bytes of a block where several may be under way: their publisher goes on sooner."""
+"""Longest block, in bytes, if several are in progress: short ones free the window sooner."""
 MOST_AT_ONCE: Final = 8
 PARTS_OF_A_TERM: Final = 16
-"""Who publishes may go on while the next part is written; half a term is all that may wait."""
+"""Blocks in a term: the publisher, limited to half a term, continues while one is written."""
 BELL_LENGTH: Final = 64
 
 

@@ -58,7 +58,7 @@ __all__ = [
 
 ALLOCATED: Final = 1
 LOOK_SECONDS: Final = 0.005
-"""A counter tells nobody when it moves: it is looked at so often."""
+"""How often a limit counter is polled: a counter does not notify its readers."""
 
 
 @final

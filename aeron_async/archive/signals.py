@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MOST_WAITING: Final = 65_536
-"""Events that a reader may leave waiting; one that is so slow is told that it has lost some."""
+"""Events that a reader may leave unread; further ones are lost, and the reader gets an error."""
 
 
 @final
@@ -132,7 +132,7 @@ class SignalHub:
 
 
 READ_BEHIND_LIMIT: Final = 4_096
-"""Signals that are kept for a reader who does not read."""
+"""Unread events kept for each stream of a remote archive's client."""
 
 
 @final

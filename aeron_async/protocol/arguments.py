@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LONGEST_TIMEOUT_S: Final = 1e9
-"""More seconds than that, 31 years, are for ever: event loops count no further."""
+"""A longer timeout, 31 years, counts as none: event loops cannot represent it."""
 
 
 def check_timeout(timeout: object) -> float | None:
@@ -62,7 +62,7 @@ FUNCTIONS: Final = (FunctionType, MethodType)
 ASYNC_FLAGS: Final = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 READING: Final[dict[str, Any]] = {"follow_wrapped": False}
-"""How the parameters of a handler are read: of what is called, whatever that wraps."""
+"""Options for reading a handler's signature: of the called object, not of what it wraps."""
 if sys.version_info >= (3, 14):
     import annotationlib
 

@@ -55,7 +55,7 @@ RESERVED_TIMESTAMP_OFFSET: Final = -8
 """The timestamp goes into the reserved value of the data header, 8 bytes before the payload."""
 
 PROTOTYPE_CORRELATION_ID: Final = -2
-"""A response publication made in advance, before any image asked for it."""
+"""Marks a response publication that is added in advance, before an image needs it."""
 
 PREFERRED: Final = "preferred"
 

@@ -478,7 +478,7 @@ TABLE: Final = (
 PARAMETERS: Final[Mapping[str, Parameter]] = MappingProxyType(
     {parameter.key: parameter for parameter in TABLE}
 )
-"""Each parameter under its key, in the order they are printed."""
+"""Each parameter by its key, in the order of printing."""
 
 _BY_NAME: Final[Mapping[str, Parameter]] = MappingProxyType(
     {parameter.key.replace("-", "_"): parameter for parameter in TABLE}

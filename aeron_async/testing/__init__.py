@@ -69,7 +69,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "world": ("LeakError", "World", "simulate"),
 }
-"""Where each public name comes from."""
+"""The module of each public name."""
 
 
 def __dir__() -> list[str]:

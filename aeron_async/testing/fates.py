@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Passage = tuple[int, bytes]
-"""Something that arrives: nanoseconds beyond the link's own delay, and the bytes."""
+"""An arriving datagram: nanoseconds beyond the link's own delay, and the bytes."""
 
 # Fates.
 

@@ -45,7 +45,7 @@ __all__ = [
 # The clock.
 
 BOOT_NS: Final = 1_000 * NS_PER_SECOND
-"""Uptime at the start: a clock that began at 0 would hide who forgot that it need not."""
+"""Uptime at the start; not 0, so that code which wrongly expects 0 fails."""
 EPOCH_MS: Final = 1_800_000_000_000
 """Wall-clock time at the start, in January 2027."""
 
@@ -105,7 +105,7 @@ class HostClock:
 
 ERRORS_SHOWN: Final = 8
 LINE_LENGTH_MAX: Final = 300
-"""In characters: of an error's own message, where it is one line of another."""
+"""Longest part of an error's own text, in characters, if it is quoted in another error."""
 CALLBACK: Final = "a callback"
 
 
@@ -444,7 +444,7 @@ class Host:
 
 
 Service = Callable[[Host], Coroutine[Any, Any, None]]
-"""What a host runs: a coroutine function that is given the host."""
+"""What a host runs: a coroutine function that takes the host."""
 
 
 async def _close(driver: MediaDriver, errors: list[Exception]) -> None:

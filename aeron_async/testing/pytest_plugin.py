@@ -32,9 +32,9 @@ else:
 
 FIXTURES: Final = frozenset({"world", "lossy_link", "partition", "simulate"})
 LOSS: Final = 0.2
-"""Share that `lossy_link` loses when its test does not say."""
+"""Share that `lossy_link` loses by default."""
 LIMIT_S: Final = 3_600.0
-"""Virtual seconds after which an `async def` test is taken to be stuck."""
+"""Virtual seconds after which an `async def` test counts as stuck."""
 
 HAS_FAILED: Final = pytest.StashKey[bool]()
 WORLD: Final = pytest.StashKey["World"]()

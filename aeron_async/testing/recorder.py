@@ -46,7 +46,7 @@ IDENTITY_LENGTH: Final = IDENTITY.size
 SLICES: Final = 4099
 """A prime, so that neighbouring messages and publications differ in every byte."""
 PATTERN_LENGTH_MAX: Final = 16 * 1024 * 1024
-"""The longest message there is."""
+"""The longest supported message, in bytes."""
 
 _pattern = b""
 

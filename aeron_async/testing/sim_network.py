@@ -115,9 +115,9 @@ def interface_index(addresses: Iterable[str], host: str) -> int:
 # Receive buffers.
 
 RUN_COUNT_MAX: Final = 64
-"""Datagrams in a run: Linux's `UDP_GRO_CNT_MAX`."""
+"""Most datagrams in a run: Linux's `UDP_GRO_CNT_MAX`."""
 RUN_LENGTH_MAX: Final = 65_507
-"""Bytes in a run: what a datagram over IPv4 can carry."""
+"""Most bytes in a run: what a datagram over IPv4 can carry."""
 ALONE_CHANCE: Final = 0.5
 
 
@@ -194,9 +194,9 @@ class ReceiveBuffer:
 DATAGRAM_LENGTH_MAX: Final = 65_507
 """The most that UDP over IPv4 can carry, in bytes."""
 BURST_LIMIT: Final = 64
-"""Datagrams read in one turn; a run is read whole."""
+"""Most datagrams read in one turn; a run is read completely."""
 RETRY_NS: Final = 100_000
-"""How long a socket without room stays so, at the least."""
+"""How long a socket without room stays blocked, at least."""
 
 
 class SimTransport(BoundedTransport):

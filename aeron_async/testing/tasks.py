@@ -30,9 +30,9 @@ ASYNCIO: Final = folder_of(asyncio)
 STANDARD_LIBRARY: Final = folder_of(os)
 DRIVER: Final = f"{folder_of(aeron_async)}driver{os.sep}"
 NOBODYS: Final = ("<", folder_of(aeron_async), folder_of(anyio))
-"""Where files begin that are not those of a library's user; what is frozen has no file."""
+"""Prefixes of files that do not belong to the library's user; frozen code has no file."""
 PACKAGES: Final = re.compile(r"[/\\](site|dist)-packages[/\\]")
-"""Packages may be installed within the standard library's folder, and are not of it."""
+"""Packages may be installed inside the standard library's folder, but do not belong to it."""
 UNNAMED: Final = re.compile(r"Task-\d+")
 TASKS_SHOWN: Final = 8
 

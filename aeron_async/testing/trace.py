@@ -38,20 +38,20 @@ class Verdict(IntEnum):
     """What happened to a datagram at one point of its way."""
 
     SENT = 0
-    """It is on its way; what arrives of it is told by `DELIVERED`."""
+    """The datagram entered the link; `DELIVERED` follows for what arrives."""
     DELIVERED = 1
-    """It was read by whoever owns the socket."""
+    """The process that owns the socket has read it."""
     LOST = 2
     PARTITIONED = 3
     QUEUE_FULL = 4
     TOO_LONG = 5
-    """Longer than the link carries."""
+    """It was longer than the link carries."""
     NO_ROUTE = 6
     """No host has the address."""
     NO_SOCKET = 7
-    """The host has no socket there; a connected sender is told that it was refused."""
+    """The host has no socket there; a connected sender gets a refusal."""
     NOT_THE_PEER = 8
-    """The socket is connected to somebody else."""
+    """The socket is connected to another address."""
     BUFFER_FULL = 9
     """The socket's receive buffer was full."""
     REFUSED = 10
@@ -59,7 +59,7 @@ class Verdict(IntEnum):
 
 
 Watcher = Callable[[int, Verdict, SocketAddress, SocketAddress, bytes], None]
-"""Told of the time in nanoseconds, the verdict, the source, the destination, and the bytes."""
+"""Called with the time in nanoseconds, the verdict, the source, the destination, and the bytes."""
 
 
 class Trace:

@@ -46,16 +46,16 @@ __all__ = [
 ]
 
 TURN_NS: Final = 5_000
-"""What a turn of the loop takes. Were it free, a deadline a microsecond away would never come."""
+"""Virtual time of a turn of the loop. Were it 0, a deadline a microsecond away would never come."""
 TURNS_WITHOUT_TIMER_MAX: Final = 2_000_000
-"""Turns in a row with something to do at once: ten virtual seconds of spinning is no protocol."""
+"""Turns in a row without waiting for a timer: ten virtual seconds of this count as a livelock."""
 SPAN_NS: Final = 100_000_000
 """The virtual time in which `span_turns_max` counts."""
 TURNS_PER_PUMP: Final = 64
-"""Virtual turns for each turn of the real loop beneath, whose own cost is the larger."""
+"""Virtual turns for each turn of the real loop beneath, whose own cost is larger."""
 
 OWNER: ContextVar[object] = ContextVar("OWNER", default=None)
-"""Whose process a callback runs in: what `hold` stops and `release` lets go on."""
+"""The owner of a callback, such as a host, for `hold` and `release`."""
 
 
 class DeadlockError(RuntimeError):
@@ -81,8 +81,8 @@ REFUSED: Final = (
 )
 """Methods of a loop that would wait for the machine, by name.
 
-These are the public ways in. What the loop beneath needs for itself, such as the socket it wakes
-itself with, it reaches by private ones.
+These are the public methods. The loop beneath uses private ones for itself, such as for the socket
+that wakes it.
 """
 
 

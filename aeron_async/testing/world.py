@@ -38,7 +38,7 @@ __all__ = [
 
 HOSTS_MAX: Final = 4096
 YOUNG: Final = 1
-"""The generations of objects that the collector looks at when a world ends: they are its own."""
+"""The garbage collector's generations to collect when a world ends: its objects are young."""
 
 
 class World:
@@ -238,7 +238,7 @@ def simulate(
 
 
 SETTLING_S: Final = 0.01
-"""Virtual seconds in which what was cancelled last comes to its end."""
+"""Virtual seconds for cancelled tasks to end."""
 
 
 class LeakError(AssertionError):

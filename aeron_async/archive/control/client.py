@@ -96,7 +96,7 @@ __all__ = [
 ]
 
 PAGE_LENGTH: Final = 64
-"""Recordings that are asked for at once."""
+"""Recordings requested at once by a listing."""
 
 
 class RemoteListing:

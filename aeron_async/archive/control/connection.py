@@ -76,13 +76,13 @@ KINDS: Final[dict[ArchiveErrorCode, type[ArchiveError]]] = {
     ArchiveErrorCode.INVALID_POSITION: InvalidPositionError,
     ArchiveErrorCode.STORAGE_SPACE: StorageError,
 }
-"""Codes that have an exception of their own."""
+"""Error codes with an exception class of their own."""
 NOBODY: Final = frozenset({WaitReason.NO_ANSWER, WaitReason.NO_SUBSCRIPTION_HERE})
-"""Why a session cannot begin where no archive listens."""
+"""Reasons why a session cannot open because no archive receives the request."""
 CHANNEL_LENGTH_MAX: Final = 300
-"""In characters: what to change comes behind it."""
+"""In characters; a shown channel is cut, so that the remedy behind it stays visible."""
 TEXT_LENGTH_MAX: Final = 1_000
-"""In characters: an archive elsewhere says what it likes."""
+"""In characters; limits the error text of a remote archive."""
 
 
 def archive_error(code: int, text: str) -> ArchiveError:
@@ -147,7 +147,7 @@ def unknown_recording(recording_id: int) -> UnknownRecordingError:
 
 LOG: Final = get_logger(__name__)
 MOST_LATE: Final = 4_096
-"""Requests of which is remembered who hears what goes wrong after their answer; the last ones."""
+"""Requests for which late errors are still reported; the oldest are forgotten."""
 
 UNHEARD: Final = frozenset(
     {
@@ -157,7 +157,7 @@ UNHEARD: Final = frozenset(
         WaitReason.NO_RESPONSE_SESSION,
     }
 )
-"""Why a session cannot begin where no answer has come; else the subscription knows more."""
+"""Reasons why no answer has arrived; any other reason of the subscription is more precise."""
 
 
 def credentials_supplier(credentials: object) -> CredentialsSupplier:

@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 LOG: Final = get_logger(__name__)
 TIMEOUT_MIN_S: Final = 0.001
-"""What is left to a client whose name was looked up at the last moment."""
+"""Least time to connect, for a client whose host name was resolved at the last moment."""
 
 
 class SessionEndedError(ArchiveError):

@@ -283,7 +283,7 @@ HANDLERS: Final[dict[type[Any], Handler]] = {
     ReplicateRequest2: unsupported,
     StopReplicationRequest: stop_replication,
 }
-"""What each request asks of the archive; listings, tokens and sessions are others' business."""
+"""Handler of each request; listings, tokens and session requests are handled elsewhere."""
 
 STARTS: Final = (
     StartRecordingRequest,
@@ -291,10 +291,10 @@ STARTS: Final = (
     ExtendRecordingRequest,
     ExtendRecordingRequest2,
 )
-"""Whoever asks this hears what becomes of the recording."""
+"""Requests whose session gets the signals of the recording."""
 
 LASTING: Final = (*STARTS, ReplayRequest, BoundedReplayRequest)
-"""Whoever asks this hears of what goes wrong until it has ended."""
+"""Requests whose session gets errors that come after the answer."""
 
 DELETIONS: Final = (
     TruncateRecordingRequest,
@@ -302,14 +302,14 @@ DELETIONS: Final = (
     PurgeSegmentsRequest,
     DeleteDetachedSegmentsRequest,
 )
-"""Whoever asks this hears when it is done."""
+"""Requests whose session gets a delete signal after the answer."""
 
 
 # Listings.
 
 IDS: Final = Struct("<qq")
 ALIGNMENT: Final = 64
-"""Of entries in a catalog; they are sent with their padding, as they lie there."""
+"""Alignment of catalog entries; they are sent with their padding, as in the catalog."""
 
 LISTINGS: Final = (
     ListRecordingRequest,
@@ -317,7 +317,7 @@ LISTINGS: Final = (
     ListRecordingsForUriRequest,
     ListRecordingSubscriptionsRequest,
 )
-"""A session has one of these at a time."""
+"""Requests for a listing; a session may have one at a time."""
 
 
 def encode_descriptor(

@@ -282,7 +282,7 @@ STREAM_REQUESTS: Final[tuple[type[Message], ...]] = (
     StopAllReplaysRequest,
     ReplayTokenRequest,
 )
-"""All of these."""
+"""Every request about sessions, recording and replaying."""
 
 
 @attrs.frozen(kw_only=True)
@@ -515,13 +515,13 @@ CATALOG_REQUESTS: Final[tuple[type[Message], ...]] = (
     ReplicateRequest2,
     StopReplicationRequest,
 )
-"""All of these."""
+"""Every request about the catalog, segment files and copying."""
 
 
 SCHEMA_ID: Final = 101
 SCHEMA_VERSION: Final = 14
 PROTOCOL_VERSION: Final = 1 << 16 | 12 << 8
-"""Version 1.12.0; both sides must agree about the first number."""
+"""Version 1.12.0; client and archive must have the same major version."""
 
 
 @final

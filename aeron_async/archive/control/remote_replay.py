@@ -133,7 +133,7 @@ def straddles(recording_id: int, to_position: int, frame_end: int) -> InvalidPos
 
 LATE_ERROR_S: Final = 0.25
 LOOK_AGAIN_S: Final = 0.25
-"""Between two questions whether a recording that has stopped was extended."""
+"""Interval between two checks whether a stopped recording was extended."""
 
 
 class RemoteReplay(Replay):

@@ -51,32 +51,32 @@ __all__ = [
 ]
 
 SENT_PER_BYTE: Final = 3
-"""Bytes that a host is sent for each byte of a request before it has answered; as in QUIC."""
+"""Bytes that a host may be sent, for each byte of a request, before it has answered; as in QUIC."""
 
 LOOK_UPS_MAX: Final = 3
-"""Look-ups under way for clients that have not answered; asyncio has five threads for all, or more.
+"""Look-ups at once for clients that have not answered; asyncio has five or more threads for all.
 
-One whose caller has gone counts until it ends or is given up: its thread cannot be stopped.
+A look-up whose caller has gone counts until it ends or is given up: its thread cannot be stopped.
 """
 OF_A_KIND_MAX: Final = LOOK_UPS_MAX - 1
-"""Of those, for sources that are suspect, or for the others: each kind has a place of its own."""
+"""Most of these for suspect sources, and for the others: each kind has a reserved place."""
 LOOK_UP_TIMEOUT_S: Final = 60.0
-"""After this a look-up is given up, and its place is free.
+"""After this time a look-up is given up, and its place is free.
 
-The system's resolver has mostly ended by then. With many silent nameservers it takes longer, and
-the thread runs on; a resolver of the application's own is cancelled.
+The system's resolver has usually ended by then. With many silent nameservers it takes longer, and
+its thread runs on; a resolver of the application is cancelled.
 """
 SUSPECT_S: Final = 600.0
-"""How long a source is suspect after a name of its failed, or was not looked up in time."""
+"""How long a source is suspect after one of its names failed, or was not resolved in time."""
 CLOSE_TIMEOUT_S: Final = 1.0
-"""A resolver of the application's own may not heed that it is cancelled."""
+"""Limits the wait for a resolver of the application that ignores its cancellation."""
 LOCALHOST: Final = "localhost"
 LOCAL_SOURCE_IDENTITY: Final = "aeron:ipc"
-"""Of an image whose publisher has the same driver."""
+"""Source identity of an image whose publisher has the same driver."""
 SUSPECTS_MAX: Final = 1_024
-"""Suspect sources that are remembered, the newest: a stranger may forge any number of them."""
+"""Suspect sources that are remembered, the newest: an attacker may forge any number of them."""
 PREFIX_LENGTH: Final = 64
-"""Bits of an IPv6 address that tell sources apart: one host may have all addresses behind them."""
+"""Bits of an IPv6 address that identify a source: a host may have all addresses behind them."""
 
 PERMITTED: Final = (
     "endpoint",
@@ -88,11 +88,11 @@ PERMITTED: Final = (
     "alias",
     "mtu",
 )
-"""What a client may say of its response channel.
+"""Parameters that a client may set in its response channel.
 
-Official clients add term-length, sparse and mtu. The first two are the archive's own business:
+Official clients also send term-length, sparse and mtu. The archive decides the first two itself:
 terms of a gigabyte, allocated at once, would be mapped before the client has answered. Tags would
-share a socket of the archive's, and a position makes the stream easier to guess.
+share a socket of the archive, and a position makes the stream easier to guess.
 """
 
 

@@ -80,7 +80,7 @@ def replaced_channel(request: Any, image: Image) -> Any:
 
 
 MOST_TOKENS: Final = 1_024
-"""The oldest is worth nothing any more when there are as many."""
+"""Most tokens that are valid at once; the oldest is dropped for a new one."""
 
 
 class ReplayTokens:
@@ -124,9 +124,9 @@ class ReplayTokens:
 # Recording signals.
 
 MOST_OWNERS: Final = 4_096
-"""Subscriptions that it is known of who has asked for them; the oldest are forgotten."""
+"""Subscriptions whose requesting session is remembered; the oldest are forgotten."""
 MOST_HELD: Final = 4_096
-"""Signals that are kept until it is known whom they are for."""
+"""Signals that are kept until their session is known."""
 
 
 class SignalRouter:
@@ -207,13 +207,13 @@ class SignalRouter:
 # Admission of clients.
 
 YOUNG_SHIFT: Final = 1
-"""A session makes way for another source's after half of its time."""
+"""A session may be displaced by another source's after this half of its time."""
 WAITING_MAX: Final = 256
-"""Requests that wait for a session, of all sources."""
+"""Most requests that wait for a session, of all sources."""
 WAITING_BYTES_MAX: Final = 1 << 20
-"""Of their bytes: an honest request has a few hundred, a stranger's up to max_request_length."""
+"""Most bytes of waiting requests; an honest one has a few hundred bytes."""
 LOOKS: Final = 10
-"""How often waiting requests are looked at in the time that a session has."""
+"""How often waiting requests are checked during the time of one session."""
 
 
 @attrs.frozen(eq=False)
@@ -407,7 +407,7 @@ LOG: Final = get_logger(__name__)
 NO_TOKEN: Final = -1
 SESSION_ID_BITS: Final = 63
 SERVED: Final = ("archive_id", "recording_sessions", "signals")
-"""What an archive must have to be served."""
+"""Attributes that the archive must have."""
 
 
 @final

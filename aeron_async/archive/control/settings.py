@@ -23,7 +23,7 @@ __all__ = ["CONTROL_STREAM_ID", "ControlSettings"]
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 CONTROL_STREAM_ID: Final = 10
-"""Where an archive hears requests unless it is told otherwise, as official ones do."""
+"""Default stream of requests, as in official archives."""
 
 
 def _check_positive(_: object, attribute: attrs.Attribute[Any], value: int) -> None:

@@ -82,7 +82,7 @@ HEADER_LENGTH: Final = 32
 NEXT_ID_OFFSET: Final = 8
 MAJOR: Final = 3
 VERSION: Final = 0x00030100
-"""3.1.0, as the official archive writes it."""
+"""3.1.0, the version that the official archive writes."""
 DEFAULT_ALIGNMENT: Final = 64
 OLD_ALIGNMENT: Final = 1_024
 DEFAULT_CAPACITY: Final = 1 << 20
@@ -252,7 +252,7 @@ EIGHT_BYTES: Final = 8
 STATE_AT: Final = 4
 CHECKSUM_AT: Final = 8
 NEW_NAME: Final = "archive.catalog.new"
-"""Of a catalog that is being made: one that has its name is whole."""
+"""Name of a catalog being created, so that a file with the final name is complete."""
 
 
 @final

@@ -38,7 +38,7 @@ ENTRY_HEADER_LENGTH: Final = 32
 BLOCK: Final = Struct("<qqqqqqqiiiiii")
 STRING_LENGTH: Final = Struct("<I")
 LONGEST_STRING: Final = 65_536
-"""Longer strings are none that anybody wrote: a channel is a URI."""
+"""A longer string means a damaged entry: a channel is a URI."""
 SMALLEST_TERM: Final = 65_536
 LARGEST_TERM: Final = 1 << 30
 LARGEST_SEGMENT: Final = 1 << 30

@@ -91,7 +91,7 @@ def not_plain(name: str, kind: str) -> ArchiveFileError:
 
 LONGEST_NAME: Final = 255
 NO_FILE: Final = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
-"""What opening something else than a plain file fails with."""
+"""Error numbers of opening something other than a plain file."""
 MODE: Final = 0o644
 
 

@@ -95,9 +95,9 @@ MAJOR: Final = 3
 VERSION: Final = 0x00030100
 NO_ARCHIVE_ID: Final = -1
 CLOSED: Final = -1
-"""Activity of an archive that has ended in order."""
+"""Activity timestamp of an archive that was closed in order."""
 STARTING: Final = (1 << 63) - 1
-"""Activity while an official archive takes a file that was there."""
+"""Activity timestamp while an official archive takes over an existing file."""
 SIGNATURE: Final = Struct("<8sqqq")
 # Within one disk sector with the header that it signs: both are written, or neither.
 SIGNATURE_AT: Final = SBE_LENGTH + BLOCK_LENGTH - SIGNATURE.size
@@ -322,9 +322,9 @@ def chosen_archive_id(given: int, previous: MarkFileHeader | None) -> int:
 
 MARK_FILE_NAME: Final = "archive-mark.dat"
 LINK_NAME: Final = "archive-mark.lnk"
-"""Holds the path of the directory that the mark file is in, where that is another."""
+"""File with the path of the directory that holds the mark file, if that is another directory."""
 LIVENESS_TIMEOUT_MS: Final = 10_000
-"""Without a sign of life for so long, an archive is dead."""
+"""An archive without activity for so long counts as dead."""
 LONGEST_LINK: Final = 4_096
 
 

@@ -36,7 +36,7 @@ SESSION_AT: Final = 12
 INT: Final = Struct("<i")
 
 Block = tuple[memoryview, int]
-"""Whole frames of one term, and how many bytes the last one, if it is padding, goes on for."""
+"""Whole frames of one term, and the bytes of a padding frame at the end beyond its header."""
 
 
 @final

@@ -26,7 +26,7 @@ __all__ = [
 
 SEGMENT_SUFFIX: Final = ".rec"
 DEFAULT_SEGMENT_LENGTH: Final = 128 * 1024 * 1024
-"""In bytes; raised to the length of a term where that is longer."""
+"""In bytes; raised to the term length if that is longer."""
 SHORTEST_SEGMENT: Final = 65_536
 LONGEST_SEGMENT: Final = 1 << 30
 NAME: Final = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})\.rec", re.ASCII)

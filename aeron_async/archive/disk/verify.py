@@ -59,7 +59,7 @@ __all__ = [
 # Checks of the catalog.
 
 YEAR_10000_MS: Final = 253_402_300_800_000
-"""The first millisecond that no calendar of Python's has, since 1970."""
+"""The first millisecond since 1970 that Python's calendar cannot represent."""
 SMALLEST_MTU: Final = 2 * FRAME_ALIGNMENT
 
 
@@ -145,7 +145,7 @@ class Severity(Enum):
     """How serious a finding is."""
 
     NOTE = "note"
-    """Worth knowing, and as it should be."""
+    """Nothing is wrong."""
     PROBLEM = "problem"
     """Something cannot be read, or would be read wrongly."""
 
