@@ -546,10 +546,7 @@ async def open_session(
 ) -> RecordingSession:
     """Open the session that records an image; on failure everything it opened is closed.
 
-    Args:
-        resources: Resources of the archive.
-        image: Image to be recorded.
-        descriptor: Descriptor of the recording, already in the catalog.
+    The descriptor must be in the catalog already.
 
     Raises:
         StorageError: The file cannot be opened.

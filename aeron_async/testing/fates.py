@@ -7,8 +7,8 @@ decide it.
 Invariant: datagrams leave a `Link` in the order they were sent, and arrive in that order, unless
 the conditions reorder them.
 
-Source: the impairments are those of `tc netem` and of RFC 8867; bursts of loss follow Gilbert and
-Elliott.
+Source: the impairments are those of `tc netem`, and of RFC 8867 and related RFCs; bursts of loss
+follow Gilbert and Elliott.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ class Received:
 
     @property
     def is_far_on(self) -> bool:
-        """Return whether the stream has advanced so far that forged data is not recognised."""
+        """Return whether the stream has advanced too far to tell which data was forged."""
         return self.image.position - self.spoiled_position > self.image.term_length // 4
 
     def _take(self, position: int, data: bytes) -> None:

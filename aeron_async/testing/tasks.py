@@ -48,9 +48,6 @@ class NumberedTask(asyncio.Task[T]):
         loop: Loop to run it on.
         number: Number of the task in this loop.
         options: Options of any task.
-
-    Attributes:
-        number: As given.
     """
 
     def __init__(

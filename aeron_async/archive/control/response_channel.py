@@ -339,14 +339,10 @@ def is_of_this_host(identity: str) -> bool:
 
 
 def unanswered_bound(request: Request, known: ChannelUri) -> dict[str, int]:
-    """Return how many bytes a replay may send before its receiver has answered, if that is limited.
+    """Return `handshake_length` for a replay whose receiver has not answered; empty if unlimited.
 
-    The host that takes the answers is connected and asked for the replay. Any other host may be the
-    victim of an attack.
-
-    Args:
-        request: Request of a client.
-        known: Channel on which that client takes answers.
+    The host that takes the answers, on the channel `known`, is connected and asked for the replay.
+    Any other host may be the victim of an attack.
     """
     if not isinstance(request, ReplayRequest | BoundedReplayRequest):
         return {}

@@ -8,8 +8,8 @@ at 1024.
 `Catalog` only ever appends entries, and changes their fields in place. In memory it holds the ids
 and offsets of the valid entries, and nothing else; it reads a descriptor when a caller asks for it.
 
-Invariant: the header's next recording id passes an id before an entry uses it, and an entry is
-complete on the disk before its length makes it valid; ids are never used again.
+Invariant: the header's next recording id is raised above an id before an entry gets that id, and an
+entry is complete on the disk before its length makes it valid. Ids are never used again.
 
 Differs: Aeron creates a catalog if there is none, even beside segment files, and trusts an existing
 one; new recordings then overwrite the segments of recordings that the catalog does not list.

@@ -248,13 +248,7 @@ class FramePlace:
 def find_place(
     directory: Directory, descriptor: RecordingDescriptor, position: int, *, end: int
 ) -> FramePlace:
-    """Find the frames and the message around a position.
-
-    Args:
-        directory: Directory of the archive.
-        descriptor: Descriptor of the recording.
-        position: Position within the recording, in bytes.
-        end: Position up to which it is written, in bytes.
+    """Find the frames and the message around a position of a recording, written up to `end`.
 
     Raises:
         ArchiveFileError: A frame before the position is missing, or wrong.

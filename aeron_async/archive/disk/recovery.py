@@ -60,14 +60,7 @@ class Stream:
 def contradicted(
     file: File, descriptor: RecordingDescriptor, base: int, buffer: ScanBuffer
 ) -> Stream | None:
-    """Return the stream of a file's first frame, if the catalog has another.
-
-    Args:
-        file: A segment.
-        descriptor: Descriptor of the recording.
-        base: Base position of the file, in bytes.
-        buffer: Buffer to read into.
-    """
+    """Return the stream of a file's first frame, if the catalog has another."""
     said = stream_told(file, descriptor, base, buffer)
     return None if said == stream_of(descriptor) else said
 

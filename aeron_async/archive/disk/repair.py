@@ -301,14 +301,7 @@ def unknown(what: str, offset: int, recording_id: int) -> Unmended:
 def find_contradiction(
     directory: Directory, descriptor: RecordingDescriptor, bases: list[int], buffer: ScanBuffer
 ) -> Unmended | None:
-    """Return an `Unmended` if all files of a recording agree on a stream that is not the catalog's.
-
-    Args:
-        directory: Directory of the archive.
-        descriptor: Descriptor of the recording.
-        bases: Base positions of its files.
-        buffer: Buffer to read into.
-    """
+    """Return an `Unmended` if all files of a recording agree on another stream than the catalog."""
     told: list[tuple[int, Stream]] = []
     for base in bases:
         file = directory.open_to_read(segment_name(descriptor.recording_id, base))

@@ -78,14 +78,9 @@ class ScanBuffer:
 
 
 def find_end(file: File, start: int, buffer: ScanBuffer) -> int:
-    """Return the offset of the first place without a frame, beginning at a frame.
+    """Return the offset of the first place without a frame, beginning at the offset of a frame.
 
     A frame that exceeds the file does not count. Padding counts with its whole length.
-
-    Args:
-        file: A segment.
-        start: Offset of a frame, or of the end.
-        buffer: Buffer to read into.
     """
     end = file.length() & -HEADER_LENGTH
     offset = start

@@ -57,14 +57,9 @@ NO_TYPE: Final = b"\0\0"
 def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | None:
     """Return the offset of the last frame if it may be torn; None if it is whole.
 
-    A frame that spans several pages counts as whole if each page but its first holds a byte of it
-    that is not zero. Padding is whole: it has a header and no data.
-
-    Args:
-        file: A segment.
-        start: Offset of a frame.
-        end: Offset behind the last frame.
-        buffer: Buffer to read into.
+    Frames lie from the offset `start` up to the offset `end`. A frame that spans several pages
+    counts as whole if each page but its first holds a byte of it that is not zero. Padding is
+    whole: it has a header and no data.
     """
     last = find_last(file, start, end, buffer)
     header = buffer.bytes[:TORN_HEADER_LENGTH]
@@ -84,11 +79,8 @@ def find_torn(file: File, start: int, end: int, buffer: ScanBuffer) -> int | Non
 def find_last(file: File, start: int, end: int, buffer: ScanBuffer) -> int:
     """Return the offset of the last frame before an end, or the start if there is none.
 
-    Args:
-        file: A segment whose frames follow one another up to the end.
-        start: Offset of a frame, best in the last term.
-        end: Offset behind the last frame.
-        buffer: Buffer to read into.
+    Frames must follow one another from the offset `start` up to the offset `end`; a start in the
+    last term makes this fast.
     """
     last = offset = start
     while offset < end:
@@ -244,15 +236,7 @@ def torn_frame(
 def find_following(
     file: File, descriptor: RecordingDescriptor, *, base: int, offset: int, buffer: ScanBuffer
 ) -> int | None:
-    """Return the offset of the first valid frame behind another offset; None if there is none.
-
-    Args:
-        file: A segment.
-        descriptor: Descriptor of the recording.
-        base: Base position of the file, in bytes.
-        offset: Offset of a place without a frame, in bytes.
-        buffer: Buffer to read into.
-    """
+    """Return the offset of the first valid frame behind another offset; None if there is none."""
     end = min(file.length(), descriptor.segment_length) & -HEADER_LENGTH
     at = offset + HEADER_LENGTH
     while at < end:
