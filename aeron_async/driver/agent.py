@@ -1,7 +1,7 @@
-"""One coroutine task that does what is due, learns the next deadline, and sleeps until then.
+"""An agent: a task that does the work that is due, and sleeps until the next deadline.
 
-Invariant: an agent never spins and never ticks. It sleeps on one future and at most one timer, and
-is woken by either.
+Invariant: an agent neither spins nor ticks. It sleeps on one future and at most one timer, and is
+woken by either.
 
 Source: Aeron `Agent`, `AgentRunner`; the idle strategy is the event loop's own sleep.
 """
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 __all__ = ["Agent"]
 
 SOON_NS: Final = 50_000
-"""Closer than this is the next turn of the loop: no timer is that fine."""
+"""A deadline closer than this is met by the next turn of the loop: no timer is that precise."""
 TIMER_MIN_NS: Final = NS_PER_MS
-"""Both loops round timers to about a millisecond, and uvloop takes less for zero.
+"""The shortest timer: both loops round to about a millisecond, and uvloop down to zero.
 
 Differs: a NAK that is due every 100 us is repeated about every millisecond.
 """
 FINE_TIMER_NS: Final = 5 * NS_PER_MS
-"""Beyond this a timer may as well come a millisecond late."""
+"""A timer longer than this may be a millisecond late."""
 TURNS_AFTER_LAG: Final = 8
-"""Turns of the loop given to sockets after a stall, before any timeout is looked at."""
+"""Turns of the loop given to sockets after a stall, before any timeout is checked."""
 
 
 class Agent(ABC):
-    """The life of one agent.
+    """A task that works and sleeps by turns.
 
     Args:
-        clock: The time of its driver, which stands still while the loop does.
-        system_counters: Counts cycles that took too long.
-        max_cycle_time: Shows the longest cycle.
-        threshold_exceeded: Counts cycles longer than the threshold.
-        cycle_threshold_ns: How long a cycle may take unnoticed.
+        clock: The driver's clock, which stops while the loop is blocked.
+        system_counters: The driver's counters.
+        max_cycle_time: The counter of the longest cycle.
+        threshold_exceeded: The counter of cycles longer than the threshold.
+        cycle_threshold_ns: How long a cycle may take without being counted.
 
     Attributes:
-        role_name: The agent's name, as its task carries it.
-        due_ns: When it is to run, as its clock has it.
+        role_name: The agent's name, which its task also has.
+        due_ns: When it must run next, by its clock.
     """
 
     role_name: ClassVar[str]
@@ -73,28 +73,28 @@ class Agent(ABC):
 
     @abstractmethod
     async def do_work(self, now_ns: int) -> int:
-        """Do what is due, and return the next deadline; 0 when there is more to do at once.
+        """Do the work that is due; return the next deadline, or 0 if there is more at once.
 
-        Differs: Aeron's conductor looks at timeouts once a second; these are kept to the deadline.
+        Differs: Aeron's conductor checks timeouts once a second; here they are met at the deadline.
         """
 
     def wake(self) -> None:
-        """Let the agent look at once what there is to do."""
+        """Wake the agent to check its work at once."""
         self._is_awake = True
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def may_act(self, now_ns: int) -> bool:
-        """Return whether somebody may do part of the work at once, in the agent's stead.
+        """Return whether a callback may do part of the agent's work at once.
 
-        Not while it works or is about to; and not where it is late, for it has to find out first
-        whether the silence of the peers was its own.
+        Not while the agent works or is about to. Not when it is late either: it must first find out
+        whether the silence of the peers was a stall of the loop.
         """
         return self._waiter is not None and not self._is_awake and now_ns <= self._sleeps_until_ns
 
     def wake_by(self, deadline_ns: int) -> None:
-        """Let the agent sleep no longer than until a deadline."""
+        """Let the agent sleep until `deadline_ns` at the latest."""
         if deadline_ns < self._sleeps_until_ns:
             self.wake()
 
@@ -103,8 +103,8 @@ class Agent(ABC):
         clock = self._clock
         clock.watch(self)
         try:
-            # One reading of the clock ends one stretch and begins the next: work, sleep, work.
-            # Whatever stops the process, wherever, shows in one of them.
+            # One reading of the clock ends one period and begins the next: work, sleep, work. So a
+            # stall at any place is part of one of them.
             now_ns = clock.now_ns()
             while True:
                 stalled_ns = clock.stalled_ns
@@ -124,8 +124,8 @@ class Agent(ABC):
         self._sleeps_until_ns = deadline_ns
         stalled_ns = clock.stalled_ns
         clock.expect(self, max(deadline_ns, started_ns))
-        # Soon is measured from when the work began: work that takes longer than a short retry
-        # delay would otherwise be due again whenever it is done, and never sleep.
+        # Measured from when the work began: otherwise work that takes longer than a short retry
+        # delay would be due again whenever it ends, and the agent would never sleep.
         if self._is_awake or deadline_ns - worked_at_ns < SOON_NS:
             await asyncio.sleep(0)
         elif deadline_ns == NEVER_NS:
@@ -135,7 +135,7 @@ class Agent(ABC):
         self._is_awake = False
         now_ns = clock.now_ns()
         if clock.stalled_ns != stalled_ns:
-            # The loop was blocked: the sockets are read before any timeout is looked at.
+            # The loop was blocked: read the sockets before any timeout is checked.
             clock.report()
             for _ in range(TURNS_AFTER_LAG):
                 await asyncio.sleep(0)
@@ -149,8 +149,8 @@ class Agent(ABC):
         timer = None
         if delay_ns is not None:
             if delay_ns > FINE_TIMER_NS:
-                # uvloop counts from the millisecond its turn began in: up to one too early, and
-                # then once more for nothing.
+                # uvloop counts from the millisecond in which its turn began, so the timer would
+                # come up to one millisecond early, and a second one would be needed.
                 delay_ns += NS_PER_MS
             timer = loop.call_later(delay_ns / NS_PER_SECOND, _set_result, waiter)
         try:
@@ -161,7 +161,7 @@ class Agent(ABC):
                 timer.cancel()
 
     def _count_cycle(self, cycle_ns: int) -> None:
-        """Count work in one go, a cycle of this agent or what was done in its stead."""
+        """Count a cycle of this agent, or a part of its work that a callback did."""
         if cycle_ns > self._longest_cycle_ns:
             self._longest_cycle_ns = cycle_ns
             self._max_cycle_time.set(cycle_ns)

@@ -1,7 +1,7 @@
-"""What clients ask of a driver, what they are given, and what they hear from it.
+"""The commands of clients to a driver, their results, and the driver's events.
 
-A client holds these and nothing else of the driver, so that a driver in another process can stand
-in for the embedded one.
+A client uses nothing else of the driver, so a driver in another process could replace the embedded
+one.
 
 Source: Aeron `aeron.command`: AddPublication, PublicationReady, ImageReady and their neighbours.
 """
@@ -41,11 +41,11 @@ __all__ = [
 ]
 
 MESSAGE_LENGTH_MAX: Final = 1_100
-"""In characters: the 1023 bytes that a frame holds, and a little for escapes."""
+"""In characters: the 1023 bytes that a frame holds, and some room for escapes."""
 
 
 class PublicationListener(Protocol):
-    """Who hears of one publication of a client."""
+    """What a client implements to hear about one of its publications."""
 
     def on_window_changed(self) -> None:
         """The publisher limit was raised, or the connection came or went."""
@@ -56,15 +56,15 @@ class PublicationListener(Protocol):
         ...
 
     def on_publication_failed(self, error: Exception) -> None:
-        """The driver had to end the publication: it is there no more."""
+        """The driver had to end the publication; it no longer exists."""
         ...
 
 
 class SubscriptionListener(Protocol):
-    """Who hears of one subscription of a client."""
+    """What a client implements to hear about one of its subscriptions."""
 
     def on_available_image(self, ready: ImageReady) -> None:
-        """A source has been joined; nothing of it has been read yet."""
+        """The subscription has joined an image; nothing of it has been read yet."""
         ...
 
     def on_image_progress(self, image_id: int) -> None:
@@ -72,33 +72,33 @@ class SubscriptionListener(Protocol):
         ...
 
     def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:
-        """The image is over; its log is about to go. Why, where the image itself can tell."""
+        """The image is over, and its log will be freed. `end` says why, if the image knows."""
         ...
 
     def on_unanswered(self, reason: str | None) -> None:
-        """No session answers the requests that name this subscription; None: one does again."""
+        """No session answers the requests of this subscription; with None, one does again."""
         ...
 
 
 class ClientListener(Protocol):
-    """Who hears of a client as a whole."""
+    """What a client implements to hear about its driver."""
 
     def on_driver_closed(self, error: Exception | None) -> None:
-        """The driver is gone: closed by its owner, or failed with `error`."""
+        """The driver was closed by its owner, or failed with `error`."""
         ...
 
 
 class ImagePort(Protocol):
-    """What the reader of an image and the driver have to tell one another."""
+    """What the reader of an image asks the driver."""
 
     @property
     def consumption_trigger(self) -> int:
-        """Return the position, in bytes, beyond which progress is worth telling."""
+        """Return the position, in bytes, beyond which the reader must notify the driver."""
         ...
 
     @property
     def rebuild_position(self) -> int:
-        """Return the position, in bytes, up to which there is no gap: as far as may be read."""
+        """Return the position, in bytes, up to which the log may be read."""
         ...
 
 
@@ -107,7 +107,7 @@ class ImageHold(Protocol):
 
     @property
     def left_count(self) -> int:
-        """Return how often it has gone on without the reader."""
+        """Return how often the stream has continued without the reader."""
         ...
 
 
@@ -117,21 +117,21 @@ def _shown(message: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class PublicationErrorFrame:
-    """What a receiver said when it rejected a stream or refused to join it, and who it is.
+    """The error frame of a receiver that rejected a stream or refused to join it.
 
     Attributes:
-        code: One of `ErrorCode`: 13 where an application rejected the image; 10 where a limit of
-            the receiver kept it from joining, and 8 or 11 where it cannot join at all.
-        message: The receiver's reason, up to 1023 bytes of UTF-8, with everything escaped that is
-            no visible text.
-        session_id: Of the stream.
-        stream_id: Of the stream.
-        receiver_id: The receiver's name for itself, 64 bits.
-        group_tag: Of the receiver; None where it has none.
-        source_address: Where the frame came from, as `host:port`; None where it was not sent.
-        registration_id: Of the publication as this client added it.
-        destination_registration_id: What `add_destination` returned for the destination that the
-            frame came from; None where it came from none that was added.
+        code: One of `ErrorCode`: 13 if an application rejected the image; 10 if a limit of the
+            receiver prevents it from joining, and 8 or 11 if it cannot join at all.
+        message: The receiver's reason, up to 1023 bytes of UTF-8; everything but visible text is
+            escaped.
+        session_id: Session id of the stream.
+        stream_id: Stream id of the stream.
+        receiver_id: The receiver's id, 64 bits.
+        group_tag: The receiver's group tag; None if it has none.
+        source_address: Where the frame came from, as `host:port`; None if it was not sent.
+        registration_id: Id of the publication as this client added it.
+        destination_registration_id: The id that `add_destination` returned for the destination the
+            frame came from; None if it came from no such destination.
 
     Source: Aeron `PublicationErrorFrame`.
     """
@@ -152,18 +152,18 @@ class PublicationReady:
     """A publication that was added.
 
     Attributes:
-        registration_id: Of this request; removes it again.
-        original_registration_id: Of the publication, which other requests may share.
+        registration_id: Id of this request; used to remove the publication.
+        original_registration_id: Id of the publication itself, which other requests may share.
         uri: The channel as asked for.
-        log: Where to append.
+        log: The log to append to.
         publisher_limit: Position below which an offer may begin, in bytes.
-        channel_status: Of the endpoint: 1 when active; None without one, as for IPC.
-        local_address: What the endpoint is bound to, as `host:port`; empty without one.
-        sender_position: Up to where it has been sent, in bytes.
+        channel_status: Status of the endpoint: 1 when active; None for IPC, which has none.
+        local_address: The bound address of the endpoint, as `host:port`; empty for IPC.
+        sender_position: Up to where the stream has been sent, in bytes.
         is_exclusive: Whether no other request shares it.
-        doorbell: To be rung when something was appended.
-        slowest_receiver: Says which receiver sets the pace, where it is known.
-        seen: Says what the driver knows of it; for explanations of why it waits.
+        doorbell: To be rung after something was appended.
+        slowest_receiver: Returns the receiver that sets the limit, if known.
+        seen: Returns the driver's state of it, to explain why it waits.
     """
 
     registration_id: int
@@ -187,11 +187,11 @@ class SubscriptionReady:
     """A subscription that was added.
 
     Attributes:
-        registration_id: Removes it again.
+        registration_id: Used to remove the subscription.
         uri: The channel as asked for.
-        channel_status: Of the endpoint: 1 when active; None without one, as for IPC.
-        local_address: What the endpoint is bound to, as `host:port`; empty without one.
-        seen: Says what the driver knows of it; for explanations of why it waits.
+        channel_status: Status of the endpoint: 1 when active; None without one, as for IPC.
+        local_address: The bound address of the endpoint, as `host:port`; empty without one.
+        seen: Returns the driver's state of it, to explain why it waits.
     """
 
     registration_id: int
@@ -207,15 +207,15 @@ class ImageReady:
     """An image that a subscription has joined.
 
     Attributes:
-        image_id: Names the image within its driver.
-        log: Where to read.
+        image_id: Identifies the image within its driver.
+        log: The log to read.
         join_position: Where this subscription starts, in bytes.
-        position: To be moved after a message was taken, in bytes.
-        source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is a
-            publication of the same driver.
-        port: Says when progress is worth telling.
-        hold: Says whether the stream has gone on without this subscription.
-        doorbell: To be rung when it is; polls whatever the image is read from.
+        position: The counter to move after each message, in bytes.
+        source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` for a publication
+            of the same driver.
+        port: Gives the positions up to which to read, and at which to notify the driver.
+        hold: Counts how often the stream has continued without this subscription.
+        doorbell: To be rung beyond `port.consumption_trigger`; the driver then polls the stream.
     """
 
     image_id: int

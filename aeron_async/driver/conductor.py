@@ -587,7 +587,7 @@ class Conductor(Agent):
 
     @property
     def log_budget(self) -> LogBudget:
-        """Return what bounds the log lines that peers can cause."""
+        """Return the limit on log lines that peers can cause."""
         return self._log_budget
 
     # Events from the other agents.

@@ -1,13 +1,13 @@
-"""Streams that are not joined: the log says why, and so does a frame to the publisher.
+"""Streams that are refused: the reason goes to the log, and in a frame to the publisher.
 
-`ImageBudget` and `window_refusal` decide what is refused; `Refusals` remembers it for those who
-ask why a subscription waits.
+`ImageBudget` and `window_refusal` decide what is refused; `Refusals` remembers the refusals, to
+explain why a subscription waits.
 
-Invariant: a SETUP may be forged, so `RefusalFrames` sends its source little: for each stream one
-frame a second at most, no more than three bytes for each byte of the SETUP, and to no source more
-than half of all.
+Invariant: a SETUP may be forged, so `RefusalFrames` sends its source little: one frame a second at
+most for each stream, no more than three bytes for each byte of the SETUP, and to no source more
+than half of all frames.
 
-Differs: Aeron logs the error in its own driver, and its publisher waits without a word.
+Differs: Aeron logs the error in its own driver, and its publisher gets no reason.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = [
 # Frames to the publisher.
 
 MAX_TEXT_LENGTH: Final = 80
-"""Bytes of a reason on the wire: with the header of its frame three times the length of a SETUP."""
+"""Bytes of a reason on the wire: with its frame header, three times the length of a SETUP."""
 NO_GROUP_TAG: Final = -1
 
 log: Final = get_logger(__name__)
 
 
 class RefusalFrames:
-    """Tells of the streams that one driver does not join.
+    """Counts, logs and reports the streams that one driver refuses.
 
     Args:
         resources: What the driver's parts share.
@@ -63,7 +63,7 @@ class RefusalFrames:
         self._counters = resources.system_counters
         self._log_budget = resources.log_budget
         limit = resources.context.max_elicited_setups_per_second
-        # Publications that share a socket share their source: each of them is to hear of its own.
+        # Publications that share a socket share their source, and each must get its own reason.
         self._limiter = ReplyLimiter(
             limit=limit, limit_per_asker=1, limit_per_source=max(1, limit // 2)
         )
@@ -76,14 +76,14 @@ class RefusalFrames:
         destination: ReceiveDestination,
         receiver_id: int,
     ) -> None:
-        """Count a refused stream, and tell why.
+        """Count a refused stream, log the reason, and send it to the publisher.
 
         Args:
-            refusal: Why it is not joined.
-            setup: What asked for it.
-            source: Where that came from.
-            destination: By which way; the answer leaves there.
-            receiver_id: Names this end to the publisher.
+            refusal: The reason.
+            setup: The SETUP that was refused.
+            source: The address it came from.
+            destination: The destination that received it, by which the frame is sent.
+            receiver_id: Identifies this receiver to the publisher.
         """
         self._counters[DriverCounterId.IMAGES_REFUSED].increment()
         now_ns = self._clock.now_ns()
@@ -113,7 +113,7 @@ class RefusalFrames:
             self._counters[SystemCounterId.SHORT_SENDS].increment()
 
 
-# What is refused.
+# Limits.
 
 TOO_MUCH: Final = "{} would be {}, and the limit is {}: raise {}"
 TOO_MUCH_TWICE: Final = f"{TOO_MUCH}; {TOO_MUCH}"
@@ -128,13 +128,13 @@ WINDOW_TOO_SHORT: Final = (
 
 
 class Refusal(NamedTuple):
-    """Why a stream is not joined, put into words only where they are read.
+    """Why a stream is refused; the text is made only where it is read.
 
     Attributes:
-        sentence: For the log of the receiver, with places for the values.
-        values: What `format` puts there.
-        brief: For the publisher, with places for the same values.
-        code: For the publisher.
+        sentence: For the log of the receiver, a format string.
+        values: The values for the format strings.
+        brief: For the publisher, a format string for the same values.
+        code: Error code for the publisher.
     """
 
     sentence: str
@@ -144,10 +144,10 @@ class Refusal(NamedTuple):
 
     @classmethod
     def by_limits(cls, *limits: tuple[str, int, int, str]) -> Refusal:
-        """Return that of a stream that exceeds one limit or two.
+        """Return the refusal of a stream that exceeds one limit or two.
 
         Args:
-            limits: What would be too much, how much, the limit, and the setting that says so.
+            limits: For each: the quantity, its value, the limit, and the setting of the limit.
         """
         values = tuple(value for limit in limits for value in limit)
         code = ErrorCode.RESOURCE_TEMPORARILY_UNAVAILABLE
@@ -160,35 +160,35 @@ class Refusal(NamedTuple):
         return self.sentence.format(*self.values) if self.values else self.sentence
 
     def brief_reason(self) -> str:
-        """Return the reason as the publisher is told."""
+        """Return the reason for the publisher."""
         return self.brief.format(*self.values)
 
 
 class ImageBudget:
-    """What the images of one driver have taken, and the most they may take.
+    """The memory that the images of one driver use, and its limits.
 
     Args:
-        context: The limits.
+        context: The settings with the limits.
 
     Attributes:
-        log_length: What their logs take, in bytes.
+        log_length: Length of all their logs, in bytes.
     """
 
     def __init__(self, context: DriverContext) -> None:
         self.log_length: int = 0
         self._context = context
-        # Differs: Aeron's own limit is none unless set. Ours holds beside it.
+        # Differs: Aeron has no limit of its own by default. Ours applies as well as Aeron's.
         self._image_limit, self._image_setting = min(
             (context.max_images_per_stream, "max_images_per_stream"),
             (context.stream_session_limit, "stream_session_limit"),
         )
 
     def refusal(self, setup: Setup, *, image_count: int) -> Refusal | None:
-        """Return why a stream is refused, or None where there is room for its image.
+        """Return why a stream is refused, or None if there is room for its image.
 
         Args:
-            setup: What it asks for.
-            image_count: How many images of the stream there are at the endpoint.
+            setup: The SETUP of the stream.
+            image_count: How many images of the stream the endpoint has.
         """
         context, term_length = self._context, setup.term_length
         if image_count >= self._image_limit:
@@ -199,7 +199,7 @@ class ImageBudget:
             ("term-length", term_length, context.max_image_term_length, "max_image_term_length"),
             ("image logs", log_length, context.image_log_budget_length, "image_log_budget_length"),
         )
-        # Both at once: otherwise one is found to be too low when the other has been raised.
+        # Both at once: else the user raises one limit, only to find the other too low as well.
         limits = [each for each in asked if each[1] > each[2]]
         if limits:
             return Refusal.by_limits(*limits)
@@ -210,16 +210,16 @@ class ImageBudget:
         return None
 
     def take(self, term_length: int) -> None:
-        """Take note of an image that was made."""
+        """Count an image that was made."""
         self.log_length += PARTITION_COUNT * term_length
 
     def give_back(self, term_length: int) -> None:
-        """Take note of an image whose log was freed."""
+        """Subtract an image whose log was freed."""
         self.log_length -= PARTITION_COUNT * term_length
 
 
 def start_position(setup: Setup) -> int:
-    """Return where a stream is joined, in bytes; negative where no stream can be."""
+    """Return where a stream is joined, in bytes; negative if the SETUP cannot be valid."""
     return compute_position(
         setup.active_term_id,
         setup.term_offset,
@@ -229,11 +229,11 @@ def start_position(setup: Setup) -> int:
 
 
 def window_refusal(setup: Setup, receiver_window_length: int) -> Refusal | None:
-    """Return why a stream is refused whose datagrams its window cannot hold, or None.
+    """Return a refusal if the window is shorter than one datagram, else None.
 
     Args:
-        setup: What it asks for.
-        receiver_window_length: As the subscription has it, in bytes.
+        setup: The SETUP of the stream.
+        receiver_window_length: The subscription's window, in bytes.
     """
     window_length = min(receiver_window_length, setup.term_length // 2)
     if setup.mtu_length > window_length:
@@ -243,15 +243,15 @@ def window_refusal(setup: Setup, receiver_window_length: int) -> Refusal | None:
     return None
 
 
-# What has been refused, for explanations.
+# Past refusals, for explanations.
 
 MAX_REFUSALS: Final = 64
-"""Streams that are remembered."""
+"""Most streams that are remembered."""
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
 class Key(NamedTuple):
-    """What a publisher asked for: ids alone may be those of others, at another endpoint."""
+    """Identifies a refused stream; other endpoints may have streams with the same ids."""
 
     receiver_id: int
     stream_id: int
@@ -268,9 +268,9 @@ class Entry:
 
 
 class Refusals:
-    """What was refused, by endpoint, stream, session and source, the latest last.
+    """The refused streams, by endpoint, stream, session and source, the latest last.
 
-    An endpoint is known by its receiver id: no two of a driver have the same.
+    An endpoint is identified by its receiver id, which is unique in a driver.
     """
 
     def __init__(self) -> None:
@@ -279,14 +279,14 @@ class Refusals:
     def note(
         self, refusal: Refusal, setup: Setup, source: Address, now_ns: int, *, receiver_id: int
     ) -> None:
-        """Remember why a stream was refused.
+        """Record why a stream was refused.
 
         Args:
-            refusal: Why.
-            setup: What asked for it.
-            source: Where that came from.
+            refusal: The reason.
+            setup: The SETUP that was refused.
+            source: The address it came from.
             now_ns: The time now.
-            receiver_id: Of the endpoint that it came to.
+            receiver_id: Receiver id of the endpoint.
         """
         key = Key(receiver_id, setup.stream_id, setup.session_id, source)
         self._entries.pop(key, None)
@@ -295,7 +295,7 @@ class Refusals:
         self._entries[key] = Entry(refusal, now_ns)
 
     def forget(self, *, receiver_id: int, stream_id: int, session_id: int) -> None:
-        """Forget a stream that has its image now."""
+        """Remove a stream that has an image now."""
         for key in [
             key for key in self._entries if key[:3] == (receiver_id, stream_id, session_id)
         ]:
@@ -304,7 +304,7 @@ class Refusals:
     def at(
         self, receiver_id: int, since_ns: int, *, stream_id: int, session_id: int | None
     ) -> tuple[RefusalSeen, ...]:
-        """Return what an endpoint has refused of a stream since a time; of a session, or of all."""
+        """Return the refusals at an endpoint since a time, of one session or of all."""
         return tuple(
             seen(key, each)
             for key, each in self._entries.items()
@@ -316,13 +316,13 @@ class Refusals:
     def of(
         self, sender: Address, since_ns: int, *, stream_id: int, session_id: int
     ) -> tuple[RefusalSeen, ...]:
-        """Return what was refused, since a time, of a publication of this very driver.
+        """Return the refusals of a publication of this same driver since a time.
 
         Args:
-            sender: What its socket is bound to.
+            sender: The address its socket is bound to.
             since_ns: The time.
-            stream_id: Of the publication.
-            session_id: Likewise.
+            stream_id: Stream id of the publication.
+            session_id: Session id of the publication.
         """
         return tuple(
             seen(key, each)
@@ -334,7 +334,7 @@ class Refusals:
 
 
 def seen(key: Key, entry: Entry) -> RefusalSeen:
-    """Return a refusal as people read it."""
+    """Return a refusal in readable form."""
     return RefusalSeen(
         session_id=key.session_id,
         source=format_address(key.source),
@@ -343,5 +343,5 @@ def seen(key: Key, entry: Entry) -> RefusalSeen:
 
 
 def is_from(source: Address, sender: Address) -> bool:
-    """Return whether a datagram from an address may be of a socket that is bound to another."""
+    """Return whether a datagram from `source` may come from a socket bound to `sender`."""
     return source[1] == sender[1] and (sender[0] in WILDCARDS or source[0] == sender[0])

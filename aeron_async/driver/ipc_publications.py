@@ -1,4 +1,4 @@
-"""The conductor's hand on IPC publications: add, share, answer, reject, release.
+"""IPC publications of one driver: add, share, answer, reject, release.
 
 Source: Aeron `DriverConductor.addIpcPublication` and its neighbours.
 """
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["IpcPublications"]
 
 IN_USE: Final = frozenset({PublicationState.ACTIVE, PublicationState.DRAINING})
-"""States in which a publication keeps its session to itself."""
+"""States in which no other publication may use the session id."""
 NO_RECEIVER_ID: Final = -1
-"""What Aeron says of who rejects a stream of its own driver: only receivers have a name."""
+"""The receiver id in a rejection by a subscription of the same driver, as in Aeron."""
 
 
 class IpcPublications:
@@ -54,12 +54,12 @@ class IpcPublications:
 
     Args:
         resources: What the driver's parts share.
-        sender: Polls them.
-        links: Knows which client holds what.
-        subscriptions: Where their readers are.
-        session_ids: Where those come from that no channel asks for.
+        sender: Polls the publications.
+        links: Records which client holds which publication.
+        subscriptions: The subscriptions that read them.
+        session_ids: The source of session ids that no channel gives.
         others: The network publications, whose sessions a channel may refer to.
-        on_done: Called whenever a publication is gone.
+        on_done: Called after a publication was freed.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class IpcPublications:
         client_id: int,
         listener: PublicationListener,
     ) -> PublicationReady:
-        """Add a publication, or share the one that is there.
+        """Add a publication, or share an existing one.
 
         Raises:
             RegistrationError: The session is taken, a tag or correlation id names nothing that
@@ -122,11 +122,11 @@ class IpcPublications:
         return self._ready(registration_id, asked, publication)
 
     def reject(self, image_id: int, reason: str) -> bool:
-        """Send all readers of a publication away for a while; False where there is none.
+        """Remove all readers of a publication for a while; return False if there is none.
 
         Args:
-            image_id: Of the images; it is that of the publication.
-            reason: What its publishers are told.
+            image_id: The id of its images, which is that of the publication.
+            reason: The reason given to its publishers.
         """
         publication = self._publications.get(image_id)
         if publication is None:
@@ -151,14 +151,14 @@ class IpcPublications:
             self._sender.remove(publication)
             self.on_publication_done(publication)
 
-    # What the cores say.
+    # Events from the cores.
 
     def on_window_changed(self, publication: IpcPublication) -> None:
-        """Tell every client that holds the publication."""
+        """Notify every client that holds the publication."""
         self._links.on_window_changed(publication)
 
     def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
-        """Tell every client that holds the publication."""
+        """Notify every client that holds the publication."""
         self._links.on_publication_error(
             publication,
             PublicationErrorFrame(
@@ -175,10 +175,10 @@ class IpcPublications:
         )
 
     def on_accepting_subscriptions(self, publication: IpcPublication) -> None:
-        """Let whoever wants it read the publication again."""
+        """Join all matching subscriptions to the publication again."""
         self._subscriptions.local.on_accepting_subscriptions(publication)
 
-    # How they are found, and made.
+    # Look-up and creation.
 
     def _find_shared(self, stream_id: int, params: PublicationParams) -> IpcPublication | None:
         for publication in self:
@@ -193,7 +193,7 @@ class IpcPublications:
         return None
 
     def _as_response(self, params: PublicationParams) -> tuple[PublicationParams, int | None]:
-        """Return what a publication is to its correlation id, and which subscription it answers.
+        """Return the parameters of a request or response, and the subscription that it answers.
 
         Raises:
             RegistrationError: INVALID_CHANNEL; the id names nothing that fits.
@@ -205,14 +205,14 @@ class IpcPublications:
         if is_prototype or not (params.is_response or params.is_response_requested):
             return params, None
         assert correlation_id is not None, "no channel for responses is read without one"
-        # Aeron takes whatever names a request for its answer, whether or not the channel says so.
+        # In Aeron anything that names a request is its response, whatever the channel says.
         requests = self._publications.get(correlation_id)
         if requests is not None and requests.params.is_response_requested:
             subscription_id = requests.params.response_correlation_id
             return attrs.evolve(params, is_response=True), subscription_id
         if not params.is_response and self._subscriptions.is_for_local_responses(correlation_id):
             return params, None
-        # Differs: Aeron makes it nevertheless, and nobody is ever answered.
+        # Differs: Aeron makes the publication nevertheless, and no request is ever answered.
         wanted = (
             "the correlation_id of an image whose aeron:ipc publication has a "
             "response-correlation-id of its own"
@@ -291,7 +291,7 @@ class IpcPublications:
             stream_id=publication.stream_id,
             log=publication.log,
             publisher_limit=counters.publisher_limit,
-            # What is published has arrived: there is nothing between the two.
+            # Published data has arrived already, so both positions are the same.
             sender_position=counters.publisher_position,
             channel_status=None,
             local_address="",

@@ -1,4 +1,4 @@
-"""The logs of one driver: what a channel, its tags and the context say, and their memory.
+"""The creation of logs: their settings from channel, tags and context, and their memory.
 
 Source: Aeron `PublicationParams.getSessionId`, `aeron_uri_publication_session_id_param`,
 `LogFactory`, `aeron_raw_log`.
@@ -37,11 +37,13 @@ __all__ = [
 def with_tagged_session(
     uri: ChannelUri, publications: Iterable[SubscribablePublication]
 ) -> ChannelUri:
-    """Return the channel with what it takes from the publication its tag names, if it names one.
+    """Return the channel with session, MTU and term length of the publication its session names.
+
+    A channel whose session id is no tag reference is returned as it is.
 
     Args:
         uri: The channel.
-        publications: Those that it may mean; the first one counts.
+        publications: The publications to search; the first with the tag counts.
 
     Raises:
         RegistrationError: INVALID_CHANNEL; none of them has the tag.
@@ -73,7 +75,7 @@ def publication_log_spec(
     session_id: int,
     stream_id: int,
 ) -> LogSpec:
-    """Return the log of a publication as its channel wants it; it starts anywhere if not told.
+    """Return the log settings of a publication; without a start position it starts anywhere.
 
     Source: Aeron `DriverConductor.initLogMetadata`.
     """
@@ -102,7 +104,7 @@ def publication_log_spec(
         is_group=params.has_group_semantics,
         is_response=params.is_response,
     )
-    # The default of these is not None: what is not given is left out.
+    # These have another default than None, so they are set only if given.
     if uri.entity_tag is not None:
         spec = attrs.evolve(spec, entity_tag=uri.entity_tag)
     if params.response_correlation_id is not None:
@@ -113,13 +115,13 @@ def publication_log_spec(
 def with_channel_settings(
     spec: LogSpec, uri: ChannelUri, endpoint: ChannelEndpoint | None, context: DriverContext
 ) -> LogSpec:
-    """Return the log with what its metadata says of the channel: socket buffers, and timeouts.
+    """Return the log settings with socket buffer lengths and timeouts, for its metadata.
 
     Args:
-        spec: The log.
+        spec: The log settings.
         uri: The channel.
-        endpoint: Where its sockets are; None for IPC.
-        context: Says what the channel leaves open.
+        endpoint: The endpoint with the sockets; None for IPC.
+        context: Gives the values that the channel leaves out.
 
     Source: Aeron `DriverConductor.initLogMetadata`.
     """
@@ -142,12 +144,12 @@ def with_channel_settings(
 
 
 def given(value: int | None, default: int) -> int:
-    """Return the value, or the default where there is none."""
+    """Return the value, or the default if it is None."""
     return default if value is None else value
 
 
 def create_log(spec: LogSpec) -> LogBuffers:
-    """Return a fresh log in anonymous memory.
+    """Return a new log in anonymous memory.
 
     Raises:
         RegistrationError: STORAGE_SPACE; the system has no memory for it.

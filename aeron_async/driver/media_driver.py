@@ -1,7 +1,7 @@
 """The media driver: sender, receiver and conductor in one event loop, owned by one object.
 
-Invariant: nothing here holds a cancel scope open between entering and leaving, so that a driver may
-be entered in one task and left in another, as a pytest fixture does.
+Invariant: nothing here keeps a cancel scope open between entering and leaving, so a driver may be
+entered in one task and left in another, as a pytest fixture does.
 
 Source: Aeron `MediaDriver`.
 """
@@ -85,13 +85,13 @@ class MediaDriver:
         """Return a driver that starts when it is entered with `async with`, or awaited.
 
         Args:
-            context: Its settings; read from the environment when not given.
-            network: Opens its sockets; the machine's own when not given.
-            clock: Its time; the machine's own when not given.
+            context: Its settings; by default read from the environment.
+            network: Opens its sockets; by default the machine's own network.
+            clock: Its clock; by default the machine's own.
             seed: Makes its session, term and receiver ids repeatable; for tests.
 
         Raises:
-            ConfigurationError: The environment sets something that cannot be meant.
+            ConfigurationError: A variable in the environment has an invalid value.
         """
         context = DriverContext.from_environment() if context is None else context
         return cls(
@@ -125,7 +125,7 @@ class MediaDriver:
 
     @property
     def clock(self) -> Clock:
-        """Return the clock its agents live by; its monotonic time leaves out pauses of the loop."""
+        """Return the clock of its agents; its monotonic time leaves out stalls of the loop."""
         return self._clock
 
     @property
@@ -190,10 +190,10 @@ class MediaDriver:
             self._tasks.append(task)
 
     async def aclose(self) -> None:
-        """Close in good order: clients first, then what is left to send, then the sockets.
+        """Close in order: first the clients, then send what is left, then close the sockets.
 
-        Publications get up to `close_linger_timeout_ns` to deliver what they were given. Closing
-        twice is closing once; a second caller waits for the first. Cancelling closes at once.
+        Publications get up to `close_linger_timeout_ns` to deliver their data. Later calls wait for
+        the first one. Cancelling the call closes the driver at once.
 
         Raises:
             WrongLoopError: Called from another event loop or process.
@@ -213,7 +213,7 @@ class MediaDriver:
             await self._conductor.wait_closed()
 
     async def abort(self) -> None:
-        """Close at once, delivering nothing more; what cancelling `aclose` does.
+        """Close at once without sending what is left; the same as cancelling `aclose`.
 
         Raises:
             WrongLoopError: Called from another event loop or process.
@@ -228,7 +228,7 @@ class MediaDriver:
             await self._conductor.wait_closed()
 
     async def _drain(self, conductor: Conductor) -> None:
-        """Let clients go, and wait until what they offered was delivered, or for long enough."""
+        """Remove the clients, and wait until their data was delivered, or for the timeout."""
         conductor.release_clients(None)
         timeout_s = self.context.close_linger_timeout_ns / NS_PER_SECOND
         with anyio.move_on_after(timeout_s) as scope:
@@ -241,7 +241,7 @@ class MediaDriver:
             )
 
     def _abort(self) -> None:
-        """Stop the agents and free everything, now; whatever fails, the rest is still done."""
+        """Stop the agents and free everything now; if one step fails, do the others."""
         if self._is_aborted or self._conductor is None:
             return
         self._is_aborted = self._is_closing = True
@@ -254,7 +254,7 @@ class MediaDriver:
                 log.error("closing_failed", exc_info=error)  # noqa: TRY400 - it is given the error
 
     def _on_agent_done(self, task: asyncio.Task[None]) -> None:
-        """An agent ends only when the driver does; otherwise the driver ends with it."""
+        """End the driver with its agent: an agent ends only with the driver, or by an error."""
         error = None if task.cancelled() else task.exception()
         if error is not None and self._error is None:
             log.error("agent_failed", agent=task.get_name(), exc_info=error)
@@ -265,7 +265,7 @@ class MediaDriver:
         if all(each.done() for each in self._tasks):
             self._closed.set()
         if is_unclosed:
-            # As asyncio warns of a transport: everything is freed, but what was not sent is lost.
+            # asyncio warns of transports in the same way: all is freed, but unsent data is lost.
             message = f"unclosed {self!r}: its event loop ended before `await aclose()`"
             warnings.warn(message, ResourceWarning, source=self, stacklevel=1)
 
@@ -278,7 +278,7 @@ class MediaDriver:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
-        """Start it, unless it was awaited before."""
+        """Start the driver, unless it was awaited before."""
         if self._loop is None or self._is_closing:
             await self.start()
         return self
@@ -295,7 +295,7 @@ class MediaDriver:
 
 
 def system_network(context: DriverContext) -> Network:
-    """Return the machine's own network, as the context wants it."""
+    """Return the machine's own network, with the settings of the context."""
     return SystemNetwork(
         transport=cast("TransportKind", context.transport),
         burst_limit=context.datagram_burst_limit,

@@ -1,8 +1,8 @@
-"""Name resolution of one driver: timed lookups, and silent peers looked up again.
+"""Name resolution of one driver: timed look-ups, and repeated ones for silent peers.
 
-A publication's receiver is silent when no status message came for a while, a destination likewise,
-and a control address when no datagram did. Who speaks is where the name led, and is not looked for.
-Numeric addresses are not names.
+The receiver of a publication and a destination are silent if no status message came for a while, a
+control address if no datagram did. The name of a peer that is not silent need not be resolved
+again, nor does a numeric address.
 
 Source: Aeron `TimeTrackingNameResolver`, counters 32 and 33,
 `aeron_send_channel_endpoint_check_for_re_resolution`,
@@ -47,14 +47,14 @@ __all__ = [
 
 
 class ResolvingNetwork:
-    """A network as one driver sees it.
+    """A network with the name resolver and the counters of one driver.
 
     Args:
-        network: Opens its sockets.
-        resolver: Looks up its names; None leaves that to the network.
+        network: Opens the sockets.
+        resolver: Resolves the names; None leaves that to the network.
         clock: Times the look-ups.
-        system_counters: Has the longest of them, and how many took longer than the threshold.
-        threshold_ns: From here on a look-up counts as slow.
+        system_counters: Show the longest look-up, and count the slow ones.
+        threshold_ns: A look-up that takes longer counts as slow.
     """
 
     def __init__(
@@ -123,21 +123,21 @@ class ResolvingNetwork:
 
 
 MAX_LOOKUPS: Final = 16
-"""Look-ups under way at once: those who have waited longest come first."""
+"""Most look-ups at once; the peers that have waited longest come first."""
 
 log: Final = get_logger(__name__)
 
 
 @attrs.frozen(eq=False)
 class Silence:
-    """Somebody who may be looked for.
+    """A peer whose name may have to be resolved again.
 
     Attributes:
-        place: Who.
-        written: The name, as the channel has it.
-        address: Where it led last; None where it did not yet lead anywhere.
-        since_ns: When it was last heard.
-        move: To be called with where it leads now, if that is elsewhere.
+        place: Identifies the peer.
+        written: The name in the channel.
+        address: Its last address; None if the name has not been resolved yet.
+        since_ns: When the peer was last heard.
+        move: Called with the new address, if that differs.
     """
 
     place: object
@@ -148,15 +148,15 @@ class Silence:
 
 
 class NameWatch:
-    """The names of one driver.
+    """Resolves the names of silent peers of one driver again.
 
-    At most one look-up of each is under way, and 16 in all; there are as many names as there are
+    There is at most one look-up for each name at a time, and 16 in all. There are as many names as
     endpoints and destinations.
 
     Args:
         resources: What the driver's parts share.
-        send_endpoints: Whose receivers may move.
-        receive_endpoints: Whose control addresses may.
+        send_endpoints: The endpoints whose receivers may move.
+        receive_endpoints: The endpoints whose control addresses may move.
         wake: Called when a look-up has ended.
     """
 
@@ -175,17 +175,17 @@ class NameWatch:
         self._wake = wake
         self._is_closed = False
         self._next_poll_ns = 0
-        # Those of whom it was said that their names lead nowhere: once is enough.
+        # The peers whose failed look-up was logged: once is enough.
         self._unfollowed: set[object] = set()
         self._checked_ns: dict[object, int] = {}
         self._lookups: dict[object, asyncio.Task[None]] = {}
 
     def poll(self, now_ns: int) -> int:
-        """Look for those who are silent for too long, and return when somebody might be."""
+        """Start the look-ups that are due, and return the next deadline."""
         if not self._interval_ns or self._is_closed:
             return NEVER_NS
         if now_ns < self._next_poll_ns:
-            # Something was added, or found: it is early enough to look at it with the others.
+            # Called early because something was added or found: that can wait for the others.
             return self._next_poll_ns
         self._next_poll_ns = now_ns + self._interval_ns
         deadline_ns, checked_ns = NEVER_NS, self._checked_ns
@@ -214,13 +214,13 @@ class NameWatch:
         return max(deadline_ns, self._next_poll_ns)
 
     def close(self) -> None:
-        """Look for nobody any more."""
+        """Cancel all look-ups, and start no more."""
         self._is_closed = True
         for lookup in self._lookups.values():
             lookup.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until no look-up is under way any more; after `close`."""
+        """Wait until all look-ups have ended; to be called after `close`."""
         await asyncio.gather(*self._lookups.values(), return_exceptions=True)
 
     async def _look_up(self, silence: Silence) -> None:
@@ -238,7 +238,7 @@ class NameWatch:
                     after=format_address(address),
                 )
         except Exception as error:  # noqa: BLE001 - a resolver of somebody else's may raise anything
-            # It may resolve again, or its family come back: the next look-up is not far.
+            # The next look-up comes soon; the name or its family may resolve again by then.
             if silence.place not in self._unfollowed:
                 self._unfollowed.add(silence.place)
                 log.warning("name_not_followed", name=str(written), reason=str(error))
@@ -247,7 +247,7 @@ class NameWatch:
             self._wake()
 
     def _silences(self) -> Iterator[Silence]:
-        """Yield everybody whose address is a name."""
+        """Yield every peer whose address is a name."""
         for sender in self._send_endpoints:
             yield from _of_sender(sender)
         for receiver in self._receive_endpoints:

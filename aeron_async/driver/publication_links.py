@@ -24,7 +24,7 @@ __all__ = ["PublicationLink", "PublicationLinks"]
 
 @attrs.define(kw_only=True, eq=False)
 class PublicationLink:
-    """One client's hold on a publication."""
+    """One client's hold on one publication."""
 
     registration_id: int
     client_id: int

@@ -1,8 +1,9 @@
-"""The receiver: the task that lets every image rebuild, ask for what is missing, and report.
+"""The receiver: the agent that lets every image rebuild, send NAKs, and send status messages.
 
-Datagrams are placed as they arrive; what follows from them is done when all that the socket had was
-read, so that one batch makes one status message and one wake-up of the readers. What readers have
-taken is reported when they say so. This task does what time brings; when it is late, all of it.
+Datagrams are placed as they arrive. The work that follows is done after everything that the socket
+had was read, so one batch causes one status message and one wake-up of the readers. What readers
+have consumed is reported when they ring. This agent does the timed work; if it is late, it does all
+of the work.
 
 Source: Aeron `Receiver`.
 """
@@ -33,36 +34,36 @@ __all__ = ["ImageLifecycle", "Receiver"]
 log: Final = get_logger(__name__)
 
 POLLS_PER_CYCLE: Final = 256
-"""Images polled before the loop, and with it the sockets, have their turn."""
+"""Images polled before the loop, and so the sockets, get their turn."""
 
 
 class ImageLifecycle(Protocol):
-    """Who looks after images that move through their states."""
+    """What the owner of images implements to follow their states."""
 
     def on_image_drained(self, image: PublicationImage) -> None:
-        """The image lingers: out of the dispatcher, and out of the clients' hands."""
+        """The image lingers: remove it from the dispatcher and from the clients."""
         ...
 
     def on_image_resumed(self, image: PublicationImage) -> None:
-        """The image goes on behind what was taken for its end."""
+        """The image continues after a false end of the stream."""
         ...
 
     def on_image_done(self, image: PublicationImage) -> None:
-        """Nothing uses the image any more."""
+        """The image is no longer used."""
         ...
 
 
 class Receiver(Agent):
-    """The task that receives.
+    """The agent that receives.
 
     Args:
         context: The driver's settings.
-        clock: Reads the time.
+        clock: The driver's clock.
         system_counters: The driver's counters.
-        lifecycle: Told of images that move through their states.
+        lifecycle: Called when an image changes its state.
 
     Attributes:
-        endpoints: Where images receive, for what they know of their senders.
+        endpoints: All receive endpoints, for explanations of what their senders did.
     """
 
     role_name = "receiver"
@@ -92,33 +93,33 @@ class Receiver(Agent):
         self._arrived: dict[PublicationImage, None] = {}
 
     def on_arrival(self, image: PublicationImage) -> None:
-        """Let an image be looked at when the socket has been read: something was placed in it."""
+        """Queue an image that has got data, to be polled once the socket has been read."""
         if self._is_reading:
             self._arrived[image] = None
         else:
             self.on_activity(image)
 
     def on_activity(self, image: PublicationImage) -> None:
-        """Let an image be polled soon: it was written to, or read from."""
+        """Poll an image soon: it was written to, or read from."""
         self._schedule.ready(image)
         if not self._is_reading:
             self.wake()
 
     def on_consumed(self, image: PublicationImage) -> None:
-        """Report what a reader has taken: at once, so that it need not give way for that."""
+        """Report what a reader has consumed: at once, so that the reader need not yield."""
         now_ns = self._clock.now_ns()
         if not (self.may_act(now_ns) and image.try_report(now_ns)):
             self.on_activity(image)
 
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
-        """Poll, when a socket has been read, what came: not in a turn of the agent's own."""
+        """Poll the images that got data, once a socket has been read, without an agent's turn."""
         self._is_reading = is_begun
         if is_begun:
             return
         self._show_received()
         arrived, schedule, now_ns = self._arrived, self._schedule, self._clock.now_ns()
         for image in arrived:
-            # Also where the agent is late: it says nothing of who is silent.
+            # Also if the agent is late: this makes no use of the silence of peers.
             if not image.try_show(now_ns):
                 schedule.ready(image)
         arrived.clear()
@@ -133,26 +134,26 @@ class Receiver(Agent):
             self.wake()
 
     def on_activity_if_known(self, image: PublicationImage) -> None:
-        """Let an image be polled soon, unless it has gone."""
+        """Poll an image soon, unless it is DONE."""
         if image.state is not ImageState.DONE:
             self.on_activity(image)
 
     def remove(self, image: PublicationImage) -> None:
-        """Poll an image no more."""
+        """Stop polling an image."""
         self._arrived.pop(image, None)
         self._schedule.remove(image)
 
     def on_eliciting(self, elicitor: SetupElicitor) -> None:
-        """Let SETUPs be asked for."""
+        """Poll an elicitor, which requests SETUPs, from now on."""
         self._elicitors.ready(elicitor)
         self.wake()
 
     def remove_elicitor(self, elicitor: SetupElicitor) -> None:
-        """Let SETUPs be asked for no more."""
+        """Stop polling an elicitor."""
         self._elicitors.remove(elicitor)
 
     def on_received(self, length: int) -> None:
-        """Count bytes off a socket; shown when the batch is over."""
+        """Count bytes received; the counter is updated when the batch is over."""
         self._received_length += length
 
     def _show_received(self) -> None:
@@ -161,7 +162,7 @@ class Receiver(Agent):
             self._received_length = 0
 
     async def do_work(self, now_ns: int) -> int:
-        """Poll the images that are due, in turn; those beyond the limit come first next time."""
+        """Poll the images that are due, in order; those beyond the limit come first next time."""
         self._show_received()
         for image in self._schedule.due(now_ns, POLLS_PER_CYCLE):
             self.poll(image, now_ns)
@@ -170,14 +171,14 @@ class Receiver(Agent):
         return min(self._schedule.next_deadline_ns(), self._elicitors.next_deadline_ns())
 
     def poll(self, image: PublicationImage, now_ns: int) -> None:
-        """Poll an image now, and see to what has become of it."""
+        """Poll an image now, and act on its new state."""
         before = image.state
         deadline_ns = self._poll_or_fail(image, now_ns)
         if image.state is ImageState.ACTIVE and before is ImageState.DRAINING:
             self._lifecycle.on_image_resumed(image)
         if image.state is ImageState.LINGER and before is not ImageState.LINGER:
             self._lifecycle.on_image_drained(image)
-            # The readers have been told; without them there is nothing to linger for.
+            # The readers were notified; without readers there is nothing to linger for.
             deadline_ns = self._poll_or_fail(image, now_ns)
         if image.state is ImageState.DONE:
             self._schedule.remove(image)
@@ -188,7 +189,7 @@ class Receiver(Agent):
             self._schedule.at(image, deadline_ns)
 
     def _poll_or_fail(self, image: PublicationImage, now_ns: int) -> int:
-        """Poll an image; one that fails drains, and costs the others nothing.
+        """Poll an image; if it fails it drains, and the others are not affected.
 
         Differs: Aeron counts the error, and polls the image again and again.
         """

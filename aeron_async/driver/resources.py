@@ -1,4 +1,4 @@
-"""What the parts of one driver share: settings, time, randomness, network and counters."""
+"""What the parts of one driver share: settings, clock, randomness, network and counters."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ["DriverResources"]
 
 @attrs.frozen(kw_only=True, eq=False)
 class DriverResources:
-    """Handed to every part of a driver, and owned by none.
+    """Passed to every part of a driver.
 
     Attributes:
-        log_budget: For log lines that peers can cause.
-        registration_ids: One count for clients, publications, subscriptions and images.
-        sender_ports: Where the control port 0 of a publication comes from; None is the system.
-        receiver_ports: Where the endpoint port 0 of a subscription comes from; likewise.
+        log_budget: Limits the log lines that peers can cause.
+        registration_ids: One sequence for clients, publications, subscriptions and images.
+        sender_ports: The ports for a publication's control port 0; None leaves it to the system.
+        receiver_ports: The same for a subscription's endpoint port 0.
     """
 
     context: DriverContext
@@ -59,13 +59,13 @@ class DriverResources:
         return WildcardPorts.of(self.context.receiver_wildcard_port_range)
 
     def next_id(self) -> int:
-        """Return a registration id that this driver has not used."""
+        """Return a registration id that this driver has not used before."""
         return next(self.registration_ids)
 
     def random_int32(self) -> int:
-        """Return any signed 32-bit number."""
+        """Return a random signed 32-bit number."""
         return wrap_int32(self.random.getrandbits(32))
 
     def random_int64(self) -> int:
-        """Return any signed 64-bit number."""
+        """Return a random signed 64-bit number."""
         return self.random.getrandbits(64) - 2**63

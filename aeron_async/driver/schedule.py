@@ -1,7 +1,7 @@
-"""What an agent has to poll: what is ready now, and what will be at its deadline.
+"""The schedule of an agent: the items to poll now, and those to poll at a deadline.
 
-Cost follows events, not the number of streams: a heap of deadlines, of which each item has at most
-a few entries however often its deadline moves.
+The cost depends on events, not on the number of streams: deadlines are in a heap, in which each
+item has at most a few entries however often its deadline changes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Schedule(Generic[T]):
     def __init__(self) -> None:
         self._ready: dict[T, None] = {}
         self._deadlines: dict[T, int] = {}
-        # The earliest heap entry of each item. A deadline that moves later leaves it be: the entry
-        # is looked at when it comes up, and made anew if the item then wants another time.
+        # The earliest heap entry of each item. If a deadline moves later, the entry stays: it is
+        # checked when it comes up, and pushed again if the item is due later.
         self._armed: dict[T, int] = {}
         self._heap: list[tuple[int, int, T]] = []
         self._sequence = count()
@@ -36,16 +36,16 @@ class Schedule(Generic[T]):
         return len(self._ready.keys() | self._deadlines.keys())
 
     def __iter__(self) -> Iterator[T]:
-        # Not a union of sets, whose order would be that of addresses.
+        # Not a union of sets, whose order would depend on memory addresses.
         return iter({**self._ready, **self._deadlines})
 
     @property
     def has_ready(self) -> bool:
-        """Return whether anything is to be polled as soon as may be."""
+        """Return whether any item must be polled now."""
         return bool(self._ready)
 
     def ready(self, item: T) -> None:
-        """Let the item be polled as soon as may be."""
+        """Let the item be polled as soon as possible."""
         self._ready[item] = None
 
     def at(self, item: T, deadline_ns: int) -> None:
@@ -59,15 +59,15 @@ class Schedule(Generic[T]):
             heappush(self._heap, (deadline_ns, next(self._sequence), item))
 
     def remove(self, item: T) -> None:
-        """Forget the item."""
+        """Remove the item."""
         self._ready.pop(item, None)
         self._deadlines.pop(item, None)
         self._armed.pop(item, None)
 
     def expired(self, now_ns: int, limit: int) -> list[T]:
-        """Return items whose deadline has come, and nothing else; `at` or `ready` is to follow.
+        """Return only items whose deadline has come; the caller must call `at` or `ready` for each.
 
-        Those that are ready stay so, and those beyond `limit` come next time.
+        Items that are ready stay so, and those beyond `limit` come next time.
         """
         heap = self._heap
         expired: list[T] = []
@@ -80,7 +80,7 @@ class Schedule(Generic[T]):
         return expired
 
     def _pop(self, now_ns: int) -> T | None:
-        """Take the first entry, and return its item if that wants no later time by now."""
+        """Remove the first heap entry, and return its item if that is due now."""
         armed_ns, _, item = heappop(self._heap)
         if self._armed.get(item) != armed_ns:
             return None
@@ -94,7 +94,7 @@ class Schedule(Generic[T]):
     def due(self, now_ns: int, limit: int | None = None) -> list[T]:
         """Return, once each, the items that are ready or whose deadline has come.
 
-        Beyond `limit` they stay ready, and have their turn before those that become so later.
+        Items beyond `limit` stay ready, ahead of those that become ready later.
         """
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
@@ -104,7 +104,7 @@ class Schedule(Generic[T]):
         return self.take(limit)
 
     def take(self, limit: int | None = None) -> list[T]:
-        """Return the items that are ready, and no others; beyond `limit` they stay so."""
+        """Return only the items that are ready; those beyond `limit` stay ready."""
         due = list(self._ready) if limit is None else list(islice(self._ready, limit))
         if len(due) == len(self._ready):
             self._ready.clear()
@@ -114,7 +114,7 @@ class Schedule(Generic[T]):
         return due
 
     def next_deadline_ns(self) -> int:
-        """Return when to look again; 0 when something is ready already."""
+        """Return the next deadline; 0 if an item is ready already."""
         if self._ready:
             return 0
         return self._heap[0][0] if self._heap else NEVER_NS

@@ -1,6 +1,6 @@
-"""The sender: the task that lets every publication send what is due.
+"""The sender: the agent that lets every publication send what is due.
 
-Publications take turns, each with a bounded burst, so that none keeps the loop from the others.
+Publications take turns, each with a bounded burst, so none keeps the loop from the others.
 
 Source: Aeron `Sender`.
 """
@@ -31,33 +31,33 @@ __all__ = ["Sender"]
 log: Final = get_logger(__name__)
 
 ROUNDS_PER_CYCLE: Final = 8
-"""How often publications with more to send come round before the loop has its turn."""
+"""How often publications with more to send are polled again before the loop gets its turn."""
 POLLS_PER_CYCLE: Final = 64
-"""Polls of publications, each a burst at most, before the loop has its turn."""
+"""Polls of publications, each of at most one burst, before the loop gets its turn."""
 BEATS_PER_CYCLE: Final = 64
-"""Publications that may send no more than a heartbeat, likewise."""
+"""Publications that may only send a heartbeat, before the loop gets its turn."""
 CYCLE_NS: Final = NS_PER_MS
-"""After so long no further publication is polled before the loop has its turn.
+"""After this time no further publication is polled before the loop gets its turn.
 
-A poll may send some hundred full datagrams, and as many polls as there may be take far longer.
+One poll may send hundreds of full datagrams, so the highest number of polls would take far longer.
 """
 QUIET_NS: Final = 50_000
-"""After so long without a poll an offer counts as one that comes alone."""
+"""An offer this long after the last poll counts as a single one."""
 AFTER_BURST_NS: Final = 1_000_000
-"""Likewise where the last poll sent more than one datagram: that took a while itself."""
+"""The same if the last poll sent more than one datagram, which itself took a while."""
 
 
 class Sender(Agent):
-    """The task that sends.
+    """The agent that sends.
 
     Args:
         context: The driver's settings.
-        clock: Reads the time.
+        clock: The driver's clock.
         system_counters: The driver's counters.
-        on_done: Told of a publication that has nothing more to do, ever.
+        on_done: Called with a publication that is DONE.
 
     Attributes:
-        endpoints: Where publications send from, for what they know of their receivers.
+        endpoints: All send endpoints, for explanations of what their receivers did.
     """
 
     role_name = "sender"
@@ -82,15 +82,16 @@ class Sender(Agent):
         self.endpoints: Iterable[SendChannelEndpoint] = ()
 
     def on_activity(self, publication: SubscribablePublication) -> None:
-        """Let a publication be polled soon: it was offered to, or heard from."""
+        """Poll a publication soon: it got an offer or a control frame."""
         self._schedule.ready(publication)
         if not self._is_reading:
             self.wake()
 
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
-        """Poll, when a socket has been read, whom it was about: not in a turn of the agent's own.
+        """Poll the publications that got frames, once a socket has been read.
 
-        So that what a receiver has room for leaves at once, and once for all that it said.
+        Without an agent's turn: so what a new window allows is sent at once, and only once for all
+        frames.
         """
         self._is_reading = is_begun
         if is_begun or not self._schedule.has_ready:
@@ -104,10 +105,10 @@ class Sender(Agent):
             self.wake()
 
     def on_offer(self, publication: SubscribablePublication) -> None:
-        """Send what was offered: at once after some quiet, else with what else is offered now.
+        """Send what was offered: a single offer at once, others together with the next ones.
 
-        An offer that comes alone should not wait for a turn of the loop, and of many that follow
-        one another each should not cost a call to the system.
+        A single offer should not wait for a turn of the loop, and many offers in a row should not
+        cost one system call each.
         """
         now_ns = self._clock.now_ns()
         quiet_ns = AFTER_BURST_NS if publication.has_sent_burst else QUIET_NS
@@ -123,11 +124,11 @@ class Sender(Agent):
         self.wake_by(self._schedule.next_deadline_ns())
 
     def remove(self, publication: SubscribablePublication) -> None:
-        """Poll a publication no more."""
+        """Stop polling a publication."""
         self._schedule.remove(publication)
 
     async def do_work(self, now_ns: int) -> int:
-        """Poll the publications that are due, in turn; what is left over comes first next time."""
+        """Poll the publications that are due, in order; the rest come first next time."""
         return self._work(now_ns)
 
     def _work(self, now_ns: int) -> int:
@@ -148,7 +149,7 @@ class Sender(Agent):
         return schedule.next_deadline_ns()
 
     def _beat(self, now_ns: int) -> None:
-        """Let publications that rest send their heartbeats; what else is due makes them ready."""
+        """Let idle publications send their heartbeats; any other due work makes them ready."""
         schedule = self._schedule
         for publication in schedule.expired(now_ns, BEATS_PER_CYCLE):
             quiet = publication.quiet
@@ -161,14 +162,14 @@ class Sender(Agent):
                 schedule.ready(publication)
 
     def _put_back(self, publications: list[SubscribablePublication]) -> None:
-        """Let publications that were not polled come before all that are ready."""
+        """Put publications that were not polled before all that are ready."""
         if publications:
             schedule = self._schedule
             for publication in (*publications, *schedule.take()):
                 schedule.ready(publication)
 
     def _take_turn(self, publication: SubscribablePublication, now_ns: int) -> None:
-        """Poll a publication, and see to what has become of it."""
+        """Poll a publication, and act on its new state."""
         publication.polled_ns = now_ns
         self._is_polling = True
         deadline_ns = self._guard(publication, publication.poll, now_ns)
@@ -184,7 +185,7 @@ class Sender(Agent):
     def _guard(
         self, publication: SubscribablePublication, action: Callable[[int], int], now_ns: int
     ) -> int:
-        """Let a publication act; one that fails ends, and costs the others nothing.
+        """Let a publication act; if it fails it ends, and the others are not affected.
 
         Differs: Aeron counts the error, and polls the publication again and again.
         """

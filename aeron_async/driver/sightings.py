@@ -1,7 +1,7 @@
-"""What a driver can say of a publication or subscription that waits; it changes nothing.
+"""Explanations why a publication or subscription waits, from the driver's present state.
 
-Nothing here is kept up to date: everything is looked up when somebody asks, which is rare. So this
-module alone looks into objects of the data path that show nothing of themselves to others.
+Nothing is recorded for them: everything is looked up when a client asks, which is rare. For that,
+this module alone reads private attributes of objects on the data path. It changes nothing.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ __all__ = ["Sightings"]
 Entry = TypeVar("Entry")
 
 MAX_SEEN: Final = 8
-"""Entries of each list."""
+"""Most entries in each list."""
 RECENT_NS: Final = 5 * NS_PER_SECOND
-"""What was heard longer ago says little of now."""
+"""What was heard longer ago says little about now."""
 
 
 class Sightings:
-    """Looks at the streams of one driver.
+    """Looks up the state of the streams of one driver.
 
     Args:
         resources: What the driver's parts share.
-        subscriptions: Those of the driver.
+        subscriptions: The subscriptions of the driver.
     """
 
     def __init__(self, resources: DriverResources, subscriptions: Subscriptions) -> None:
@@ -68,7 +68,7 @@ class Sightings:
     def of_network_publication(
         self, publication: NetworkPublication, endpoint: SendChannelEndpoint
     ) -> PublicationSeen:
-        """Return what can be seen of a publication on the network."""
+        """Return the state of a network publication."""
         now_ns = self._clock.now_ns()
         sender, receivers = publication._sender, publication._receivers  # noqa: SLF001 - see above
         flow_control, spies = publication.flow_control, publication.subscribers
@@ -118,7 +118,7 @@ class Sightings:
         )
 
     def of_ipc_publication(self, publication: IpcPublication, uri: ChannelUri) -> PublicationSeen:
-        """Return what can be seen of a publication that stays within the driver."""
+        """Return the state of an IPC publication."""
         return PublicationSeen(
             is_ipc=True,
             claim=self._claim(publication, min(publication.subscribers.consumed(), default=0)),
@@ -130,10 +130,10 @@ class Sightings:
         )
 
     def _claim(self, publication: SubscribablePublication, position: int) -> ClaimSeen | None:
-        """Return the claim at a position, where one lies there that is not committed.
+        """Return the claim at a position, if there is one that is not committed.
 
         Args:
-            publication: Whose it is.
+            publication: The publication.
             position: Up to where all was sent, or read.
         """
         log = publication.log
@@ -167,7 +167,7 @@ class Sightings:
     # Subscriptions.
 
     def of_subscription(self, link: SubscriptionLink) -> SubscriptionSeen:
-        """Return what can be seen of a subscription."""
+        """Return the state of a subscription."""
         now_ns, endpoint = self._clock.now_ns(), link.endpoint
         nearly = first(self._nearly_published(link))
         images, resting_count = self._images_of(link)
@@ -182,8 +182,8 @@ class Sightings:
             )
         dispatcher = endpoint.dispatcher
         states = dispatcher._states.of_stream(link.stream_id)  # noqa: SLF001 - see above
-        strangers = dispatcher._states.strangers.heard_since(now_ns - RECENT_NS)  # noqa: SLF001 - likewise
-        wanted = dispatcher._streams  # noqa: SLF001 - likewise
+        strangers = dispatcher._states.strangers.heard_since(now_ns - RECENT_NS)  # noqa: SLF001 - see above
+        wanted = dispatcher._streams  # noqa: SLF001 - see above
         return SubscriptionSeen(
             images=images,
             listening_at=first(each.local_address for each in endpoint.destinations),
@@ -213,7 +213,7 @@ class Sightings:
         )
 
     def _images_of(self, link: SubscriptionLink) -> tuple[tuple[ImageSeen, ...], int]:
-        """Return the streams that a subscription reads, and how many went on without it."""
+        """Return the images that a subscription reads, and how many it was left behind by."""
         found: list[ImageSeen] = []
         resting_count = 0
         sources = (*self._subscriptions.images, *self._subscriptions.local.publications)
@@ -254,19 +254,19 @@ class Sightings:
 
 
 def first(found: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return as many as are shown."""
+    """Return the first entries, as many as are shown."""
     return tuple(islice(found, MAX_SEEN))
 
 
 def last(states: Iterable[tuple[int, SessionState]], wanted: SessionState) -> tuple[int, ...]:
-    """Return the sessions in a state, those heard of last."""
+    """Return the sessions in a state, those heard last."""
     return tuple(session_id for session_id, state in states if state is wanted)[-MAX_SEEN:]
 
 
 def seen_receiver(
     receiver_id: int, heard_ns: int, now_ns: int, source: Address | None = None
 ) -> ReceiverSeen:
-    """Return a receiver as people read it."""
+    """Return a receiver in readable form."""
     return ReceiverSeen(
         receiver_id=format_receiver_id(receiver_id),
         silent_ns=now_ns - heard_ns,
@@ -275,7 +275,7 @@ def seen_receiver(
 
 
 def address_of(receiver: str | None, receivers: ReceiverLiveness) -> str:
-    """Return where a receiver reports from that a strategy names; empty where it is not known."""
+    """Return the address of the receiver that a strategy names; empty if unknown."""
     for receiver_id, _ in receivers.heard():
         source = receivers.source_of(receiver_id)
         if source is not None and format_receiver_id(receiver_id) == receiver:
@@ -299,7 +299,7 @@ def interfaces(channels: Iterable[UdpChannel]) -> tuple[str, ...]:
 
 
 def control_addresses(endpoint: ReceiveChannelEndpoint, *, is_response: bool) -> Iterator[str]:
-    """Yield where publishers take receivers in, or else where servers send responses from."""
+    """Yield the control addresses where receivers report, or from which servers respond."""
     for each in endpoint.destinations:
         channel = each.channel
         if channel.is_response is not is_response or not channel.has_explicit_control:
@@ -309,7 +309,7 @@ def control_addresses(endpoint: ReceiveChannelEndpoint, *, is_response: bool) ->
 
 
 def is_exact(uri: ChannelUri, stream_id: int, session_id: int | None, other: StreamSeen) -> bool:
-    """Return whether a stream is not nearly but exactly the one that was asked for."""
+    """Return whether a stream is exactly the one wanted, not only similar."""
     is_same_session = session_id is None or other.session_id in {None, session_id}
     return (
         other.stream_id == stream_id
@@ -319,15 +319,15 @@ def is_exact(uri: ChannelUri, stream_id: int, session_id: int | None, other: Str
 
 
 def are_alike(one: ChannelUri, other: ChannelUri) -> bool:
-    """Return whether two channels meet at one place, as far as their texts say."""
+    """Return whether the texts of two channels name the same address."""
     if Media.IPC in {one.media, other.media}:
         return one.media is other.media
     return meeting_place(one) == meeting_place(other)
 
 
 def meeting_place(uri: ChannelUri) -> WrittenAddress | None:
-    """Return the address that publisher and subscriber both name."""
+    """Return the address that publisher and subscriber must both name."""
     if uri.control_mode is ControlMode.DYNAMIC and uri.control:
-        # The endpoint of such a channel is each subscriber's own.
+        # The endpoint of such a channel differs for each subscriber.
         return uri.control
     return uri.endpoint or uri.control

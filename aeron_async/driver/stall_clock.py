@@ -1,10 +1,10 @@
-"""The time of one driver, without the time in which its event loop stood still, and what is logged.
+"""The clock of one driver, which leaves out stalls of the event loop, and the log of those stalls.
 
-A callback that blocks the loop, a debugger, or a laptop that sleeps: the driver does not run, and
-what its peers say meanwhile waits in the sockets. Were that time counted, every peer would have
-been silent for as long. So the cores of a driver are given a monotonic time that leaves it out.
+The loop stalls when a callback blocks it, in a debugger, or while a laptop sleeps. The driver does
+not run then, and what its peers send waits in the sockets. If that time counted, every peer would
+seem to have been silent. So the cores of a driver get a monotonic time that leaves it out.
 
-Differs: Aeron's agents spin on cores of their own, and count such a pause as silence of the peers.
+Differs: Aeron's agents spin on cores of their own, and count such a stall as silence of the peers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["StallClock", "StallLog"]
 
 
 class WatchedAgent(Protocol):
-    """What a clock knows of an agent.
+    """The attributes of an agent that a clock uses.
 
     Attributes:
         role_name: For the log.
-        due_ns: When it is to run, in the clock's nanoseconds.
+        due_ns: When the agent must run next, in the clock's nanoseconds.
     """
 
     role_name: ClassVar[str]
@@ -41,20 +41,20 @@ class WatchedAgent(Protocol):
 
 @final
 class StallClock:
-    """A monotonic clock that stands still while its event loop does.
+    """A monotonic clock that stops while its event loop is blocked.
 
-    The agents say when they are due. Where none of them has run by the threshold after that, the
-    loop was blocked: whatever reads the time first, a socket that has been readable for long or the
-    agent itself, finds it no later than the threshold. So a loop that is blocked again and again
-    still finds out who is silent.
+    The agents tell the clock when they are due. If none has run by the threshold after that, the
+    loop was blocked. The first reading of the clock after it, by a readable socket or by the agent
+    itself, then returns a time no later than the threshold. A loop that is blocked again and again
+    still makes progress, so silent peers still time out.
 
     Args:
-        clock: The machine's, or a test's.
-        threshold_ns: How late an agent may be before that counts as a pause.
+        clock: The machine's clock, or a test's.
+        threshold_ns: How late an agent may be before that counts as a stall.
 
     Attributes:
         stalled_ns: How much time has been left out so far.
-        stall_log: Counts and logs pauses; none before the driver has started.
+        stall_log: Counts and logs stalls; None before the driver has started.
     """
 
     def __init__(self, clock: Clock, *, threshold_ns: int) -> None:
@@ -65,41 +65,41 @@ class StallClock:
         self._true_ns = clock.now_ns
         self._threshold_ns = threshold_ns
         self._agents: list[WatchedAgent] = []
-        # No agent is due so early that it could be late before this.
+        # The earliest time at which any agent could be late.
         self._look_ns = NEVER_NS
         self._late_ns = 0
         self._late_agent = ""
 
     def now_ns(self) -> int:
-        """Return monotonic time in nanoseconds, less what the loop stood still."""
+        """Return monotonic time in nanoseconds, without the stalls of the loop."""
         now_ns = self._true_ns() - self.stalled_ns
         return now_ns if now_ns <= self._look_ns else self._leave_out(now_ns)
 
     def watch(self, agent: WatchedAgent) -> None:
-        """Let an agent count from its next `expect` on."""
+        """Watch an agent, from its next `expect` on."""
         agent.due_ns = NEVER_NS
         self._agents.append(agent)
 
     def forget(self, agent: WatchedAgent) -> None:
-        """Let an agent that ends count no longer."""
+        """Stop watching an agent that ends."""
         self._agents.remove(agent)
 
     def expect(self, agent: WatchedAgent, due_ns: int) -> None:
-        """Take note of when an agent is to run; `NEVER_NS` of one that waits for something else."""
+        """Record when an agent must run; `NEVER_NS` for one that waits for something else."""
         agent.due_ns = due_ns
         self._look_ns = min(self._look_ns, due_ns + self._threshold_ns)
 
     def report(self) -> None:
-        """Count and log the longest pause since the last report, if there was one.
+        """Count and log the longest stall since the last report, if there was one.
 
-        The agents call it: a reading of the clock does nothing that could fail.
+        The agents call it: reading the clock must do nothing that could fail.
         """
         late_ns, self._late_ns = self._late_ns, 0
         if late_ns and self.stall_log is not None:
             self.stall_log.on_pause(late_ns, self._true_ns(), self._late_agent)
 
     def _leave_out(self, now_ns: int) -> int:
-        """Leave out what the most overdue agent is late beyond the threshold; return the time."""
+        """Leave out the time by which the most overdue agent exceeds the threshold."""
         threshold_ns = self._threshold_ns
         overdue = min(self._agents, key=lambda agent: agent.due_ns, default=None)
         if overdue is not None and now_ns - overdue.due_ns > threshold_ns:
@@ -117,17 +117,17 @@ class StallClock:
 
 ASYNCIO_LOGGER: Final = "asyncio"
 SLOW_CALLBACK: Final = "Executing "
-"""How asyncio, and uvloop, begin the line about a callback that took long, in debug mode."""
+"""How the line of asyncio, and of uvloop, about a slow callback begins in debug mode."""
 
 log: Final = get_logger(__name__)
 
 
 @final
 class SlowCallbacks:
-    """Remembers the slowest callback of the event loop; in its debug mode the loop times them.
+    """Records the slowest callback of the event loop, which times callbacks in its debug mode.
 
-    The loop logs each that took longer than its `slow_callback_duration`. What it says is read
-    here, and still goes where the application sends it.
+    The loop logs each callback that took longer than its `slow_callback_duration`. A filter reads
+    these lines here; they still go where the application sends them.
     """
 
     def __init__(self) -> None:
@@ -135,15 +135,15 @@ class SlowCallbacks:
         self._text = ""
 
     def watch(self) -> None:
-        """Read what the loop says from now on."""
+        """Start to read the loop's log lines."""
         logging.getLogger(ASYNCIO_LOGGER).addFilter(self._take)
 
     def close(self) -> None:
-        """Read it no more."""
+        """Stop reading the loop's log lines."""
         logging.getLogger(ASYNCIO_LOGGER).removeFilter(self._take)
 
     def take(self) -> str:
-        """Return what the slowest since the last call was; empty if none was slow."""
+        """Return the slowest callback since the last call; empty if none was slow."""
         text, self._text, self._slowest_s = self._text, "", 0.0
         return text
 
@@ -158,11 +158,11 @@ class SlowCallbacks:
 
 @final
 class StallLog:
-    """Counts each pause of the loop, and logs one line a second at most.
+    """Counts each stall of the loop, and logs one line a second at most.
 
     Args:
-        system_counters: The driver's.
-        threshold_ns: How late an agent may be unnoticed; for the log.
+        system_counters: The driver's counters.
+        threshold_ns: How late an agent may be before that counts; for the log.
     """
 
     def __init__(self, system_counters: SystemCounters, *, threshold_ns: int) -> None:
@@ -176,23 +176,23 @@ class StallLog:
         self._slow_callbacks: SlowCallbacks | None = None
 
     def watch_callbacks(self) -> None:
-        """Say from now on what ran: the loop is in debug mode, and times its callbacks."""
+        """Add the slowest callback to each line; the loop is in debug mode, and times them."""
         self._slow_callbacks = SlowCallbacks()
         self._slow_callbacks.watch()
 
     def close(self) -> None:
-        """Watch no callbacks any more."""
+        """Stop watching callbacks."""
         if self._slow_callbacks is not None:
             self._slow_callbacks.close()
             self._slow_callbacks = None
 
     def on_pause(self, late_ns: int, now_ns: int, agent: str) -> None:
-        """Take note of a pause.
+        """Count a stall, and log it unless a line was logged less than a second ago.
 
         Args:
             late_ns: How late the most overdue agent was.
-            now_ns: The time now, pauses included.
-            agent: Its name.
+            now_ns: The time now, stalls included.
+            agent: The name of that agent.
         """
         self._pauses += 1
         self._count.increment()

@@ -1,10 +1,10 @@
 """Subscribers of one driver, and the local streams that they read: IPC and spies.
 
-A stream is whatever has a log in this driver: an image, a network publication with its spies, or an
-IPC publication. Their readers are given that log, and never a copy of it.
+A stream is anything with a log in this driver: an image, a network publication with its spies, or
+an IPC publication. Its readers get that log, never a copy.
 
-Invariant: a subscription reads a publication once at most, however many of its channels mean it;
-and it does so exactly while one of them does, and the publication still has something to give.
+Invariant: a subscription reads a publication at most once, even if several of its channels match
+it. It reads the publication exactly while one channel matches and there is something left to read.
 
 Source: Aeron `SubscriptionLink`, `aeron_subscription_link_t`, `DriverConductor.linkSubscription`
 and its neighbours, `ClientProxy`, `IpcSubscriptionLink`, `SpySubscriptionLink`,
@@ -54,13 +54,13 @@ class SubscriptionLink:
     """One client's subscription, and where it receives.
 
     Attributes:
-        endpoint: Its sockets; None where it reads streams of this driver only.
+        endpoint: Its endpoint; None if it only reads streams of this driver.
         session_id: The one session wanted, or None for all.
-        is_response: Whether the session is still to be learned, and none is wanted till then.
-        next_elicit_ns: When a repeated RSP_SETUP may next make it ask for the SETUP of its session.
-        bound_ns: When it learned the session that it wants now.
-        unanswered_ns: When that session was first found silent, or gone; None where it is heard.
-        is_told: Whether its client knows that nothing answers.
+        is_response: Whether it still waits to learn its session, and wants none until then.
+        next_elicit_ns: When a repeated RSP_SETUP may next cause a SETUP request.
+        bound_ns: When it learned its present session.
+        unanswered_ns: When that session was first found silent or gone; None while it is heard.
+        is_told: Whether its client was notified that no session answers.
     """
 
     registration_id: int
@@ -79,7 +79,7 @@ class SubscriptionLink:
 
     @property
     def is_following(self) -> bool:
-        """Return whether it is for responses, and takes the session that its server names."""
+        """Return whether it receives responses, in the session that its server announces."""
         endpoint = self.endpoint
         return (
             endpoint is not None and endpoint.channel.is_response and self.params.session_id is None
@@ -87,7 +87,7 @@ class SubscriptionLink:
 
     @property
     def channel(self) -> str:
-        """Return the channel as counters name it."""
+        """Return the channel as counters show it."""
         return str(self.uri)
 
     def matches(self, endpoint: ReceiveChannelEndpoint, stream_id: int, session_id: int) -> bool:
@@ -101,17 +101,17 @@ class SubscriptionLink:
 
 
 LOCAL_SOURCE_IDENTITY: Final = "aeron:ipc"
-"""What Aeron calls the source of a stream that never left the driver, spied upon or not."""
+"""Aeron's source identity for a stream of the same driver, IPC or spied upon."""
 
 
 class Readers:
-    """Everybody in one driver who reads a stream.
+    """Joins subscriptions to streams, and notifies their clients.
 
     Args:
         resources: What the driver's parts share.
         receiver: Polls the images.
         sender: Polls the publications.
-        links: The subscriptions there are.
+        links: All subscriptions.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class Readers:
         *,
         channel: str,
     ) -> None:
-        """Let a subscription read a stream from where a reader that comes now starts.
+        """Join a subscription to a stream, at the stream's join position.
 
         Args:
             source: The stream.
             link: The subscription.
-            params: Whether it may be left behind, and comes back.
-            channel: What its counter names.
+            params: Whether it is tethered, and rejoins.
+            channel: The channel in its counter.
 
         Raises:
             RegistrationError: The counter table is full.
@@ -166,29 +166,29 @@ class Readers:
         self.on_available_image(source, subscriber)
 
     def part(self, source: Subscribable, link: SubscriptionLink) -> SubscriberPosition | None:
-        """Let a subscription read a stream no more; return what it was, if it did."""
+        """Remove a subscription from a stream; return its position, if it had one."""
         subscriber = source.remove_subscriber(link.registration_id)
         if subscriber is not None:
             subscriber.position.close()
         return subscriber
 
-    # What the cores say.
+    # Events from the cores.
 
     def on_image_progress(self, source: Subscribable) -> None:
-        """Tell the readers that there is more to read, or where the end is."""
+        """Notify the readers that there is more to read, or where the stream ends."""
         for subscriber in source.subscribers.active:
             link = self._links[subscriber.subscription_id]
             link.listener.on_image_progress(source.registration_id)
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """Take the image from the client of a subscription: it was left behind, or all is over."""
-        # Of an image that is not over it is the subscriber that was left behind.
+        """Tell a subscription's client that its image is gone: left behind, or at its end."""
+        # `ended` is None if the image continues and only this subscriber was left behind.
         end = source.ended if isinstance(source, PublicationImage) else None
         link = self._links[subscriber.subscription_id]
         link.listener.on_unavailable_image(source.registration_id, end)
 
     def on_available_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """Give an image to the client of a subscription that has joined, or has rested."""
+        """Give an image to the client of a subscription that has joined or rejoined."""
         if isinstance(source, PublicationImage):
             source_identity = format_address(source.source)
             source.doorbell.answer = partial(self._receiver.on_consumed, source)
@@ -222,11 +222,11 @@ class LocalInterest:
     Attributes:
         link: The subscription.
         uri: As the client wrote it.
-        channel: What is spied upon, resolved; None for IPC.
-        params: What the channel and the context say of it.
+        channel: The channel spied upon, resolved; None for IPC.
+        params: Its parameters from the channel and the context.
         session_id: The one session wanted, or None for all.
-        is_response: Whether the session is still to be learned, and none is wanted till then.
-        registration_id: Of a destination; 0 for the subscription's own channel.
+        is_response: Whether it still waits to learn its session, and wants none until then.
+        registration_id: Id of the destination; 0 for the subscription's own channel.
     """
 
     link: SubscriptionLink
@@ -238,18 +238,18 @@ class LocalInterest:
     registration_id: int = 0
 
     def matches(self, publication: SubscribablePublication, channel: UdpChannel | None) -> bool:
-        """Return whether this channel means that publication.
+        """Return whether this channel matches a publication.
 
         Args:
-            publication: The one in question.
-            channel: What it sends to; None for IPC.
+            publication: The publication.
+            channel: The channel it sends to; None for IPC.
         """
         if self.link.stream_id != publication.stream_id or self.is_response:
             return False
         if self.channel is None or channel is None:
             return self.channel is channel and self._wants(publication.session_id)
         tag = self.channel.uri.channel_tag
-        # As in Aeron, a tag says it all: beside one the session does not count.
+        # As in Aeron, a matching tag decides: the session id then does not count.
         if tag is not None and tag == channel.uri.channel_tag:
             return True
         is_same = self.channel.canonical_form == channel.canonical_form
@@ -260,11 +260,11 @@ class LocalInterest:
 
 
 class LocalStreams:
-    """Who of one driver reads what of the same driver.
+    """Which subscriptions of one driver read which publications of the same driver.
 
     Args:
         resources: What the driver's parts share.
-        readers: Lets subscriptions join, and tells their clients.
+        readers: Joins subscriptions to streams, and notifies their clients.
         sender: Polls the publications.
     """
 
@@ -273,7 +273,7 @@ class LocalStreams:
         self._readers = readers
         self._sender = sender
         self._publications: dict[SubscribablePublication, UdpChannel | None] = {}
-        # By subscription; those that receive from the network only have no entry.
+        # By subscription id; subscriptions that only receive from the network have no entry.
         self._interests: dict[int, list[LocalInterest]] = {}
 
     @property
@@ -282,44 +282,44 @@ class LocalStreams:
         return tuple(self._publications)
 
     def is_response_pending(self, link: SubscriptionLink) -> bool:
-        """Return whether a subscription waits for a server to name its session."""
+        """Return whether a subscription waits for a server to announce its session."""
         return any(each.is_response for each in self._interests.get(link.registration_id, ()))
 
-    # What publications do.
+    # Events from publications.
 
     def add_publication(
         self, publication: SubscribablePublication, channel: UdpChannel | None
     ) -> None:
-        """Let whoever wants it read a new publication.
+        """Join all matching subscriptions to a new publication.
 
         Args:
-            publication: The new one.
-            channel: What it sends to; None for IPC.
+            publication: The new publication.
+            channel: The channel it sends to; None for IPC.
         """
         self._publications[publication] = channel
         self.on_accepting_subscriptions(publication)
 
     def remove_publication(self, publication: SubscribablePublication) -> None:
-        """Let nobody read a publication any more that is done; nobody is told."""
+        """Remove all readers of a publication that is done, without notifying them."""
         del self._publications[publication]
         for subscriber in publication.subscribers:
             subscriber.position.close()
         publication.subscribers.clear()
 
     def on_accepting_subscriptions(self, publication: SubscribablePublication) -> None:
-        """Let whoever wants it read a publication, new or no longer rejected."""
+        """Join all matching subscriptions to a publication, new or no longer rejected."""
         for interests in self._interests.values():
             for interest in interests:
                 try:
                     self._join(publication, interest)
                 except RegistrationError as error:
-                    # The publisher has done nothing wrong, and the others are to have their image.
+                    # This is no error of the publisher, and the others still get their image.
                     self._refuse(publication, str(error))
 
-    # What subscriptions do.
+    # Events from subscriptions.
 
     def add(self, interest: LocalInterest) -> None:
-        """Let a subscription read what there is, and whatever comes later.
+        """Let a subscription read all matching publications, present and future.
 
         Raises:
             RegistrationError: The counter table is full.
@@ -329,7 +329,7 @@ class LocalStreams:
             self._join(publication, interest)
 
     def remove(self, link: SubscriptionLink) -> None:
-        """Let a subscription go from all that it reads."""
+        """Remove a subscription from every publication that it reads."""
         if self._interests.pop(link.registration_id, None) is None:
             return
         for publication in list(self._publications):
@@ -341,11 +341,11 @@ class LocalStreams:
         return len(self._interests.get(link.registration_id, ()))
 
     def remove_destination(self, link: SubscriptionLink, destination: ChannelUri | int) -> bool:
-        """Let a subscription want one channel less; return False if it was none of them.
+        """Remove one channel of a subscription; return False if it has no such channel.
 
         Args:
             link: The subscription.
-            destination: The channel that was added, or the id it was given.
+            destination: The channel that was added, or its id.
         """
         interests = self._interests.get(link.registration_id, [])
         for interest in interests:
@@ -356,7 +356,7 @@ class LocalStreams:
         return False
 
     def on_response_setup(self, subscription_id: int, session_id: int) -> None:
-        """Let a subscription for responses want the session that they have, and only that."""
+        """Bind a subscription for responses to a session; it reads only that one."""
         for interest in self._interests.get(subscription_id, ()):
             interest.is_response = False
             interest.session_id = session_id

@@ -1,4 +1,5 @@
-"""Memory without time: terms, positions, and the few loops that touch every frame.
+"""Log buffers: terms, positions, and the few loops that touch every frame.
 
-Layouts are the official ones, over any writable buffer, anonymous or mapped from a file.
+Layouts are Aeron's own, over any writable buffer: anonymous memory or a mapped file. Nothing here
+uses a clock.
 """

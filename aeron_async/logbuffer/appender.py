@@ -1,7 +1,7 @@
 """Appenders: messages, claims and padding at the end of a log, for one writer or several.
 
-An offer first reserves room, which `SharedAppender` and `ExclusiveAppender` do differently, and
-then writes its frames there. Everything that can be refused is checked before the reservation.
+An offer first reserves room, which `SharedAppender` and `ExclusiveAppender` do in different ways,
+and then writes its frames there. Everything that can be refused is checked before the reservation.
 
 Source: Aeron `BufferClaim`, `Publication`, `ConcurrentPublication`, `ExclusivePublication`.
 """
@@ -71,14 +71,14 @@ __all__ = [
 
 @final
 class Claim:
-    """One frame, opened and not yet committed; readers stop before it until it is.
+    """One frame that is reserved and not yet committed; until then readers stop before it.
 
     It must be committed or aborted within the publication unblock timeout (15 s by default), or the
     driver of a shared publication turns it into padding.
 
     Attributes:
         data: The payload, to be filled in place; released by `commit` and `abort`.
-        position: End of the frame in the stream.
+        position: End of the frame in the stream, in bytes.
         is_open: Whether neither `commit` nor `abort` has been called.
     """
 
@@ -131,7 +131,7 @@ class Claim:
 
     @property
     def reserved_value(self) -> int:
-        """Signed 64 bits that the application may use as it likes."""
+        """A signed 64-bit value for the application's own use."""
         self._check_open()
         return self._longs[(self._offset >> 3) + 3]
 
@@ -141,7 +141,7 @@ class Claim:
         self._longs[(self._offset >> 3) + 3] = value
 
     def commit(self) -> None:
-        """Let readers have the frame.
+        """Make the frame available to readers.
 
         Raises:
             ClosedError: The claim was committed or aborted before.
@@ -149,7 +149,7 @@ class Claim:
         self._finish()
 
     def abort(self) -> None:
-        """Turn the frame into padding, which readers step over; the room stays used.
+        """Turn the frame into padding, which readers skip; its room in the log stays used.
 
         Raises:
             ClosedError: The claim was committed or aborted before.
@@ -163,7 +163,7 @@ class Claim:
         self._check_open()
         self.is_open = False
         with contextlib.suppress(BufferError):
-            # An array over the view keeps it alive; that is no reason to keep readers waiting.
+            # An array over the view keeps it alive; readers need not wait for that.
             self.data.release()
         self._words[self._offset >> 2] = self._frame_length
 
@@ -173,17 +173,17 @@ class Claim:
             raise ClosedError(msg)
 
 
-# What both kinds of publication share.
+# What both appenders share.
 
 INT64_LIMIT: Final = 2**63
 UNRESERVED: Final = 0
-# What `(length + FRAME_OVERHEAD) & -32` adds to a payload: its header, then up to the next frame.
+# `(length + FRAME_OVERHEAD) & -32` is the frame length of a payload, aligned to the next frame.
 FRAME_OVERHEAD: Final = DATA_HEADER_LENGTH + 31
 
 
 @final
 class AppendResult(IntEnum):
-    """Why nothing was appended; a position, which is never negative, says that it was."""
+    """Why nothing was appended; a successful append returns a position, which is never negative."""
 
     NOT_CONNECTED = -1
     BACK_PRESSURED = -2
@@ -195,14 +195,14 @@ class AppendResult(IntEnum):
 class Appender(ABC):
     """Writes messages at the end of a log, up to a limit that the caller passes each time.
 
-    `ADMIN_ACTION` means that a term came to its end: try again at once. A message may reach beyond
-    the limit; only one that would start at or beyond it is refused.
+    `ADMIN_ACTION` means that a term is full: try again at once. A message may extend beyond the
+    limit; only one that would start at or beyond it is refused.
 
     Attributes:
-        max_message_length: Longest message that `offer` takes, in bytes.
+        max_message_length: Longest message that `offer` accepts, in bytes.
         max_payload_length: Longest message that fits one frame, and longest claim, in bytes.
-        max_position: Where the stream ends for good, in bytes.
-        writer: Appends what takes no thought; None where the kernel is in Python.
+        max_position: Where the position space of the stream ends, in bytes.
+        writer: The compiled fast path of `offer`; None in pure Python.
     """
 
     __slots__ = (
@@ -253,7 +253,7 @@ class Appender(ABC):
 
     @abstractmethod
     def _reserve(self, size: int, length: int, limit: int) -> int:
-        """Return the position where `size` bytes are now ours, or a negative `AppendResult`."""
+        """Reserve `size` bytes; return their position, or a negative `AppendResult`."""
 
     def offer(
         self, data: Buffer | tuple[Buffer, ...], *, limit: int, reserved_value: int = 0
@@ -261,14 +261,14 @@ class Appender(ABC):
         """Append one message; return its end position, or a negative `AppendResult`.
 
         Args:
-            data: Any buffer, or a tuple of them; one whose bytes do not lie side by side is copied.
+            data: Any buffer, or a tuple of buffers; one that is not contiguous is copied.
             limit: Position at which the log is full for now.
-            reserved_value: Signed 64 bits of the application's own, put into every fragment.
+            reserved_value: The application's own signed 64 bits, put into every fragment.
 
         Raises:
             MessageTooLongError: Longer than `max_message_length`.
             ConfigurationError: The reserved value has more than 64 bits.
-            TypeError: It is no buffer.
+            TypeError: The data is no buffer.
         """
         if self.writer is not None:
             position = self.writer.offer(data, limit, reserved_value)
@@ -305,7 +305,7 @@ class Appender(ABC):
         return start + size
 
     def detach(self) -> None:
-        """Let go of the memory that the kernel holds, so that it can be given back."""
+        """Release the views that the compiled writer holds, so that the memory can be freed."""
         if self.writer is not None:
             self.writer.detach()
 
@@ -314,17 +314,17 @@ class Appender(ABC):
     ) -> int:
         """Append one message gathered from several buffers; see `offer`.
 
-        Gathered first and copied then: one call in C beats a loop over pieces in Python.
+        The buffers are joined first and then copied: one call in C beats a loop in Python.
 
         Args:
             buffers: The parts of the message, in order.
             limit: Position at which the log is full for now.
-            reserved_value: Signed 64 bits of the application's own, put into every fragment.
+            reserved_value: The application's own signed 64 bits, put into every fragment.
 
         Raises:
-            MessageTooLongError: Longer than `max_message_length` in sum.
+            MessageTooLongError: Longer than `max_message_length` in total.
             ConfigurationError: The reserved value has more than 64 bits.
-            TypeError: One of them is no buffer.
+            TypeError: An item is no buffer.
         """
         try:
             data = b"".join(buffers)
@@ -336,7 +336,7 @@ class Appender(ABC):
         """Reserve one frame to be filled in place; return it, or a negative `AppendResult`.
 
         Args:
-            length: Of the payload, in bytes.
+            length: Length of the payload, in bytes.
             limit: Position at which the log is full for now.
 
         Raises:
@@ -363,7 +363,7 @@ class Appender(ABC):
         )
 
     def _enter_term(self, position: int) -> int:
-        """Look up what changes only with the term; return the offset of a position in it."""
+        """Update what depends on the term; return the offset of a position in it."""
         log = self._log
         index = partition_index(position, bits=log.position_bits)
         self._term = log.terms[index]
@@ -400,11 +400,11 @@ class Appender(ABC):
         return AppendResult.NOT_CONNECTED
 
     def check_claim(self, length: int) -> int:
-        """Return the length of a claim.
+        """Return the length of a claim after checking it.
 
         Raises:
             MessageTooLongError: Longer than `max_payload_length`.
-            ConfigurationError: It is no whole number of bytes.
+            ConfigurationError: Not a whole, non-negative number of bytes.
         """
         if type(length) is not int or length < 0:
             length = check_number(length, "length", minimum=0, why=" bytes")
@@ -417,12 +417,12 @@ class Appender(ABC):
         return length
 
     def check_offer(self, data: Buffer | Sequence[Buffer], reserved_value: int) -> None:
-        """Refuse what `offer` would, without appending anything.
+        """Raise the errors that `offer` would raise, without appending anything.
 
         Raises:
             MessageTooLongError: Longer than `max_message_length`.
             ConfigurationError: The reserved value has more than 64 bits.
-            TypeError: It is no buffer.
+            TypeError: The data is no buffer.
         """
         parts = parts_of(data) if isinstance(data, list | tuple) else [byte_view(data)]
         self._fragmented_length(sum(part.nbytes for part in parts))
@@ -430,10 +430,10 @@ class Appender(ABC):
 
 
 def byte_view(data: Buffer | Sequence[Buffer]) -> memoryview:
-    """Return a buffer as single bytes, whatever its items are; several in a tuple, joined.
+    """Return a buffer as a view of single bytes; the buffers of a tuple are joined.
 
     Raises:
-        TypeError: It is no buffer.
+        TypeError: The data is no buffer.
     """
     if isinstance(data, tuple):
         return memoryview(joined(data))
@@ -444,7 +444,7 @@ def byte_view(data: Buffer | Sequence[Buffer]) -> memoryview:
         msg = f"a message is bytes, another buffer, or a list of these, not {shown(data)}{remedy}"
         raise TypeError(msg) from None
     if not view.nbytes:
-        # A view with a zero in its shape cannot be cast, and need not be.
+        # A view with a zero in its shape cannot be cast.
         return memoryview(b"")
     if not view.c_contiguous:
         view = memoryview(view.tobytes())
@@ -452,19 +452,19 @@ def byte_view(data: Buffer | Sequence[Buffer]) -> memoryview:
 
 
 def joined(buffers: Sequence[Buffer]) -> bytes:
-    """Return the bytes of several buffers, whatever their items are.
+    """Return the joined bytes of several buffers with items of any size.
 
     Raises:
-        TypeError: One of them is no buffer; says which.
+        TypeError: An item is no buffer; the message says which.
     """
     return b"".join(parts_of(buffers))
 
 
 def parts_of(buffers: Sequence[Buffer]) -> list[memoryview]:
-    """Return each of several buffers as single bytes.
+    """Return each of several buffers as a view of single bytes.
 
     Raises:
-        TypeError: One of them is no buffer; says which.
+        TypeError: An item is no buffer; the message says which.
     """
     views: list[memoryview] = []
     for index, each in enumerate(buffers):
@@ -486,8 +486,8 @@ def parts_of(buffers: Sequence[Buffer]) -> list[memoryview]:
 class SharedAppender(Appender):
     """One of any number of writers; all state is in the log.
 
-    The writers of one process share its event loop, so that a plain load and store stand for
-    Aeron's fetch-and-add: nothing can come between them. Across processes they could not.
+    The writers of one process share its event loop, so a plain load and store can replace Aeron's
+    fetch-and-add: no other writer runs between the two. Across processes that would not hold.
     """
 
     __slots__ = ()
@@ -507,7 +507,7 @@ class SharedAppender(Appender):
         count = self._metadata_words[ACTIVE_TERM_COUNT_INDEX]
         tail = tails[count % PARTITION_COUNT]
         if ((tail >> 32) - self._initial_term_id - count) & UINT32_MASK:
-            # Somebody has rotated the tail and not yet the count.
+            # Another writer has rotated the tail, but not yet the active term count.
             return AppendResult.ADMIN_ACTION
         offset = tail & UINT32_MASK
         position = (count << self._bits) + offset
@@ -521,11 +521,11 @@ class SharedAppender(Appender):
         return self._end_of_log(tail, size)
 
     def _end_of_log(self, tail: int, size: int) -> int:
-        """Pad the rest of a full term, if it is ours, and rotate."""
+        """Pad the rest of a full term if this writer crossed its end, and rotate."""
         term_id, offset = unpack_tail(tail, term_length=self._term_length)
         begin = compute_position(term_id, 0, initial_term_id=self._initial_term_id, bits=self._bits)
         if offset < self._term_length:
-            # Whoever crosses the end pads; all who come later find the offset beyond it.
+            # The writer that crosses the end pads; later ones find the tail beyond the end.
             self._enter_term(begin)
             rest = self._term_length - offset
             write_padding(self._words, self._longs, offset, self._session, self._stream, rest)
@@ -543,7 +543,7 @@ FIRST_WORD: Final = Struct("<q")
 
 @final
 class ExclusiveAppender(Appender):
-    """The only writer of its log: where it stands is its own, and the tail only tells others."""
+    """The only writer of its log: it keeps its own offset, and updates the tail for others."""
 
     __slots__ = ("_index", "_offset", "_term_id")
 
@@ -560,14 +560,14 @@ class ExclusiveAppender(Appender):
         return self._term_begin + self._look_up_offset()
 
     def append_padding(self, length: int, *, limit: int) -> int:
-        """Append `length` bytes that readers step over; return the end position or `AppendResult`.
+        """Append `length` bytes that readers skip; return the end position or an `AppendResult`.
 
         Args:
-            length: Of the padding behind its frame header, in bytes.
+            length: Length of the padding behind its frame header, in bytes.
             limit: Position at which the log is full for now.
 
         Raises:
-            MessageTooLongError: Longer than the longest message takes with all its headers.
+            MessageTooLongError: Longer than the longest message with all its headers.
             ConfigurationError: The length is negative.
         """
         length = self.check_padding(length)
@@ -582,11 +582,11 @@ class ExclusiveAppender(Appender):
         return start + size
 
     def check_padding(self, length: int) -> int:
-        """Return the length of padding.
+        """Return the length of padding after checking it.
 
         Raises:
-            MessageTooLongError: Longer than the longest message takes with all its headers.
-            ConfigurationError: It is no whole number of bytes.
+            MessageTooLongError: Longer than the longest message with all its headers.
+            ConfigurationError: Not a whole, non-negative number of bytes.
         """
         length = check_number(length, "length", minimum=0, why=" bytes")
         max_length = framed_length(
@@ -601,17 +601,17 @@ class ExclusiveAppender(Appender):
         return length
 
     def offer_block(self, block: Buffer, *, limit: int) -> int:
-        """Append frames made for exactly this place; return the end position or `AppendResult`.
+        """Append frames made for exactly this position; return the end position or `AppendResult`.
 
         Only the first header is checked. The block must fit into the rest of the term; a full term
         is rotated first.
 
         Args:
-            block: Whole frames, aligned, the first of them data.
+            block: Whole frames, aligned; the first is a data frame.
             limit: Position at which the log is full for now.
 
         Raises:
-            ConfigurationError: Length or first header of the block do not fit here.
+            ConfigurationError: Length or first header of the block do not fit this position.
         """
         view = byte_view(block)
         length = view.nbytes
@@ -625,12 +625,12 @@ class ExclusiveAppender(Appender):
         self._offset = end = offset + length
         self._tails[self._index] = pack_tail(self._term_id, end)
         self._term[offset + 8 : end] = view[8:]
-        # The word that holds the first length goes last: until then a reader sees nothing.
+        # The word with the first frame length is stored last: until then a reader sees nothing.
         self._longs[offset >> 3] = FIRST_WORD.unpack_from(view)[0]
         return start + length
 
     def _look_up_offset(self) -> int:
-        """Return where the term is filled to: the kernel may have appended since the last time."""
+        """Return the offset of the tail: the compiled writer may have moved it."""
         if self.writer is not None:
             self._offset = min(self._tails[self._index] & UINT32_MASK, self._term_length)
         return self._offset
@@ -648,7 +648,7 @@ class ExclusiveAppender(Appender):
         return start
 
     def _end_of_term(self) -> int:
-        """Pad the rest of a full term and go on to the next."""
+        """Pad the rest of a full term and move to the next."""
         if self._offset < self._term_length:
             self._write_padding(self._offset, self._term_length - self._offset)
             self._offset = self._term_length

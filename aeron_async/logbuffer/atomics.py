@@ -1,10 +1,10 @@
-"""Loads and stores on memory that other threads or processes may touch at the same time.
+"""Loads and stores on memory that other threads or processes may access at the same time.
 
-In Python they are plain ones: within one interpreter that holds its lock nothing comes between, and
-a word of 32 or 64 bits is stored whole. Across processes a fetch-and-add or a compare-and-swap is
-not one step here: `IS_ATOMIC` says whether it is, and who shares memory for writing must ask. Where
-it is, words at an address that is no multiple of their size are a `ValueError`; Python cannot know
-the address.
+In Python these are plain loads and stores. Within one interpreter they are safe: it holds its lock,
+and a word of 32 or 64 bits is stored as a whole. Across processes a fetch-and-add or a
+compare-and-swap is not atomic here; code that shares writable memory must check `IS_ATOMIC`. If it
+is true, the compiled functions raise `ValueError` for words at an address that is no multiple of
+their size; Python cannot know the address.
 
 Source: Aeron `aeron_atomic.h`.
 """
@@ -33,11 +33,11 @@ LONG_SIZE: Final = 8
 
 
 def load_acquire_32(words: memoryview, index: int) -> int:
-    """Return a 32-bit word; nothing that is read after it was read before it.
+    """Return a 32-bit word; later loads are not moved before this one.
 
     Args:
         words: Signed 32-bit words.
-        index: Of the word, not negative.
+        index: Index of the word, not negative.
 
     Raises:
         IndexError: There is no such word.
@@ -52,16 +52,16 @@ def load_acquire_64(longs: memoryview, index: int) -> int:
 
 
 def store_release_32(words: memoryview, index: int, value: int) -> None:
-    """Store a 32-bit word; whoever sees it sees all that was stored before.
+    """Store a 32-bit word; a reader that sees it also sees all earlier stores.
 
     Args:
         words: Signed 32-bit words, writable.
-        index: Of the word, not negative.
+        index: Index of the word, not negative.
         value: Signed 32 bits.
 
     Raises:
         IndexError: There is no such word.
-        TypeError: The view has items of another size, or cannot be written.
+        TypeError: The view has items of another size, or is read-only.
     """
     _load(words, index, INT_SIZE)
     words[index] = value
@@ -74,22 +74,22 @@ def store_release_64(longs: memoryview, index: int, value: int) -> None:
 
 
 def fetch_add_32(words: memoryview, index: int, delta: int) -> int:
-    """Add to a 32-bit word, wrapping, and return what it was; see `store_release_32`."""
+    """Add to a 32-bit word, with wrap-around; return its old value. See `store_release_32`."""
     return _fetch_add(words, index, delta, INT_SIZE)
 
 
 def fetch_add_64(longs: memoryview, index: int, delta: int) -> int:
-    """Add to a 64-bit word, wrapping, and return what it was; see `store_release_32`."""
+    """Add to a 64-bit word, with wrap-around; return its old value. See `store_release_32`."""
     return _fetch_add(longs, index, delta, LONG_SIZE)
 
 
 def compare_and_swap_32(words: memoryview, index: int, expected: int, value: int) -> bool:
-    """Store a 32-bit word if it is what was expected; return whether it was."""
+    """Store a 32-bit word if its value is `expected`; return whether it was."""
     return _compare_and_swap(words, index, expected, value, INT_SIZE)
 
 
 def compare_and_swap_64(longs: memoryview, index: int, expected: int, value: int) -> bool:
-    """Store a 64-bit word if it is what was expected; return whether it was."""
+    """Store a 64-bit word if its value is `expected`; return whether it was."""
     return _compare_and_swap(longs, index, expected, value, LONG_SIZE)
 
 

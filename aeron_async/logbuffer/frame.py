@@ -1,11 +1,11 @@
-"""The stores that make one frame, in the order that lets a reader look at any moment.
+"""The stores that write one frame, in an order that is safe for readers at any moment.
 
-A frame is opened by its negative length, filled, and committed by its positive length; a reader
-that finds zero or less stops there. These few functions are the write half of the kernel: plain
-views and integers, so that a compiled twin can take their place.
+A frame is opened with its negative length, filled, and committed with its positive length; a reader
+that finds zero or less stops there. These functions are the write half of the log buffer: they use
+plain views and integers, so that compiled twins can replace them.
 
 A header is written as 64-bit words: length, version, flags and type; term offset and session id;
-stream id and term id; reserved value. `session_word` and `stream_word` hold the parts that do not
+stream id and term id; reserved value. `session_word` and `stream_word` make the parts that do not
 change from frame to frame.
 
 Source: Aeron `HeaderWriter`, `FrameDescriptor`.
@@ -40,8 +40,8 @@ END_WORD: Final = DATA_WORD | DataFlags.END_FRAGMENT << FLAGS_SHIFT
 UNFRAGMENTED_WORD: Final = DATA_WORD | DataFlags.UNFRAGMENTED << FLAGS_SHIFT
 PADDING_WORD: Final = FrameType.PAD << TYPE_SHIFT | DataFlags.UNFRAGMENTED << FLAGS_SHIFT
 
-# The first 64-bit word of a header, less the frame length: subtracting a length from 2^32 leaves
-# its negative, as 32 bits, in the low half.
+# The first 64-bit word of a header, to subtract the frame length from: 2^32 minus a length is its
+# negative, as 32 bits, in the low half.
 OPEN_BEGIN: Final = (BEGIN_WORD + 1) << 32
 OPEN_MIDDLE: Final = (DATA_WORD + 1) << 32
 OPEN_END: Final = (END_WORD + 1) << 32
@@ -50,7 +50,7 @@ OPEN_PADDING: Final = (PADDING_WORD + 1) << 32
 
 
 def session_word(session_id: int) -> int:
-    """Return the second 64-bit word of a header, less the term offset."""
+    """Return the second 64-bit word of a header, without the term offset."""
     return session_id << 32
 
 
@@ -74,15 +74,15 @@ def write_frame(
     """Write one data frame and commit it; the term must be zero from `offset` on.
 
     Args:
-        term: The term as bytes, and as 32-bit and 64-bit words.
-        words: See `term`.
-        longs: See `term`.
+        term: The term as bytes.
+        words: The term as 32-bit words.
+        longs: The term as 64-bit words.
         offset: Where the frame starts; a multiple of 32.
         opening: One of the `OPEN_` constants: flags and type.
         session: See `session_word`.
         stream: See `stream_word`.
         data: The payload; bytes, or a view of single bytes.
-        length: Of the payload.
+        length: Length of the payload, in bytes.
         reserved_value: Signed 64 bits.
     """
     frame_length = length + HEADER
@@ -91,7 +91,7 @@ def write_frame(
     longs[index + 1] = session + offset
     longs[index + 2] = stream
     if reserved_value:
-        # Zero is there already: a term is cleaned before it is written again.
+        # Otherwise it is zero already: a term is cleaned before it is written again.
         longs[index + 3] = reserved_value
     term[offset + HEADER : offset + frame_length] = data
     words[offset >> 2] = frame_length
@@ -109,7 +109,7 @@ def write_message(
     max_payload_length: int,
     reserved_value: int,
 ) -> None:
-    """Write a message longer than one frame, each fragment committed before the next is begun."""
+    """Write a message longer than one frame; commit each fragment before beginning the next."""
     full_length = max_payload_length + HEADER
     opening = OPEN_BEGIN
     start = 0
@@ -132,7 +132,7 @@ def write_message(
 def write_padding(
     words: memoryview, longs: memoryview, offset: int, session: int, stream: int, frame_length: int
 ) -> None:
-    """Write a frame that readers step over: a header and whatever lies behind it.
+    """Write a padding frame, which readers skip: only its header, whatever lies behind it.
 
     Args:
         words: The term as 32-bit words.
@@ -140,7 +140,7 @@ def write_padding(
         offset: Where the frame starts; a multiple of 32.
         session: See `session_word`.
         stream: See `stream_word`.
-        frame_length: Of header and padding together.
+        frame_length: Length of header and padding together, in bytes.
     """
     index = offset >> 3
     longs[index] = OPEN_PADDING - frame_length

@@ -1,14 +1,14 @@
-"""Datagrams for places where frames may lie already: duplicates, retransmissions, and forgeries.
+"""Datagrams for places where frames may already lie: duplicates, resends and forgeries.
 
-Invariant: frames that `LateFrames` places never overlap one another, and no frame takes the place
-of another one. What an honest publisher sends for one place has the same header every time; payload
-and reserved value may carry the time of sending or of arrival.
+Invariant: frames that `LateFrames` places never overlap one another, and no frame replaces another
+one. All honest copies of one frame have the same header; payload and reserved value may differ,
+because they may carry the send time or the receive time.
 
 To find out what lies around a place, `LateFrames` walks over the frames and gaps before it. Any
-peer can send a datagram that makes that way long, so `WalkBudget` gives each image so many slots of
-32 bytes a second for it.
+peer can send a datagram that makes this walk long, so `WalkBudget` limits each image to a number of
+slots of 32 bytes per second.
 
-Differs: Aeron looks at the first four bytes of the first place alone, and writes over the rest.
+Differs: Aeron checks only the first four bytes of the first frame, and overwrites the rest.
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ __all__ = [
 ]
 
 HEADER_WORDS: Final = Struct("<6i")
-"""A header without its reserved value."""
+"""A header without its reserved value, as six 32-bit words."""
 TYPE_AND_VERSION_MASK: Final = ~0xFF00
-"""Of the second word: archives write padding with flags of their own."""
+"""Mask for the second word: archives write padding with flags of their own."""
 FRAME_TYPES: Final = frozenset({0, DATA_WORD & TYPE_AND_VERSION_MASK})
 SLOT: Final = 32
 STEPS_MAX: Final = 64
-"""Gaps that are looked over on the way to a place; a stream has hardly ever as many at once.
+"""Most gaps that one walk crosses; a stream hardly ever has as many at once.
 
-Beyond them a place counts as one that no frame reaches over. That is true of every place where an
-honest publisher's frame begins, so an honest stream loses nothing by it.
+Beyond that a place counts as one that no frame covers. That is true of every place where an honest
+publisher's frame begins, so an honest stream loses nothing.
 """
 FRAMES_MAX: Final = 512
-"""Frames that are walked over, in Python, to the last one before a gap."""
+"""Most frames that a walk in Python crosses to find the last one before a gap."""
 NS_PER_SLOT: Final = 250
 BUDGET_SLOTS_PER_SECOND: Final = 1_000_000_000 // NS_PER_SLOT
-"""Slots of one image that are walked over in a second: less than a sixth of a core, compiled.
+"""Slots per second that walks of one image may cross: less than a sixth of a core, compiled.
 
-They cover 122 MiB. Data for the first gap needs none of it, a duplicate of what was shown neither,
-and what fills gaps in their order is walked to from the one before it. Padding at the first gap has
-as much of its own.
+They cover 122 MiB. Data for the first gap and duplicates of what was shown need no walk, and data
+that fills gaps in order is reached from the gap before. Padding at the first gap has a second
+budget of the same size.
 """
 BUDGET_SLOTS: Final = 1 << 20
-"""Slots that are walked over at once: 32 MiB, more than the longest padding of a publisher."""
+"""Most slots that one walk may cross: 32 MiB, more than the longest padding of a publisher."""
 GAP_SLOTS: Final = 64
-"""A gap on the way takes as long as so many slots of frames, or more."""
+"""A gap on the way costs as many slots, at least what it takes."""
 LOOK_SLOTS: Final = 16
-"""So does a slot that is looked at in Python."""
+"""A slot that is checked in Python costs as many slots."""
 ZERO_DIVISOR: Final = 8
-"""So many slots are zeroed while one is walked over, or more."""
+"""At least this many slots are zeroed in the time in which a walk crosses one."""
 
 
 class Conflict(NamedTuple):
-    """A place for which two headers came.
+    """A place for which two different headers came.
 
     Attributes:
         start: Where the frames in question begin, in bytes of the stream.
@@ -84,14 +84,14 @@ class Conflict(NamedTuple):
 
 
 BEYOND_BUDGET: Final = Conflict(-1, -1, is_shown=False)
-"""No conflict: the walk to the place was too long for now, and the datagram counts as lost."""
+"""No conflict: the walk to the place is too long for now, and the datagram counts as lost."""
 
 
 class WalkBudget:
-    """Slots that may be walked over now; time gives more.
+    """The slots that walks may cross now; they are refilled over time.
 
-    What is too long is refused as a whole, and leaves what there is to shorter ways: honest ones
-    are short.
+    A walk that is too long is refused as a whole, which leaves the budget to shorter walks: honest
+    ones are short.
     """
 
     __slots__ = ("_filled_ns", "slots")
@@ -101,14 +101,14 @@ class WalkBudget:
         self._filled_ns = 0
 
     def fill(self, now_ns: int) -> None:
-        """Add what the time since the last call gives."""
+        """Add the slots for the time since the last call."""
         slots = (now_ns - self._filled_ns) // NS_PER_SLOT
         if slots > 0:
             self.slots = min(self.slots + slots, BUDGET_SLOTS)
             self._filled_ns += slots * NS_PER_SLOT
 
     def try_take(self, length: int) -> bool:
-        """Return whether so many bytes may be walked over, and take note that they are."""
+        """Return whether a walk may cross this many bytes, and count them if so."""
         if length <= 0:
             return True
         slots = length // SLOT
@@ -118,20 +118,20 @@ class WalkBudget:
         return True
 
     def spend(self, slots: int) -> None:
-        """Take note of what turned out only on the way; there may be less than nothing then."""
+        """Count a cost that is known only after the walk; the budget may become negative."""
         self.slots -= slots
 
 
 class LateFrames:
-    """Places what fits between the frames that an image has, and tells what does not.
+    """Places datagrams between the frames that an image has, and finds conflicts.
 
     Args:
-        log: Where the image is rebuilt.
+        log: The log in which the image is rebuilt.
 
     Attributes:
-        budget: Pays for the walks.
-        first_gap_budget: Pays for padding that begins at the first gap, and for nothing else, so
-            that the stream moves on whatever walks are asked for behind it.
+        budget: Limits the walks.
+        first_gap_budget: Limits padding that begins at the first gap, and nothing else, so that the
+            stream progresses whatever walks are caused behind it.
     """
 
     __slots__ = ("_log", "_placed_end", "_placed_position", "budget", "first_gap_budget")
@@ -142,26 +142,26 @@ class LateFrames:
     def __init__(self, log: LogBuffers) -> None:
         self.budget, self.first_gap_budget = WalkBudget(), WalkBudget()
         self._log = log
-        # Where the frames begin and end that were placed last: the next are often not far.
+        # Begin and end of the frames last placed: the next ones are often near.
         self._placed_position = self._placed_end = -1
 
     def fill_budgets(self, now_ns: int) -> None:
-        """Add what time gives; to be called before what places frames or looks for room."""
+        """Refill the budgets; to be called before `place` and `room_at`."""
         self.budget.fill(now_ns)
         self.first_gap_budget.fill(now_ns)
 
     def room_at(
         self, position: int, *, floor_position: int, hwm_position: int, wanted_length: int
     ) -> int:
-        """Return how many bytes from a place on are free; 0 if another frame lies there or may.
+        """Return how many bytes from a place on are free; 0 if a frame covers it, or may.
 
-        No more is looked at than is wanted: a forged heartbeat may claim half a term to be missing.
+        No more is scanned than is wanted: a forged heartbeat may claim half a term to be missing.
 
         Args:
-            position: Where a datagram begins that did not come in order.
-            floor_position: Up to where the stream is whole, in bytes; not beyond the place.
+            position: Where a datagram begins that arrived out of order.
+            floor_position: Up to where the stream is complete, in bytes; not beyond `position`.
             hwm_position: Up to where anything may lie.
-            wanted_length: How many bytes have come.
+            wanted_length: How many bytes arrived.
         """
         words, base, offset = self._find(position)
         if words[offset >> 2] or self._covering(words, base, floor_position, offset) != offset:
@@ -176,12 +176,12 @@ class LateFrames:
     def place(
         self, datagram: memoryview, position: int, *, floor_position: int, hwm_position: int
     ) -> Conflict | None:
-        """Place the frames of a datagram that are missing; return where it contradicts the log.
+        """Place the missing frames of a datagram, or return where it contradicts the log.
 
-        Then nothing of it is placed, and neither is if it returns `BEYOND_BUDGET`.
+        If it returns a conflict or `BEYOND_BUDGET`, it has placed nothing.
 
         Args:
-            datagram: Checked, all of one term.
+            datagram: Checked; all of it in one term.
             position: Where it begins, in bytes.
             floor_position: Up to where readers have been shown the stream; nothing is placed there.
             hwm_position: Up to where anything may lie.
@@ -205,7 +205,7 @@ class LateFrames:
             missing = [(offset, end)]
         for start, stop in missing:
             insert(term, words, start, datagram[start - offset : stop - offset])
-            # Padding reaches further than what has come of it.
+            # The end is not recorded: padding extends beyond the bytes that were placed.
             self.on_placed(base + start, base + start)
         return None
 
@@ -225,7 +225,7 @@ class LateFrames:
             if place < first or words[place >> 2]:
                 if not is_same(words, place, header):
                     return Conflict(base + place, base + following, is_shown=place < first)
-            # What has come in full pays for itself; padding claims more than comes.
+            # Received bytes need no budget; padding covers more than was received.
             elif not self._can_pay(min(following, hwm) - end, is_first=place == first):
                 return BEYOND_BUDGET
             elif is_hole(words, place, min(following, hwm)):
@@ -236,17 +236,17 @@ class LateFrames:
         return missing
 
     def _can_pay(self, length: int, *, is_first: bool) -> bool:
-        """Return whether so many bytes may be walked over, and take note that they are."""
+        """Return whether this many bytes may be walked over, and count them if so."""
         return self.budget.try_take(length) or (is_first and self.first_gap_budget.try_take(length))
 
     def on_placed(self, position: int, end_position: int) -> None:
-        """Take note of where frames begin, and end, that have come into their place."""
+        """Record begin and end of the frames that were just placed."""
         self._placed_position, self._placed_end = position, end_position
 
     def _covering(self, words: memoryview, base: int, floor_position: int, offset: int) -> int:
-        """Return where the frame begins that reaches over an offset; the offset if none does.
+        """Return where the frame that covers an offset begins; the offset if there is none.
 
-        -1 where that is too far to walk for now.
+        Returns -1 if the walk to it is too long for now.
         """
         start = min(max(0, floor_position - base), offset)
         placed = self._placed_position - base
@@ -263,17 +263,17 @@ class LateFrames:
         return found
 
     def _ids(self, base: int) -> tuple[int, int, int]:
-        """Return session, stream and term that the frames of a term have."""
+        """Return session id, stream id and term id of the frames in a term."""
         log = self._log
         term_id = term_id_at(base, initial_term_id=log.initial_term_id, bits=log.position_bits)
         return log.session_id, log.stream_id, term_id
 
     def last_frame(self, position: int, *, from_position: int) -> int:
-        """Return where the frame begins that ends at a position; the position where none is known.
+        """Return where the frame that ends at a position begins; the position if unknown.
 
         Args:
-            position: Up to where the stream is whole, in bytes.
-            from_position: Where a frame begins before it.
+            position: Up to where the stream is complete, in bytes.
+            from_position: Start of an earlier frame.
         """
         words, base, _ = self._find(position - SLOT)
         place, end = max(from_position - base, 0), position - base
@@ -284,24 +284,24 @@ class LateFrames:
             if following == end:
                 return base + place
             place = following
-        # Too far to walk: from behind, no further than one datagram is long.
+        # Too far to walk: search backwards, no further than the length of one datagram.
         start = shown_start(self._log, position - SLOT)
         return position if start < 0 else start
 
     def _find(self, position: int) -> tuple[memoryview, int, int]:
-        """Return the words of the term with a position, where the term begins, and the offset."""
+        """Return the words of the term of a position, the term's position, and the offset."""
         log = self._log
         offset = position & (log.term_length - 1)
         words = log.term_words[partition_index(position, bits=log.position_bits)]
         return words, position - offset, offset
 
     def clear(self, conflict: Conflict, *, hwm_position: int) -> None:
-        """Clear a place that readers have not been shown, up to where an undisputed frame begins.
+        """Clear a place that readers have not been shown, up to the next undisputed frame.
 
-        What came first stays where the way to that is too long for now.
+        If that is too far to scan for now, what came first stays.
 
         Args:
-            conflict: What there are two headers for.
+            conflict: The place with two headers.
             hwm_position: Up to where anything may lie, in bytes.
         """
         log = self._log
@@ -310,16 +310,16 @@ class LateFrames:
         hwm = min(hwm_position - base, log.term_length)
         end = min(end, hwm)
         ids = self._ids(base)
-        # Forged padding may reach over half a term, so that this is no loop over places. What is
-        # empty up to the first frame needs no clearing.
+        # Forged padding may cover half a term, so this must not loop over its slots. What is empty
+        # up to the first frame needs no clearing.
         first = start
         if not words[first >> 2] and not self.budget.try_take(end - first):
             return
-        # What a walk may begin with is perhaps there no more.
+        # The frame from which the next walk would begin may be cleared.
         self._placed_position = self._placed_end = -1
         while first < end and not words[first >> 2]:
             first += scan_for_gap(words, first, limit=end)[1]
-        # One that begins where the conflict ends is none of its frames.
+        # A frame that begins at the end of the conflict is not part of it.
         if first < end and is_frame(words, first, ids):
             end = min(max(end, first + align_frame(words[first >> 2])), hwm)
         looked_from = end
@@ -331,18 +331,18 @@ class LateFrames:
 
 
 def covering(words: memoryview, start: int, offset: int) -> int:
-    """Return where the frame begins that reaches over an offset; the offset itself if none does.
+    """Return where the frame that covers an offset begins; the offset itself if there is none.
 
     Args:
         words: The term as 32-bit words.
-        start: Where a frame begins, or is missing; not behind the offset.
-        offset: Of the place in question.
+        start: Start of a frame or of a gap; not behind `offset`.
+        offset: The offset in question.
     """
     return walk(words, start, offset)[0]
 
 
 def walk(words: memoryview, start: int, offset: int) -> tuple[int, int]:
-    """Return what `covering` does, and how many gaps were walked over on the way."""
+    """Return the result of `covering`, and how many gaps the walk crossed."""
     for gap_count in range(STEPS_MAX):
         start = skip_whole(words, start, offset)
         if start >= offset:
@@ -354,7 +354,7 @@ def walk(words: memoryview, start: int, offset: int) -> tuple[int, int]:
 
 
 def is_same(words: memoryview, offset: int, header: tuple[int, ...]) -> bool:
-    """Return whether the frame at an offset has this header, whatever its reserved value."""
+    """Return whether the frame at an offset has this header, apart from its reserved value."""
     start = offset >> 2
     there = tuple(words[start : start + len(header)])
     if there == header:
@@ -367,7 +367,7 @@ def is_same(words: memoryview, offset: int, header: tuple[int, ...]) -> bool:
 
 
 def is_frame(words: memoryview, offset: int, ids: tuple[int, int, int]) -> bool:
-    """Return whether what lies at an offset looks like a frame of the stream there."""
+    """Return whether the bytes at an offset look like a frame of this stream and term."""
     start = offset >> 2
     return (
         HEADER <= words[start] <= words.nbytes - offset
@@ -378,10 +378,10 @@ def is_frame(words: memoryview, offset: int, ids: tuple[int, int, int]) -> bool:
 
 
 def shown_start(log: LogBuffers, position: int) -> int:
-    """Return where the frame begins that covers a position; -1 where it is longer than a datagram.
+    """Return where the frame that covers a position begins; -1 if it is longer than a datagram.
 
     Args:
-        log: Where the position is whole.
+        log: The log, complete at the position.
         position: In bytes.
     """
     offset = position & (log.term_length - 1)
@@ -395,11 +395,11 @@ def shown_start(log: LogBuffers, position: int) -> int:
 
 
 def shown_cover(log: LogBuffers, boundary: int, position: int) -> int:
-    """Return where the frame begins that covers a position, however long; -1 where that is unknown.
+    """Return where the frame of any length that covers a position begins; -1 if unknown.
 
     Args:
-        log: Where both positions are whole.
-        boundary: Where a frame begins, in bytes.
+        log: The log, complete at both positions.
+        boundary: Start of an earlier frame, in bytes.
         position: In bytes.
     """
     if position < boundary:
@@ -411,5 +411,5 @@ def shown_cover(log: LogBuffers, boundary: int, position: int) -> int:
 
 
 def total(ranges: list[tuple[int, int]]) -> int:
-    """Return how long ranges are together."""
+    """Return the total length of some ranges."""
     return sum(end - start for start, end in ranges)

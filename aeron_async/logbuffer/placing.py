@@ -1,6 +1,6 @@
-"""Datagrams put where they belong in a term, a run of them at a time.
+"""The placing of received datagrams in a term, a run at a time.
 
-Source: Aeron `TermRebuilder`; runs are ours.
+Source: Aeron `TermRebuilder`; runs have no counterpart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 Cuts: TypeAlias = "memoryview[int] | array[int]"
-"""Of each of several runs where it ends, and the length of its datagrams: 32-bit words."""
+"""For each run, its end and the length of its datagrams, as 32-bit words."""
 
 SLOT_MASK: Final = 31
 IDS: Final = Struct("<3i")
@@ -40,21 +40,22 @@ def place_runs(
     *,
     limit: int,
 ) -> int:
-    """Place runs of datagrams that follow one another in a hole; return how many bytes of them.
+    """Place consecutive runs of datagrams in a hole; return how many bytes were placed.
 
-    Stops where `place_run` would, at one of another stream, and at one without a byte.
+    Stops where `place_run` would, and at a datagram that is empty or of another stream.
 
-    The twin in C also takes frames of mixed lengths; here they are all left to the long way.
+    The twin in C also places frames of mixed lengths; here the caller must place all those one by
+    one.
 
     Args:
-        data: The runs, one behind the other.
-        cuts: Of each run where it ends in the data, and the length of its datagrams in bytes; the
-            last of a run may be shorter.
-        index: Of the run to begin with, in `cuts`; even.
-        start: Of the datagram to begin with, in `data`.
+        data: The runs, one after the other.
+        cuts: For each run, its end in `data` and the length of its datagrams, in bytes; the last
+            datagram of a run may be shorter.
+        index: Index in `cuts` of the first run; even.
+        start: Offset in `data` of the first datagram.
         term: The term as bytes.
         words: The term as 32-bit words.
-        offset: Term offset that the first header names.
+        offset: Term offset in the first header.
         limit: Most bytes that may be placed.
     """
     placed = 0
@@ -62,7 +63,7 @@ def place_runs(
     for each in range(index, len(cuts), 2):
         run = data[start + placed : cuts[each]]
         placed_length = 0
-        # The last datagram of a run may be shorter, and is then placed by itself.
+        # The last datagram of a run may be shorter, and is then placed separately.
         while len(run) and run[IDS_OFFSET : IDS_OFFSET + IDS.size] == ids:
             segment_length = min(cuts[each + 1], len(run))
             where = term, words, offset + placed
@@ -85,18 +86,18 @@ def place_run(
     *,
     limit: int,
 ) -> int:
-    """Place datagrams of data that follow one another in a hole; return how many bytes of them.
+    """Place consecutive datagrams of data frames in a hole; return how many bytes were placed.
 
-    Stops before the first datagram that is anything else: padding, a heartbeat, not the next one,
-    of another stream, already there, beyond the limit, or damaged. Zero means that not even the
-    first was placed, which says nothing of whether it is good: the caller takes it the long way.
+    Stops before the first datagram that is anything else: padding, a heartbeat, out of order, of
+    another stream, a duplicate, beyond the limit, or damaged. Zero means that not even the first
+    was placed, which does not mean that it is invalid: the caller must examine it.
 
     Args:
         data: Datagrams of `segment_length` bytes each; the last may be shorter.
         segment_length: In bytes.
         term: The term as bytes.
         words: The term as 32-bit words.
-        offset: Term offset that the first header names.
+        offset: Term offset in the first header.
         limit: Most bytes that may be placed.
     """
     length = min(len(data), limit, len(term) - offset)
@@ -125,9 +126,9 @@ def place_run(
 
 
 def _is_uniform(headers: memoryview, length: int, step: int, offset: int) -> bool:
-    """Return whether frames of one length and stream follow one another over all of a run.
+    """Return whether a run consists of consecutive frames of one length and stream.
 
-    The rest of the first header has been looked at.
+    The caller has checked the rest of the first header.
     """
     if length == step:
         return headers[2] == offset
@@ -143,7 +144,7 @@ def _is_uniform(headers: memoryview, length: int, step: int, offset: int) -> boo
 
 
 def _are_data(second_words: bytes, count: int) -> bool:
-    """Return whether the second words of headers say data of our version, with whatever flags."""
+    """Return whether the second words of headers mean data of our version, with any flags."""
     return (
         second_words[0::4] == b"\0" * count
         and second_words[2::4] == b"\1" * count
@@ -152,13 +153,13 @@ def _are_data(second_words: bytes, count: int) -> bool:
 
 
 def skip_whole(words: memoryview, offset: int, limit: int) -> int:
-    """Return the offset up to which frames follow one another, none of them beyond the limit.
+    """Return the offset up to which frames are complete, none of them beyond the limit.
 
     An offset where no frame can begin is returned as it is.
 
     Args:
         words: The term as 32-bit words.
-        offset: Where to begin; start of a frame, or where one is missing.
+        offset: Where to begin; start of a frame or of a gap.
         limit: Offset that no frame may pass.
     """
     if offset < 0 or offset & SLOT_MASK:

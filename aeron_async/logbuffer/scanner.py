@@ -1,6 +1,6 @@
-"""How far whole frames reach: for blocks, for datagrams of the sender, and for files.
+"""Scans for whole frames: for blocks, for the sender's datagrams, and for files.
 
-Source: Aeron `TermBlockScanner`, `TermScanner`; runs are ours.
+Source: Aeron `TermBlockScanner`, `TermScanner`; runs have no counterpart.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = [
 
 
 def scan_block(words: memoryview, offset: int, *, limit: int) -> int:
-    """Return the offset behind a run of whole frames that one block may hold.
+    """Return the end offset of the whole frames that one block may hold.
 
-    A padding frame ends the run and is left out, unless it comes first: then it is the whole block,
-    and may be longer than the limit, but never goes on beyond the term.
+    A padding frame ends the block and is left out, unless it comes first: then it is the whole
+    block, and may be longer than the limit, but never extends beyond the term.
 
     Args:
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        limit: Offset that the run may not pass; never beyond the term.
+        limit: Offset that the block may not pass; never beyond the term.
     """
     start = offset
     while offset < limit:
@@ -53,36 +53,36 @@ WORD: Final = 4
 SLOT: Final = 32
 SLOT_MASK: Final = 31
 FEW: Final = 2
-"""Datagrams of equal length with which a run is so short that other cuts are worth a look."""
+"""A run of at most this many equal datagrams is so short that other cuts are worth trying."""
 CALL_COST: Final = 5
-"""What a call to the system costs, counted in datagrams: about 5 against 1 microsecond."""
+"""Cost of a system call, in datagrams: about 5 microseconds against 1."""
 LOOK_COUNT: Final = 3
-"""Datagrams of one length that there must be before more is looked at."""
+"""This many datagrams of one length must be found before more is scanned."""
 LOOK_LENGTH: Final = 65_536
-"""The furthest look ahead, in bytes."""
+"""The longest scan ahead, in bytes."""
 MORE: Final = 21
 MORE_OF: Final = 20
-"""A run may have 21 datagrams for every 20 full ones: 5 % more."""
+"""A run may have 21 datagrams where 20 full ones would do: 5 % more."""
 BLOCK_BITS: Final = 12
-"""Of each 4 KiB of a stream the first datagram is noted."""
+"""The start of the first datagram is recorded for each block of this size: 4 KiB."""
 
 
 def scan_for_send(
     term: memoryview, words: memoryview, offset: int, *, limit: int
 ) -> tuple[int, int]:
-    """Return how many bytes of whole frames may go into one datagram, and the padding behind them.
+    """Return how many bytes of whole frames one datagram may hold, and the padding behind them.
 
-    A padding frame travels as its bare header: it counts 32 bytes, ends the scan, and the rest of
-    its length is returned apart, to be added to the position once the datagram is sent. A first
-    frame longer than the limit gives nothing. Padding that claims to go on beyond the term ends
-    with it: the log may be a file that another process writes. An offset where no frame can begin
-    gives nothing.
+    Of a padding frame only the header is sent: it counts 32 bytes and ends the scan, and the rest
+    of its length is returned as padding, to be added to the position once the datagram is sent. If
+    the first frame is longer than the limit, the result is 0. Padding that claims to extend beyond
+    the term ends with the term: the log may be a file that another process writes. At an offset
+    where no frame can begin, the result is 0.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        limit: Most bytes wanted, such as the MTU or what is left of the window.
+        limit: Most bytes wanted, such as the MTU or the rest of the window.
     """
     if offset < 0 or offset & SLOT_MASK:
         return 0, 0
@@ -121,22 +121,22 @@ def scan_runs(
     max_count: int,
     cost: int,
 ) -> tuple[int, int, int, int]:
-    """Cut what may be sent into runs that follow one another, each as `scan_run` has it.
+    """Cut what may be sent into consecutive runs, each as `scan_run` makes it.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        cuts: Gets for each run where it ends, in bytes from `offset`, and the length to cut it at;
-            as many as there is room for.
-        limit: Most bytes wanted: what is left of the window.
-        mtu_length: Longest datagram.
+        cuts: Receives for each run its end, in bytes from `offset`, and the length of its
+            datagrams; its size limits the number of runs.
+        limit: Most bytes wanted: the rest of the window.
+        mtu_length: Longest datagram, in bytes.
         run_length: Longest run, in bytes.
-        max_count: Most datagrams in a run, at least 1; with 1 every one is full.
-        cost: No further run once they cost that much; each costs `CALL_COST` and its datagrams.
+        max_count: Most datagrams in a run, at least 1; with 1 each datagram is full.
+        cost: Stop when the runs cost this much; each costs `CALL_COST` plus its datagrams.
 
     Returns:
-        Bytes of all runs, how many runs, the padding behind them, and what they cost.
+        Bytes of all runs, number of runs, the padding behind them, and their cost.
     """
     total = count = padding = used = 0
     while used < cost and 2 * count < len(cuts) and not padding:
@@ -161,14 +161,14 @@ def scan_runs(
 def mark_starts(
     positions: memoryview, following: int, position: int, cuts: Cuts, length: int
 ) -> int:
-    """Note where the first datagram of each block begins; return where the next block does.
+    """Record where the first datagram of each block begins; return where the next block begins.
 
     Args:
-        positions: Where to note it, by the block modulo its length.
-        following: Where the first block begins of which nothing is noted.
-        position: Of the first run.
-        cuts: Of the runs; see `scan_runs`.
-        length: Bytes of them that have left.
+        positions: Receives the starts, indexed by the block number modulo its length.
+        following: Start of the first block that is not recorded yet.
+        position: Position of the first run.
+        cuts: The runs; see `scan_runs`.
+        length: How many bytes of them were sent.
     """
     begin = position
     for index in range(0, len(cuts), 2):
@@ -195,21 +195,21 @@ def scan_run(
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int, int]:
-    """Return bytes of whole frames to be sent, the length to cut them at, and padding behind.
+    """Return the bytes of one run, the length of its datagrams, and the padding behind it.
 
-    Every datagram but the last has the length to cut at, and so they can leave in one call; all are
-    cut between frames, and the last may be shorter. Each datagram is as full as `scan_for_send`
-    makes it. Only where hardly any two such datagrams are equal, and where that makes at most 5 %
-    more datagrams, shorter ones are taken that give a longer run.
+    All datagrams are cut between frames. All but the last have the same length, so one system call
+    can send them; the last may be shorter. Each datagram is as full as `scan_for_send` makes it.
+    Shorter datagrams are used only if hardly any two full ones are equal, if they give a longer
+    run, and if that makes at most 5 % more datagrams.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        limit: Most bytes wanted: what is left of the window.
+        limit: Most bytes wanted: the rest of the window.
         run_length: Longest run, in bytes.
-        mtu_length: Longest datagram.
-        max_count: Most datagrams wanted, at least 1; with 1 every one is full.
+        mtu_length: Longest datagram, in bytes.
+        max_count: Most datagrams wanted, at least 1; with 1 each datagram is full.
     """
     segment, padding = scan_for_send(term, words, offset, limit=min(limit, run_length, mtu_length))
     if segment == 0 or padding:
@@ -218,7 +218,7 @@ def scan_run(
     total, padding, count = _repeat(
         term, words, offset, segment, limit, run_length, mtu_length, max_count
     )
-    # Differs: Aeron fills every datagram, for each costs it as much as any other.
+    # Differs: Aeron fills every datagram, because each one costs it a full send.
     if count <= FEW < max_count and limit >= 4 * mtu_length and not padding:
         reach = min(limit, run_length, max_count * mtu_length, LOOK_LENGTH)
         better, better_count = _longer_run(
@@ -239,9 +239,9 @@ def _repeat(
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int, int]:
-    """Return how far full datagrams of one length go, the padding behind, and how many they are."""
+    """Return the bytes of the full datagrams of one length, the padding behind, and their count."""
     count = _uniform(words, offset, segment, min(max_count, min(limit, run_length) // segment))
-    # What follows the last of them may be short enough to go with it: that one is looked at again.
+    # The next frame may be short enough to fit into the last datagram, so scan that one again.
     count = max(1, count - 1)
     total, padding = count * segment, 0
     while count < max_count:
@@ -261,7 +261,7 @@ def _repeat(
 def _uniform(words: memoryview, offset: int, segment: int, most: int) -> int:
     """Return how many datagrams, up to `most`, hold frames of one length only; 1 at least.
 
-    Thousands of headers are compared by a few calls; whoever has none like them loses little.
+    A few calls compare thousands of headers; where no frames are equal, little time is lost.
     """
     step = (words[offset >> 2] + 31) & -32
     if most <= 1 or segment % step:
@@ -292,16 +292,16 @@ def _longer_run(
     mtu_length: int,
     max_count: int,
 ) -> tuple[int, int]:
-    """Return a length that cuts frames of mixed sizes into a longer run, and how many; or zeros.
+    """Return a datagram length that gives mixed frames a longer run, and the count; or zeros.
 
     Args:
         words: The term as 32-bit words.
         offset: Where to begin; start of a frame.
-        reach: How far to look, in bytes.
+        reach: How far to scan, in bytes.
         segment: Length of the first full datagram.
         total: Bytes of the run of full datagrams.
-        count: How many they are.
-        mtu_length: Longest datagram.
+        count: Number of those datagrams.
+        mtu_length: Longest datagram, in bytes.
         max_count: Most datagrams wanted.
     """
     ends = [0]
@@ -335,7 +335,7 @@ def _longer_run(
 
 
 def _add_ends(words: memoryview, offset: int, reach: int, ends: list[int]) -> None:
-    """Add where frames end, from the last end on, that are whole and no padding."""
+    """Append the ends of whole data frames to `ends`, starting from its last one."""
     position = ends[-1]
     while position < reach:
         index = (offset + position) >> 2
@@ -349,7 +349,7 @@ def _add_ends(words: memoryview, offset: int, reach: int, ends: list[int]) -> No
 
 
 def _full_ends(ends: list[int], mtu_length: int) -> list[int]:
-    """Return where datagrams end into which the next frame would not fit."""
+    """Return the ends of the datagrams into which the next frame would not fit."""
     full_ends: list[int] = []
     begin = end = 0
     for each in ends:
@@ -378,16 +378,17 @@ def scan_chain(
 ) -> tuple[int, int]:
     """Return how many bytes of whole frames there are, and the padding behind them.
 
-    Stops before the first frame that does not belong there, is not whole, or is none: its version,
-    type, term offset, term id and stream have to be those of the chain. Padding counts its header,
-    ends the chain, and the rest of its length is returned apart; it may not reach beyond the term.
+    Stops before the first frame that does not belong there or is not whole: its version, type, term
+    offset, term id and stream id must be those of the chain. A padding frame counts its header and
+    ends the chain, and the rest of its length is returned as padding; it may not extend beyond the
+    term.
 
     Args:
         words: Frames as 32-bit words, from the first one on.
-        limit: Bytes of them that count.
-        term_offset: Where the first one lies in its term, in bytes.
-        term_id: Of its term, signed.
-        stream_id: Of its stream, signed.
+        limit: How many bytes of them to scan.
+        term_offset: Term offset of the first frame, in bytes.
+        term_id: Term id of the frames, signed.
+        stream_id: Stream id of the frames, signed.
         term_length: In bytes.
     """
     limit = min(limit, len(words) << 2)

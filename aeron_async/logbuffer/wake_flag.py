@@ -1,4 +1,4 @@
-"""A flag that wakes an agent once, until the agent has looked."""
+"""A flag that wakes an agent once, until the agent clears it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = [
 
 
 class Doorbell:
-    """Tells an agent once that there is something to look at, until it has looked.
+    """Wakes an agent once when there is something to do, until the agent has cleared the flag.
 
     Attributes:
-        is_rung: Set by ringing; whoever looks clears it first.
-        answer: What ringing calls; None while there is nobody to be told.
+        is_rung: Set by `ring`; the agent clears it before it looks for work.
+        answer: Called by `ring`; None while there is nothing to wake.
     """
 
     __slots__ = ("answer", "is_rung")
@@ -30,7 +30,7 @@ class Doorbell:
         self.answer: Callable[[], object] | None = None
 
     def ring(self) -> None:
-        """Let the agent look, unless it is going to anyhow."""
+        """Wake the agent, unless it was woken already and has not yet looked."""
         if not self.is_rung:
             self.is_rung = True
             if self.answer is not None:

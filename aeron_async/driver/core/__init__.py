@@ -1,1 +1,1 @@
-"""Decisions: no task, no socket, no clock; told the time, asked for the next deadline."""
+"""The driver's cores: all decisions, without tasks, sockets or clocks; time is an argument."""

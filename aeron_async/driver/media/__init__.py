@@ -1,1 +1,1 @@
-"""The only sockets: endpoints, their transports, and name resolution."""
+"""The driver's sockets: endpoints, their transports, and channel resolution."""

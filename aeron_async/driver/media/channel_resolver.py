@@ -1,4 +1,4 @@
-"""From a channel URI to numeric addresses and a local interface.
+"""Channel resolution: from a channel URI to numeric addresses and a local interface.
 
 Source: Aeron `NetworkUtil`, `InterfaceSearchAddress`, `aeron_netutil.c`, `UdpChannel.parse`,
 `NameResolver`.
@@ -38,14 +38,14 @@ def find_interface(
 ) -> Interface:
     """Return the best interface whose address shares a prefix with a numeric host.
 
-    Of those that can carry multicast the longest own netmask wins, the first where they tie;
-    loopback is taken only if nothing was found before it, and gives way to what is found later.
+    Of the interfaces that can carry multicast, the one with the longest netmask is the best, and
+    the first of several. Loopback is used only if no other matches.
 
     Args:
         table: The addresses of this machine, in its own order.
         host: Numeric; with a prefix length of 0 only its family counts.
-        prefix_length: Bits to be equal; None means all of them.
-        port: Passed on.
+        prefix_length: How many bits must be equal; None means all.
+        port: Stored in the result.
 
     Raises:
         RegistrationError: INVALID_CHANNEL; lists the interfaces there are.
@@ -71,13 +71,13 @@ def find_interface(
 def find_named_interface(
     table: Sequence[InterfaceAddress], name: str, *, is_ipv6: bool, port: int = 0
 ) -> Interface:
-    """Return the first address of a family that an interface of this name has.
+    """Return the first address of a family of the interface with this name.
 
     Args:
         table: The addresses of this machine, in its own order.
         name: Exactly as the system spells it.
         is_ipv6: The family.
-        port: Passed on.
+        port: Stored in the result.
 
     Raises:
         RegistrationError: INVALID_CHANNEL; lists the interfaces there are.
@@ -107,9 +107,9 @@ async def resolve_publication(
     """Return the channel of a sender with its addresses resolved.
 
     Args:
-        network: Knows names and interfaces.
-        uri: Of UDP.
-        unique_suffix: Keeps two channels apart that both let the system choose a port.
+        network: Resolves names, and lists the interfaces.
+        uri: A UDP channel.
+        unique_suffix: Keeps two channels apart for which the system chooses the port.
 
     Raises:
         RegistrationError: A name does not resolve, no interface matches, or families mix.
@@ -130,9 +130,9 @@ async def resolve_subscription(
     """Return the channel of a receiver with its addresses resolved.
 
     Args:
-        network: Knows names and interfaces.
-        uri: Of UDP.
-        unique_suffix: Keeps two channels apart that both let the system choose a port.
+        network: Resolves names, and lists the interfaces.
+        uri: A UDP channel.
+        unique_suffix: Keeps two channels apart for which the system chooses the port.
 
     Raises:
         RegistrationError: A name does not resolve, no interface matches, or families mix.
@@ -148,7 +148,7 @@ async def resolve_subscription(
 
 
 async def resolve_send_destination(network: Network, uri: ChannelUri) -> UdpChannel:
-    """Return the channel of a destination of a publication with its endpoint resolved.
+    """Return the channel of a publication's destination with its endpoint resolved.
 
     Raises:
         RegistrationError: A name does not resolve, or no interface matches.
@@ -161,7 +161,7 @@ async def resolve_send_destination(network: Network, uri: ChannelUri) -> UdpChan
 
 
 async def resolve_receive_destination(network: Network, uri: ChannelUri) -> UdpChannel:
-    """Return the channel of a destination of a subscription with its addresses resolved.
+    """Return the channel of a subscription's destination with its addresses resolved.
 
     Raises:
         RegistrationError: A name does not resolve, no interface matches, or families mix.
@@ -178,10 +178,10 @@ async def resolve_receive_destination(network: Network, uri: ChannelUri) -> UdpC
 async def resolve_address(
     network: Network, written: WrittenAddress, *, is_re_resolution: bool = False
 ) -> Address:
-    """Return the address of a host and a port as they stand in a channel.
+    """Return the address of a host and port in a channel.
 
     Args:
-        network: Knows names.
+        network: Resolves the name.
         written: The endpoint or control address.
         is_re_resolution: Whether it was resolved before, and may have changed since.
 
@@ -192,7 +192,7 @@ async def resolve_address(
         written.host, written.port, is_re_resolution=is_re_resolution
     )
     host = usual_spelling(host)
-    # Differs: Aeron takes the scope away, and cannot reach an address that every link has.
+    # Differs: Aeron removes the scope, and so cannot reach a link-local address.
     if written.scope is not None and ip_address(host).is_link_local:
         host = f"{host}%{written.scope}"
     return host, port

@@ -1,14 +1,14 @@
 """Channel endpoints: the sockets that one channel sends from or receives at.
 
-Invariant: no endpoint queues. While the transport of a `ChannelSocket` asks for a pause, the
-socket sends nothing. The caller sends again what could not leave: a publication from its log, the
-rest from a timer.
+Invariant: no endpoint queues. While the transport of a `ChannelSocket` asks for a pause, the socket
+sends nothing. The caller sends again what could not be sent: a publication from its log, all others
+by their timers.
 
 The sockets of a `SendChannelEndpoint` depend on its channel:
 
-- unicast: one, connected to its receiver;
+- unicast: one socket, connected to its receiver;
 - multicast: one connected to the data group, and one that is a member of the control group;
-- with destinations, or for responses: one that is connected to no peer.
+- with destinations, or for responses: one socket that is not connected.
 
 A `ReceiveChannelEndpoint` has one `ReceiveDestinationTransport` for each of its destinations.
 
@@ -56,38 +56,38 @@ __all__ = [
 
 
 class SocketListener(Protocol):
-    """Whose socket it is."""
+    """What the owner of a socket implements to hear about it."""
 
     def on_socket_writable(self) -> None:
         """Sending is possible again."""
         ...
 
     def on_socket_error(self) -> None:
-        """The socket told of an error that is not the answer to a send."""
+        """The socket reported an error that is not the result of a send."""
         ...
 
     def on_datagrams_dropped(self, count: int) -> None:
-        """The system dropped so many datagrams, for want of room in the socket's buffer."""
+        """The system dropped `count` datagrams because the socket's buffer was full."""
         ...
 
     def on_socket_lost(self, error: Exception) -> None:
-        """The socket is gone, and it was not closed by us."""
+        """The socket failed; we did not close it."""
         ...
 
 
 class ChannelSocket(asyncio.DatagramProtocol):
-    """A transport, its pauses, and its errors; what arrives is for the classes made of it.
+    """A transport, its pauses and its errors; subclasses handle what arrives.
 
     Args:
-        listener: Hears what becomes of the socket.
+        listener: Called when the socket changes.
 
     Attributes:
-        is_connected: Whether it sends to, and hears, one peer only.
+        is_connected: Whether it sends to, and receives from, one peer only.
     """
 
     def __init__(self, listener: SocketListener) -> None:
         self._listener = listener
-        # Answers what is asked of the socket, also when it is gone and nothing can be sent.
+        # For queries about the socket; kept when the transport is gone and nothing can be sent.
         self._socket: asyncio.BaseTransport
         self._transport: BoundedTransport | None = None
         self.is_connected: bool = False
@@ -108,12 +108,12 @@ class ChannelSocket(asyncio.DatagramProtocol):
 
     @property
     def granted_rcvbuf_length(self) -> int:
-        """Return how much the kernel buffers for this socket, in bytes; 0 when it is unknown."""
+        """Return the length of the kernel's receive buffer, in bytes; 0 if unknown."""
         return cast("int", self._socket.get_extra_info("granted_rcvbuf_length", 0))
 
     @property
     def granted_sndbuf_length(self) -> int:
-        """Return how much the kernel queues for this socket, in bytes; 0 when it is unknown."""
+        """Return the length of the kernel's send buffer, in bytes; 0 if unknown."""
         return cast("int", self._socket.get_extra_info("granted_sndbuf_length", 0))
 
     @property
@@ -122,30 +122,30 @@ class ChannelSocket(asyncio.DatagramProtocol):
         return not self._is_paused and self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
+        """Store the transport."""
         self._socket = transport
         self.is_connected = transport.get_extra_info("peername") is not None
         self._transport = cast("BoundedTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the transport; nothing can be sent any more, and a failure is told."""
+        """Drop the transport, so that nothing can be sent any more, and report a failure."""
         self._transport = None
         if exc is not None:
             self._listener.on_socket_lost(exc)
 
     def error_received(self, exc: Exception) -> None:
-        """Take note of an error of the socket; absent peers make them all the time."""
+        """Record an error of the socket; absent peers cause them all the time."""
         del exc
         self._has_error = True
         if not self._is_sending:
             self._listener.on_socket_error()
 
     def datagrams_dropped(self, count: int) -> None:
-        """Tell of datagrams that the system had no room for."""
+        """Report datagrams that the system dropped."""
         self._listener.on_datagrams_dropped(count)
 
     def pause_writing(self) -> None:
-        """Send nothing until told otherwise."""
+        """Send nothing until `resume_writing`."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
@@ -154,7 +154,7 @@ class ChannelSocket(asyncio.DatagramProtocol):
         self._listener.on_socket_writable()
 
     def reconnect(self, address: Address) -> None:
-        """Send to another peer from now on, and hear no other; the local port stays.
+        """Send to another peer from now on, and receive from no other; the local port stays.
 
         Raises:
             RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer stays.
@@ -164,20 +164,20 @@ class ChannelSocket(asyncio.DatagramProtocol):
             self._transport.reconnect(address)
 
     def close(self) -> None:
-        """Close the socket; more than once is once.
+        """Close the socket; a second call does nothing.
 
-        The port is free when the driver's `aclose` returns: a datagram that waits is lost.
+        The port is free when the driver's `aclose` returns: a waiting datagram is lost.
         """
         if self._transport is not None:
             if self._is_paused:
-                # It would keep the port until the socket has room, and the next may want to bind.
+                # It would keep the port until the socket has room, and another may want to bind it.
                 self._transport.abort()
             else:
                 self._transport.close()
             self._transport = None
 
     def send_to(self, datagram: Buffer, address: Address | None) -> bool:
-        """Send to `address`, None where the socket is connected; False when it could not leave."""
+        """Send to `address`, None on a connected socket; return False if that failed."""
         if self._is_paused or self._transport is None:
             return False
         self._has_error = False
@@ -189,15 +189,15 @@ class ChannelSocket(asyncio.DatagramProtocol):
         return not self._has_error
 
     def send_run(self, run: memoryview, segment_length: int, address: Address | None) -> int:
-        """Send the datagrams of a run to `address`, None where the socket is connected.
+        """Send the datagrams of a run to `address`, None on a connected socket.
 
         Args:
-            run: The datagrams, one behind the other; not kept.
-            segment_length: Of each, in bytes; only the last may be shorter.
-            address: As of `send_to`.
+            run: The datagrams, one after the other; not kept.
+            segment_length: Length of each datagram in bytes; only the last may be shorter.
+            address: As for `send_to`.
 
         Returns:
-            The bytes that left, in whole datagrams from the first on.
+            The bytes sent, in whole datagrams from the first on.
         """
         if self._is_paused or self._transport is None:
             return 0
@@ -208,16 +208,16 @@ class ChannelSocket(asyncio.DatagramProtocol):
             self._is_sending = False
 
     def send_runs(self, data: memoryview, cuts: Cuts, address: Address | None) -> int:
-        """Send runs of datagrams to `address`, None where the socket is connected.
+        """Send runs of datagrams to `address`, None on a connected socket.
 
         Args:
-            data: The datagrams, one behind the other; not kept.
-            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
-                only its last may be shorter.
-            address: As of `send_to`.
+            data: The datagrams, one after the other; not kept.
+            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
+                the last datagram of a run may be shorter.
+            address: As for `send_to`.
 
         Returns:
-            The bytes that left, in whole datagrams from the first on.
+            The bytes sent, in whole datagrams from the first on.
         """
         if self._is_paused or self._transport is None:
             return 0
@@ -232,18 +232,18 @@ log: Final = get_logger(__name__)
 
 
 class ChannelEndpoint(ABC):
-    """One channel of a driver, with the sockets it takes.
+    """One channel of a driver, with its sockets.
 
     Args:
-        channel: What it is bound and connected to.
+        channel: Says what the sockets are bound and connected to.
         system_counters: The driver's counters.
 
     Attributes:
-        registration_id: Of its counters.
-        status: Shows whether it works; there once it is open.
-        counters: All that go with it.
-        socket_sndbuf_length: Asked for, in bytes; 0 is the system's default.
-        socket_rcvbuf_length: Likewise.
+        registration_id: Registration id of its counters.
+        status: The counter of its channel status; set once it is open.
+        counters: All counters that are freed with it.
+        socket_sndbuf_length: The send buffer asked for, in bytes; 0 is the system's default.
+        socket_rcvbuf_length: The receive buffer asked for, in bytes; 0 is the system's default.
     """
 
     status: Counter
@@ -260,22 +260,22 @@ class ChannelEndpoint(ABC):
     @property
     @abstractmethod
     def sockets(self) -> Sequence[ChannelSocket]:
-        """Return the sockets there are now, that of the data first."""
+        """Return all open sockets, the data socket first."""
 
     @property
     def local_address(self) -> str:
-        """Return what is bound, as `host:port`; empty without a socket."""
+        """Return the bound address, as `host:port`; empty without a socket."""
         sockets = self.sockets
         return sockets[0].local_address if sockets else ""
 
     @property
     def granted_rcvbuf_length(self) -> int:
-        """Return how much the kernel buffers for this endpoint, in bytes; 0 when it is unknown."""
+        """Return the length of the smallest receive buffer, in bytes; 0 if unknown."""
         return min((each.granted_rcvbuf_length for each in self.sockets), default=0)
 
     @property
     def granted_sndbuf_length(self) -> int:
-        """Return how much the kernel queues for this endpoint, in bytes; 0 when it is unknown."""
+        """Return the length of the data socket's send buffer, in bytes; 0 if unknown."""
         sockets = self.sockets
         return sockets[0].granted_sndbuf_length if sockets else 0
 
@@ -285,22 +285,22 @@ class ChannelEndpoint(ABC):
 
     @abstractmethod
     def on_socket_error(self) -> None:
-        """A socket told of an error that is not the answer to a send."""
+        """A socket reported an error that is not the result of a send."""
 
     def on_datagrams_dropped(self, count: int) -> None:
-        """Count what the system had no room for."""
+        """Count datagrams that the system dropped."""
         self._socket_drops.increment(count)
 
     def on_socket_lost(self, error: Exception) -> None:
-        """Tell that a socket failed."""
+        """Count and log that a socket failed."""
         self._errors.increment()
-        # Between two sockets that are being opened, it has no status yet; closed, no counters.
+        # While its sockets are being opened it has no status yet; once closed, no counters.
         if self.registration_id and self.counters:
             self.status.set(ChannelStatus.ERRORED)
         log.error("endpoint_lost", channel=str(self.channel.uri), exc_info=error)
 
     def close(self) -> None:
-        """Close the sockets and free the counters; more than once is once."""
+        """Close the sockets and free the counters; a second call does nothing."""
         for each in self.sockets:
             each.close()
         for counter in self.counters:
@@ -311,40 +311,40 @@ class ChannelEndpoint(ABC):
 # Sending.
 
 SLICE_COUNT: Final = 8
-"""Datagrams of a run that one of several destinations gets before the others have theirs.
+"""Datagrams of a run that one destination gets before the others get theirs.
 
-No more than this do those behind miss when the socket becomes full, and still a call to the system
-takes about a quarter of the time that the datagrams would take one by one.
+When the socket becomes full, the later destinations miss no more than this; and one system call
+still takes only about a quarter of the time for the datagrams one by one.
 """
 
 
 class SendSocket(ChannelSocket):
-    """A socket of a send endpoint; what arrives there is the receivers' answer.
+    """A socket of a send endpoint; it receives the control frames of receivers.
 
     Args:
-        endpoint: Whose it is.
-        clock: Reads the time of arrival.
+        endpoint: Its endpoint.
+        clock: Gives the time of arrival.
     """
 
     def __init__(self, endpoint: SendChannelEndpoint, clock: Clock) -> None:
         super().__init__(endpoint)
         self._dispatcher = endpoint.dispatcher
-        # Told by the transport itself: twice for every wake-up.
+        # The transport calls this twice for every wake-up, so it is bound directly.
         self.reading: Callable[[bool], None] = endpoint.on_reading
         self._clock = clock
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Hand a control datagram to its publication."""
+        """Pass a control datagram to the dispatcher."""
         self._dispatcher.on_datagram(memoryview(data), addr, self._clock.now_ns())
 
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
-        """Hand control datagrams that came at once to their publications.
+        """Pass control datagrams that arrived together to the dispatcher.
 
         Raises:
-            Exception: What one of them raised, or a group of what several did; the others were
-                taken.
+            Exception: What one datagram raised, or a group if several did; the others were
+                dispatched.
         """
         now_ns, dispatcher = self._clock.now_ns(), self._dispatcher
         failures: list[Exception] = []
@@ -358,20 +358,20 @@ class SendSocket(ChannelSocket):
 
 
 class SendChannelEndpoint(ChannelEndpoint):
-    """Where the publications of one channel send from.
+    """The endpoint from which the publications of one channel send.
 
     Args:
-        channel: What it is bound and connected to.
-        clock: Reads the time of arrival.
+        channel: Says what the sockets are bound and connected to.
+        clock: Gives the time of arrival.
         system_counters: The driver's counters.
-        dispatcher: Takes what comes back.
+        dispatcher: Gets the control frames of receivers.
         on_writable: Called when sending is possible again.
-        on_reading: Told before and after all that a socket has is read.
+        on_reading: Called before and after a socket is read.
 
     Attributes:
         data: The socket that sends.
-        control: The member of a multicast channel's control group.
-        remote: Where the data goes, of a unicast channel or a multicast one.
+        control: The socket that is a member of a multicast channel's control group.
+        remote: The address of a unicast or multicast channel's data.
     """
 
     def __init__(
@@ -396,19 +396,19 @@ class SendChannelEndpoint(ChannelEndpoint):
 
     @property
     def destinations(self) -> DestinationTracker | None:
-        """Return where data goes, for a channel that has destinations."""
+        """Return the destinations, for a channel that has some."""
         return self._destinations
 
     @property
     def sockets(self) -> Sequence[ChannelSocket]:
-        """Return the sockets, that of the data first."""
+        """Return the sockets, the data socket first."""
         return (self.data,) if self.control is None else (self.data, self.control)
 
     def send(self, datagram: Buffer) -> bool:
-        """Send to every receiver now; False when the datagram could not leave.
+        """Send to every receiver now; return False if the datagram could not be sent.
 
-        Differs: in Aeron one destination that the system refuses to send to holds back all the
-        others. Here it is counted as a short send, and repairs what it missed when it is back.
+        Differs: in Aeron one destination that the system refuses to send to holds up all others.
+        Here that is counted as a short send, and the receiver repairs the loss when it is back.
         """
         destinations = self._destinations
         if destinations is None:
@@ -421,16 +421,16 @@ class SendChannelEndpoint(ChannelEndpoint):
         return True
 
     def send_to(self, datagram: Buffer, address: Address) -> bool:
-        """Send to one receiver of a channel that is connected to none."""
+        """Send to one receiver, on a socket that is not connected."""
         return self.data.send_to(datagram, address)
 
     def send_runs(self, data: memoryview, cuts: Cuts) -> int:
-        """Send runs of datagrams to every receiver now; return the bytes that left.
+        """Send runs of datagrams to every receiver now; return the bytes sent.
 
         Args:
-            data: The datagrams, one behind the other; not kept.
-            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
-                only its last may be shorter.
+            data: The datagrams, one after the other; not kept.
+            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
+                the last datagram of a run may be shorter.
         """
         if self._destinations is None:
             return self.data.send_runs(data, cuts, None if self.data.is_connected else self.remote)
@@ -444,11 +444,11 @@ class SendChannelEndpoint(ChannelEndpoint):
     def _send_run(
         self, run: memoryview, segment_length: int, destinations: DestinationTracker
     ) -> int:
-        """Send the datagrams of a run to every destination now; return the bytes that left.
+        """Send the datagrams of a run to every destination now; return the bytes sent.
 
-        Several destinations get it in slices by turns, up to the slice in which the socket becomes
-        full. Of that one what any of them got has left, of the others everything: one that missed
-        some of it is counted as so many short sends, and repairs them.
+        Several destinations get the run in slices by turns, until the socket is full. Of the slice
+        in which that happens, as much counts as sent as any of them got. A destination that missed
+        some of it counts as that many short sends, and repairs the loss.
         """
         if not self.data.can_send:
             return 0
@@ -467,7 +467,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         """Send a part of a run to each address, and return the bytes that count as sent to all."""
         data = self.data
         left_lengths = [data.send_run(part, segment_length, address) for address in addresses]
-        # A socket that became full sends the rest to everybody when it has room again.
+        # If the socket became full, the rest is sent to all once it has room again.
         sent_length = len(part) if data.can_send else max(left_lengths)
         for left_length in left_lengths:
             if left_length < sent_length:
@@ -475,11 +475,11 @@ class SendChannelEndpoint(ChannelEndpoint):
         return sent_length
 
     def send_runs_to(self, data: memoryview, cuts: Cuts, address: Address) -> int:
-        """Send runs of datagrams to one receiver; return the bytes that left."""
+        """Send runs of datagrams to one receiver; return the bytes sent."""
         return self.data.send_runs(data, cuts, address)
 
     def reconnect(self, address: Address) -> None:
-        """Send to where the name of a unicast channel leads now.
+        """Send to the new address of a unicast channel's name.
 
         Raises:
             RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer stays.
@@ -495,7 +495,7 @@ class SendChannelEndpoint(ChannelEndpoint):
         self._on_writable(self)
 
     def on_socket_error(self) -> None:
-        """Count an error that is not the answer to a send: an absent receiver's refusal."""
+        """Count an error that is not the result of a send: an absent receiver's host refuses."""
         self._short_sends.increment()
 
 
@@ -503,21 +503,21 @@ class SendChannelEndpoint(ChannelEndpoint):
 
 
 class ReceiveDestinationTransport(ChannelSocket):
-    """One socket that data arrives at; control frames leave from it too.
+    """One socket that receives data; control frames are sent from it as well.
 
-    A connected sender hears no other: that is why they do.
+    They have to be: a connected sender receives from the address it sends to only.
 
     Args:
-        endpoint: Whose it is.
-        channel: What it is bound to.
-        clock: Reads the time of arrival.
+        endpoint: Its endpoint.
+        channel: Says what it is bound to.
+        clock: Gives the time of arrival.
 
     Attributes:
-        control_address: Where status messages and NAKs go; None where to whoever sent the data.
-        is_multicast: Whether data arrives by way of a group.
-        last_activity_ns: When a datagram arrived; for names that may have moved.
-        registration_id: Of the destination, where it was added as one.
-        counters: Those of this socket.
+        control_address: The address for status messages and NAKs; None for the source of the data.
+        is_multicast: Whether data arrives by multicast.
+        last_activity_ns: When a datagram last arrived; for names that may resolve elsewhere.
+        registration_id: Id of the destination, if it was added as one.
+        counters: The counters of this socket.
     """
 
     def __init__(
@@ -538,28 +538,28 @@ class ReceiveDestinationTransport(ChannelSocket):
         self._dispatcher = endpoint.dispatcher
         self._clock = clock
         self._on_received = endpoint.on_received
-        # Told by the transport itself: twice for every wake-up.
+        # The transport calls this twice for every wake-up, so it is bound directly.
         self.reading: Callable[[bool], None] = endpoint.on_reading
         self._timestamps = endpoint.timestamps
         self._media_ns: int | None = None
 
     def move_control(self, address: Address) -> None:
-        """Report to where the name of the control address leads now."""
+        """Report to the new address of the control address's name."""
         self.control_address = address
 
     def close(self) -> None:
-        """Close the socket and free its counters; more than once is once."""
+        """Close the socket and free its counters; a second call does nothing."""
         super().close()
         for counter in self.counters:
             counter.close()
         self.counters.clear()
 
     def media_timestamp_received(self, epoch_ns: int) -> None:
-        """Note when the system had the next datagram, in nanoseconds since 1970."""
+        """Record when the system received the next datagram, in nanoseconds since 1970."""
         self._media_ns = epoch_ns
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Hand a datagram of data or setup to the dispatcher."""
+        """Pass a datagram to the dispatcher."""
         now_ns = self._clock.now_ns()
         self.last_activity_ns = now_ns
         self._on_received(len(data))
@@ -572,16 +572,16 @@ class ReceiveDestinationTransport(ChannelSocket):
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
-        """Hand datagrams that came at once to the dispatcher; see `runs_received`."""
+        """Pass datagrams that arrived together to the dispatcher; see `runs_received`."""
         self.runs_received(data, array("i", (len(data), segment_length)), addr)
 
     def runs_received(self, data: memoryview, cuts: Cuts, addr: tuple[str, int]) -> None:
-        """Hand runs of datagrams to the dispatcher: one time for all, and one count.
+        """Pass runs of datagrams to the dispatcher, with one time and one count for all.
 
         Args:
-            data: The datagrams, one behind the other; valid only during the call.
+            data: The datagrams, one after the other; valid only during the call.
             cuts: Where they are to be cut; see `DataPacketDispatcher.on_runs`.
-            addr: Where all of them came from.
+            addr: The address all of them came from.
         """
         now_ns = self._clock.now_ns()
         self.last_activity_ns = now_ns
@@ -590,24 +590,24 @@ class ReceiveDestinationTransport(ChannelSocket):
             start = 0
             for end, segment_length in zip(cuts[::2], cuts[1::2], strict=True):
                 for each in range(start, end, segment_length or 1):
-                    # In place: what a transport lends can be written to.
+                    # In place: the transport's buffer is writable.
                     self._timestamps.stamp(data[each : min(each + segment_length, end)], None)
                 start = end
         self._dispatcher.on_runs(data, cuts, addr, now_ns, self)
 
 
 class ReceiveChannelEndpoint(ChannelEndpoint):
-    """Where the subscriptions of one channel receive.
+    """The endpoint at which the subscriptions of one channel receive.
 
     Args:
-        channel: What it is bound to.
+        channel: Says what the sockets are bound to.
         system_counters: The driver's counters.
-        receiver_id: Names this end to senders.
-        group_tag: Carried by every status message, or None; the first subscription decides.
-        dispatcher: Takes what arrives.
-        on_received: Told of the length of each datagram.
-        on_reading: Told before and after all that a socket has is read.
-        timestamps: Writes the time of arrival into messages; None where nobody asked for it.
+        receiver_id: Identifies this receiver to senders.
+        group_tag: Sent in every status message; None for none. The first subscription sets it.
+        dispatcher: Gets what arrives.
+        on_received: Called with the length of what arrived, in bytes.
+        on_reading: Called before and after a socket is read.
+        timestamps: Writes the receive time into messages; None if the channel did not ask for it.
 
     Attributes:
         destinations: Its sockets.
@@ -636,21 +636,21 @@ class ReceiveChannelEndpoint(ChannelEndpoint):
 
     @property
     def sockets(self) -> Sequence[ChannelSocket]:
-        """Return the sockets there are now."""
+        """Return all open sockets."""
         return self.destinations
 
     def on_socket_writable(self) -> None:
-        """Do nothing: control frames have timers that send the next."""
+        """Do nothing: timers send the next control frames."""
 
     def on_socket_error(self) -> None:
-        """Do nothing: whom nobody hears, nobody hears."""
+        """Do nothing: the error only says that a sender is absent."""
 
     def remove(self, destination: ReceiveDestinationTransport) -> None:
-        """Close one of the sockets."""
+        """Remove and close one of the sockets."""
         self.destinations.remove(destination)
         destination.close()
 
     def close(self) -> None:
-        """Close the sockets and free the counters; more than once is once."""
+        """Close the sockets and free the counters; a second call does nothing."""
         super().close()
         self.destinations.clear()

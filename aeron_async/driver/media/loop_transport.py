@@ -1,8 +1,8 @@
-"""The loop's own datagram transport under our contract: for loops that cannot watch a socket.
+"""The loop's own datagram transport under our contract, for loops that cannot watch a socket.
 
-The write queue of the loop has no limit, so `LoopTransport` asks for a pause at the first datagram
-that the loop cannot send. One thing cannot be cured from here: uvloop prints the error of a
-datagram that failed after waiting to standard output.
+The loop's write queue has no limit, so `LoopTransport` asks for a pause at the first datagram that
+the loop cannot send. One flaw remains: uvloop prints the error of a datagram that failed after
+waiting to standard output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["LoopTransport", "open_loop_transport"]
 
 
 class InnerTransport(Protocol):
-    """What the datagram transports of asyncio and uvloop have in common."""
+    """The methods that the datagram transports of asyncio and uvloop have in common."""
 
     def sendto(self, data: bytes, addr: Destination = None, /) -> None:
         """Send, or queue."""
@@ -48,16 +48,16 @@ class InnerTransport(Protocol):
 
 
 class LoopTransport(BoundedTransport):
-    """A datagram transport over the one `create_datagram_endpoint` gives.
+    """A datagram transport over the one that `create_datagram_endpoint` returns.
 
     Args:
         loop: The loop that runs it.
-        sock: The socket that was handed to the loop.
-        protocol: Who is told what happens.
+        sock: The socket that was passed to the loop.
+        protocol: The protocol to call.
         extra: Answers of `get_extra_info`.
 
     Attributes:
-        failure: What `connection_made` of the protocol raised, for whoever opens.
+        failure: The error of the protocol's `connection_made`, to be raised by the opener.
     """
 
     _inner: InnerTransport
@@ -84,20 +84,20 @@ class LoopTransport(BoundedTransport):
         Raises:
             BufferError: a datagram is already waiting.
             ClosedError: the transport is closed.
-            ValueError: no data, or an address where the socket is connected, or none where not.
+            ValueError: no data; or an address on a connected socket, or none on another.
         """
         if self._is_blocked or not data or (addr is None) is not self._is_connected:
             self._refuse(data, addr)
-        # uvloop would keep a view of a waiting datagram, not a copy: the log below it moves on.
+        # uvloop would keep a view of a waiting datagram, not a copy, and the log changes under it.
         self._last_length = len(data)
         self._inner.sendto(bytes(data), None if addr is None else system_address(addr))
 
     def get_write_buffer_size(self) -> int:
-        """Return the length of the datagram that waits, or 0."""
+        """Return the length of the waiting datagram, or 0."""
         return self._last_length if self._is_waiting else 0
 
     def close(self) -> None:
-        """Stop receiving, let a waiting datagram leave, then close; safe to call again."""
+        """Stop receiving, send a waiting datagram, then close; safe to call again."""
         self._is_closing = self._is_blocked = True
         self._inner.close()
 
@@ -109,17 +109,17 @@ class LoopTransport(BoundedTransport):
             self._inner.abort()
 
     def _connect(self, address: SocketAddress) -> None:
-        # Below the loop, which only remembers that its socket is connected, not to whom.
+        # Below the loop, which only knows that its socket is connected, not to which peer.
         connect_socket(self._sock, address)
 
     def on_made(self, inner: InnerTransport) -> None:
-        """Stand before the loop's transport, and meet the protocol."""
+        """Store the loop's transport, and call `connection_made` of the protocol."""
         self._inner = inner
         self._is_attached = True
         inner.set_write_buffer_limits(high=0)
         if hasattr(inner, "max_size"):
-            # asyncio allocates this much for each datagram. Its own choice, 256 KiB, the C library
-            # may map and unmap each time: measured, four times the cost of receiving.
+            # asyncio allocates this much for each datagram. Its default is 256 KiB, which the C
+            # library may map and unmap each time: measured, that makes receiving four times slower.
             inner.max_size = DATAGRAM_LENGTH_MAX
         try:
             self._protocol.connection_made(self)
@@ -128,38 +128,38 @@ class LoopTransport(BoundedTransport):
             self.abort()
 
     def on_received(self, data: bytes, addr: SocketAddress) -> None:
-        """Take a datagram from the loop."""
+        """Pass a datagram from the loop to the protocol."""
         self._tell(self._protocol.datagram_received, data, addr)
 
     def on_error(self, error: Exception) -> None:
-        """Take an error of sending or receiving from the loop."""
+        """Pass an error from the loop to the protocol."""
         self._tell_error(error)
 
     def on_pause(self) -> None:
-        """Note that a datagram waits in the loop."""
+        """Record that a datagram waits in the loop."""
         self._is_blocked = self._is_waiting = True
-        # asyncio counts eight bytes for an address since Python 3.13, and up to 3.13.5 it never
-        # takes them off again: with a limit of 0 it would not resume after the first pause.
+        # Since Python 3.13 asyncio counts eight bytes for an address, and up to 3.13.5 it never
+        # subtracts them again: with a limit of 0 it would not resume after the first pause.
         uncounted = max(0, self._inner.get_write_buffer_size() - self._last_length)
         self._inner.set_write_buffer_limits(high=uncounted, low=uncounted)
         self._tell(self._protocol.pause_writing)
 
     def on_resume(self) -> None:
-        """Note that the waiting datagram is gone."""
+        """Record that the waiting datagram has been sent."""
         self._is_waiting = False
         if not self._is_closing:
             self._is_blocked = False
             self._tell(self._protocol.resume_writing)
 
     def on_lost(self, error: Exception | None) -> None:
-        """Note that the loop has closed the socket."""
+        """Record that the loop has closed the socket."""
         self._is_closing = self._is_blocked = True
         self._is_attached = self._is_waiting = False
         self._tell_lost(error)
 
 
 class _Adapter(asyncio.DatagramProtocol):
-    """What the loop takes for the protocol."""
+    """The protocol that the loop calls."""
 
     def __init__(self, transport: LoopTransport) -> None:
         self._transport = transport
@@ -190,10 +190,10 @@ async def open_loop_transport(
     *,
     extra: Mapping[str, Any],
 ) -> LoopTransport:
-    """Hand a non-blocking datagram socket to the loop; from here on the transport closes it.
+    """Pass a non-blocking datagram socket to the loop; from then on the transport closes it.
 
     Raises:
-        Exception: whatever `connection_made` raised; the socket is then closed.
+        Exception: what `connection_made` raised; the socket is then closed.
     """
     transport = LoopTransport(loop, sock, protocol, extra)
     try:

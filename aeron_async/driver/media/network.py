@@ -1,6 +1,6 @@
-"""The datagram seam: what a driver needs of a network, and the network of this machine.
+"""The network interface of a driver, and its implementation for this machine.
 
-A simulated network implements the same `Network` as `SystemNetwork`; no code above can tell the
+A simulated network implements the same `Network` as `SystemNetwork`; no code above sees the
 difference.
 
 Source: Aeron `NetworkUtil`, `InterfaceSearchAddress`, `aeron_netutil.c`.
@@ -50,13 +50,13 @@ class InterfaceAddress:
     """One address of one interface of this machine.
 
     Attributes:
-        name: Of the interface, such as `eth0`.
-        index: The system's number of it.
+        name: Name of the interface, such as `eth0`.
+        index: The system's number of the interface.
         address: Numeric, without a scope.
         prefix_length: Leading bits of its own network.
         is_up: Whether the interface is in use.
-        is_loopback: Whether it leads to this machine itself.
-        is_multicast: Whether it says that it can carry multicast.
+        is_loopback: Whether the interface leads to this machine itself.
+        is_multicast: Whether the interface can carry multicast.
     """
 
     name: str
@@ -73,9 +73,9 @@ class InterfaceAddress:
 
 
 def system_interfaces() -> tuple[InterfaceAddress, ...]:
-    """Return the addresses of this machine, by the numbers of their interfaces.
+    """Return the addresses of this machine, in the order of their interface numbers.
 
-    Blocks for as long as the system takes; call it off the loop.
+    Blocks for as long as the system takes; do not call it in the event loop.
     """
     import psutil  # noqa: PLC0415 - takes 20 ms to load, and most drivers never ask
 
@@ -94,7 +94,7 @@ def system_interfaces() -> tuple[InterfaceAddress, ...]:
         for each in addresses
         if each.family in {socket.AF_INET, socket.AF_INET6} and name in stats
     ]
-    # As the system lists them, which psutil has sorted by name and family.
+    # In the system's order; psutil has sorted them by name and family.
     return tuple(sorted(found, key=lambda each: each.index))
 
 
@@ -106,17 +106,17 @@ def _index_of(name: str) -> int:
     try:
         return socket.if_nametoindex(name)
     except OSError:
-        # An alias such as eth0:1 has no number of its own; its address tells the rest.
+        # An alias such as eth0:1 has no number of its own; its address is enough.
         return 0
 
 
 async def resolve_host(host: str, port: int, *, loop: asyncio.AbstractEventLoop) -> SocketAddress:
-    """Return the numeric address of a host: IPv4 where it has one, else IPv6.
+    """Return the numeric address of a host: IPv4 if it has one, else IPv6.
 
-    A numeric host is returned as it is, without any look-up. The first address of a family wins.
+    A numeric host is returned as it is, without a look-up. Of several addresses the first counts.
 
     Raises:
-        RegistrationError: UNKNOWN_HOST; the name has no address, or cannot be a name.
+        RegistrationError: UNKNOWN_HOST; the name has no address, or is no valid name.
 
     Source: Aeron `aeron_ip_addr_resolver`.
     """
@@ -124,7 +124,7 @@ async def resolve_host(host: str, port: int, *, loop: asyncio.AbstractEventLoop)
         return host, port
     try:
         infos = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    # A label over 63 characters fails in Python's own codec, before the system is asked.
+    # A label over 63 characters fails in Python's own codec, before the look-up.
     except (OSError, UnicodeError) as error:
         raise _unknown(host, f"{error}") from None
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -148,7 +148,7 @@ BURST_LIMIT_DEFAULT: Final = 64
 
 
 class Network(Protocol):
-    """Where datagram transports come from, and names become addresses."""
+    """Opens datagram transports, resolves names and lists interfaces."""
 
     async def open(
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
@@ -156,8 +156,8 @@ class Network(Protocol):
         """Open a transport that keeps the contract of `media/transport.py`.
 
         Its `get_extra_info` answers `sockname` and `peername` as (host, port) in both families,
-        the latter None where not connected, and `granted_sndbuf_length` and
-        `granted_rcvbuf_length` in bytes.
+        the latter None if not connected, and `granted_sndbuf_length` and `granted_rcvbuf_length`
+        in bytes.
 
         Raises:
             RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused the socket.
@@ -167,11 +167,11 @@ class Network(Protocol):
     async def resolve(
         self, host: str, port: int, *, is_re_resolution: bool = False
     ) -> SocketAddress:
-        """Return the numeric address of a host: IPv4 where it has one, else IPv6.
+        """Return the numeric address of a host: IPv4 if it has one, else IPv6.
 
         Args:
-            host: A name, or already numeric.
-            port: Passed on.
+            host: A name, or numeric already.
+            port: Returned with the address.
             is_re_resolution: Whether it was resolved before, and may have changed since.
 
         Raises:
@@ -189,9 +189,9 @@ class SystemNetwork:
 
     Args:
         transport: `socket` watches a socket of our own and receives in batches; `loop` uses the
-            loop's own datagram transport; `auto` is `socket` wherever the loop has `add_reader`.
+            loop's own datagram transport; `auto` is `socket` if the loop has `add_reader`.
         burst_limit: Most datagrams that one socket of our own receives in one turn of the loop;
-            those that come in runs, or are long, count otherwise: see `ReadingTransport`.
+            runs and long datagrams count differently: see `ReadingTransport`.
 
     Raises:
         ConfigurationError: an unknown transport, or a burst limit below 1.
@@ -215,11 +215,11 @@ class SystemNetwork:
     async def open(
         self, protocol_factory: Callable[[], asyncio.DatagramProtocol], spec: SocketSpec
     ) -> asyncio.DatagramTransport:
-        """Open a socket and its transport; a cancelled or failed opening leaves nothing behind.
+        """Open a socket and its transport; if that is cancelled or fails, nothing stays open.
 
         Raises:
             RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused the socket. NOT_SUPPORTED;
-                it is to tell of times that it cannot know.
+                the socket cannot give the timestamps asked for.
             ConfigurationError: `socket` was demanded of a loop without `add_reader`.
         """
         loop = asyncio.get_running_loop()
@@ -249,7 +249,7 @@ class SystemNetwork:
     async def resolve(
         self, host: str, port: int, *, is_re_resolution: bool = False
     ) -> SocketAddress:
-        """Return the numeric address of a host: IPv4 where it has one, else IPv6.
+        """Return the numeric address of a host: IPv4 if it has one, else IPv6.
 
         Raises:
             RegistrationError: UNKNOWN_HOST.
@@ -268,7 +268,7 @@ class SystemNetwork:
             "socket": sock,
             "sockname": two_tuple(sock.getsockname()),
             "peername": None if spec.remote is None else two_tuple(sock.getpeername()),
-            # Of all sockets: their lines are few, however many of them a flood finds.
+            # Shared by all sockets, so that a flood causes few lines.
             "drop_log": self._drop_log,
             **attrs.asdict(granted),
         }
@@ -277,7 +277,7 @@ class SystemNetwork:
         if self._transport == "loop":
             return False
         try:
-            # Changes nothing, and fails exactly where `add_reader` would.
+            # Changes nothing, and fails exactly if `add_reader` would.
             loop.remove_reader(sock)
         except NotImplementedError:
             if self._transport == "auto":

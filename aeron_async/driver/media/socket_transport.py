@@ -1,19 +1,19 @@
 """A batching datagram transport over a non-blocking socket that the loop watches.
 
 Both asyncio and uvloop offer `add_reader`; neither offers batches, a bounded queue, or control
-messages on their own datagram transports.
+messages on its own datagram transport.
 
-A run is a row of datagrams of one length, of which only the last may be shorter, that pass between
-us and Linux in one call:
+A run is a sequence of datagrams of one length, of which only the last may be shorter, that one
+system call passes to or from Linux:
 
 - received (UDP_GRO): as one sender sent them in one call, or as the network card gathered them.
-  Linux also says how many datagrams it has dropped for want of room;
-- sent (UDP_SEGMENT): Linux cuts the run itself. Each datagram leaves with its own headers, and no
-  receiver can tell. On the loopback, a datagram of 1408 bytes costs 0.09 us in a run of 46, and
+  Linux also reports how many datagrams it has dropped because the buffer was full;
+- sent (UDP_SEGMENT): Linux cuts the run itself. Each datagram has its own headers, and no receiver
+  sees a difference. On the loopback, a datagram of 1408 bytes costs 0.09 us in a run of 46, and
   1.6 us alone.
 
-There are two implementations of `Reader` that do the same: `RunReader` in Python, which takes one
-run for each call, and a compiled one, which takes many.
+There are two implementations of `Reader` that do the same: `RunReader` in Python, which receives
+one run per call, and a compiled one, which receives many.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ __all__ = [
 
 DATAGRAM_LENGTH_MAX: Final = 65_536
 MEMORY_LENGTH: Final = 4 * DATAGRAM_LENGTH_MAX
-"""Several runs of the longest, and still no more than the processor keeps near."""
+"""Room for several runs of the greatest length, small enough for the processor's cache."""
 RUNS_MAX: Final = 64
 NOTHING: Final = -1
 ANCILLARY_LENGTH: Final = 96
-"""Room for a time, a segment length and a count, with their headers, on any machine."""
+"""Room for a timestamp, a segment length and a drop count with their headers, on any machine."""
 TIMESPEC: Final = Struct("@ll")
 UINT16: Final = Struct("@H")
 INT32: Final = Struct("@i")
@@ -81,57 +81,57 @@ IPV4_ADDRESS: Final = Struct("@HH4s")
 """Family, port and host of a `sockaddr_in`."""
 IPV6_ADDRESS: Final = Struct("@HHI16sI")
 """Family, port, flow, host and link of a `sockaddr_in6`."""
-# Plain integers: those of the module are enums, and to combine one with a number costs 2 us.
+# Plain integers: those of the module are enums, and combining one with a number costs 2 us.
 TRUNCATED: Final = int(MSG_CTRUNC)
-# What a receive call takes of the burst limit, beyond the 1 of any datagram of a usual length.
+# What one receive call uses of the burst limit, beyond the 1 of any datagram of usual length.
 DATAGRAMS_PER_COUNT: Final = 4
 LENGTH_PER_COUNT: Final = 8_192
 
 RunSource: TypeAlias = Any
-"""A socket, or what stands in for one: asyncio's and ours have no common class."""
+"""A socket, or its replacement in a test: asyncio's and ours have no common class."""
 Group: TypeAlias = "tuple[memoryview, Cuts, SocketAddress]"
-"""What came from one source, one datagram behind the other, where to cut it, and the source.
+"""Datagrams from one source, one after the other, where to cut them, and the source.
 
-For each run two 32-bit words: where it ends, and the length of its datagrams; a datagram that came
-alone is a run of one.
+For each run there are two 32-bit words: its end, and the length of its datagrams; a single datagram
+is a run of one.
 """
 
 
 class Reader(Protocol):
-    """Receives what is there; what it says holds until it reads again."""
+    """Receives what is there; its attributes are valid until the next `read`."""
 
     @property
     def groups(self) -> list[Group]:
-        """Return what came, in its order, by source."""
+        """Return the received datagrams, in order, grouped by source."""
         ...
 
     @property
     def is_drained(self) -> bool:
-        """Return whether nothing more is there."""
+        """Return whether the socket is empty."""
         ...
 
     @property
     def error(self) -> OSError | None:
-        """Return what the system reported behind what came."""
+        """Return the error that the system reported after the received datagrams."""
         ...
 
     @property
     def dropped(self) -> int:
-        """Return the count of datagrams dropped that came with the last; negative for none."""
+        """Return the system's drop count from the last datagram; negative if there is none."""
         ...
 
     @property
     def epoch_ns(self) -> int:
-        """Return when the one datagram that came was had by the system; negative for none."""
+        """Return when the system had the single datagram; negative if unknown."""
         ...
 
     def read(self, sock: RunSource, count_left: int, /) -> int:
-        """Receive at least once; return how much of the count that used."""
+        """Receive at least once; return how much of `count_left` that used."""
         ...
 
 
 class RunReader:
-    """The reader in Python: one run for each call."""
+    """The reader in Python: one run per call."""
 
     dropped: Any
     epoch_ns: Any
@@ -145,24 +145,24 @@ class RunReader:
         self.dropped = self.epoch_ns = NOTHING
 
     def read(self, sock: RunSource, count_left: int) -> int:
-        """Receive once; return what that counts.
+        """Receive once; return how much of the count that used.
 
-        A run counts as a quarter of its datagrams, and what is long as one for each 8 KiB. Counted
-        as one call, 64 runs of the longest would hold the loop up for 4 MiB, and of the shortest
-        for 4096 datagrams; counted in full, two would end a burst, though a datagram of a run is
-        far cheaper than one that comes alone.
+        A run counts as a quarter of its datagrams, and long data as one for each 8 KiB. If each
+        call counted as one, 64 of the longest runs would hold the loop up for 4 MiB, and 64 of the
+        shortest for 4096 datagrams. If each datagram counted as one, two runs would end a burst,
+        although a datagram in a run is far cheaper than a single one.
 
         Args:
-            sock: A non-blocking one.
-            count_left: The twin goes on until it has used that.
+            sock: A non-blocking socket.
+            count_left: Used by the compiled reader, which continues until it has used that.
         """
         del count_left
         self.groups = []
         self.is_drained, self.error = False, None
         self.dropped = self.epoch_ns = NOTHING
-        # Costs 0.2 us more than `recvfrom_into`, a small part of what the cores do for a datagram
-        # that comes alone; in runs of 46 a datagram costs 0.09 us, and nothing else says where a
-        # run is to be cut.
+        # This costs 0.2 us more than `recvfrom_into`, a small part of the work of the cores for a
+        # single datagram; in runs of 46 a datagram costs 0.09 us, and there is no other way to
+        # learn where a run must be cut.
         receive = getattr(sock, "recvmsg_into", None)
         try:
             if receive is None:
@@ -187,7 +187,7 @@ class RunReader:
         return count
 
     def _heed(self, ancillary: list[tuple[int, int, bytes]], flags: int) -> int:
-        """Take what the system says beside a datagram; return the segment length, 0 for none."""
+        """Read the control messages of a datagram; return the segment length, 0 for none."""
         segment_length = 0
         for level, kind, value in ancillary:
             if level == SOL_UDP and kind == UDP_GRO and len(value) == INT32.size:
@@ -199,24 +199,24 @@ class RunReader:
             elif kind == SO_TIMESTAMPNS and len(value) == TIMESPEC.size:
                 seconds, nanoseconds = TIMESPEC.unpack(value)
                 self.epoch_ns = seconds * 1_000_000_000 + nanoseconds
-        # A run whose lengths are in doubt is one datagram, and repaired as that.
+        # Without a certain segment length, treat the run as one datagram; resends repair it.
         return 0 if flags & TRUNCATED else segment_length
 
 
 def make_reader(sock: RunSource) -> Reader:
-    """Return the reader that is best for a socket."""
-    # What only behaves like a socket is to be asked, not passed by.
+    """Return the best reader for a socket."""
+    # A replacement for a socket must be called, not bypassed by its file descriptor.
     if CompiledRunReader is None or type(sock) is not socket.socket:
         return RunReader()
-    # Mapped, because pages that nothing is ever received to are then never taken; and not shared
-    # with what is forked off.
+    # Mapped, so that pages that are never received into are never allocated; and private, so that
+    # it is not shared with a forked process.
     memory = memoryview(mmap.mmap(-1, MEMORY_LENGTH, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     cuts = memoryview(array("i", bytes(RUNS_MAX * 2 * INT32.size)))
     return CompiledRunReader(memory, cuts, decode_address)
 
 
 def decode_address(raw: bytes) -> SocketAddress:
-    """Return the host and port of an address as Linux has it."""
+    """Return the host and port of an address in Linux's format."""
     if UINT16.unpack_from(raw)[0] == AF_INET6:
         _, port, _, host, link = IPV6_ADDRESS.unpack_from(raw)
         return two_tuple((inet_ntop(AF_INET6, host), ntohs(port), 0, link))
@@ -229,39 +229,39 @@ def decode_address(raw: bytes) -> SocketAddress:
 UINT32_MASK: Final = 0xFFFF_FFFF
 BACKWARDS: Final = 0x8000_0000
 ONE_RUN: Final = 2
-"""Words that tell of one run."""
+"""Words that describe one run."""
 
 
 class SocketProtocol(Protocol):
-    """What a protocol may want to know beside its datagrams; every method may be absent."""
+    """Optional methods of a protocol, called in addition to those of asyncio."""
 
     def media_timestamp_received(self, epoch_ns: int) -> None:
-        """The next datagram was had by the system then, in nanoseconds since 1970."""
+        """The system had the next datagram at this time, in nanoseconds since 1970."""
         ...
 
     def datagrams_received(
         self, data: memoryview, segment_length: int, addr: tuple[str, int]
     ) -> None:
-        """Many datagrams came at once; valid only during the call."""
+        """Many datagrams arrived together; valid only during the call."""
         ...
 
     def runs_received(self, data: memoryview, cuts: Cuts, addr: tuple[str, int]) -> None:
-        """Several runs came one after another; valid only during the call.
+        """Several runs arrived one after another; valid only during the call.
 
         Args:
-            data: Their datagrams, one behind the other.
-            cuts: For each run where it ends in the data, and the length of its datagrams in bytes;
-                its last may be shorter. One that came alone is a run of one.
-            addr: Where all of them came from.
+            data: Their datagrams, one after the other.
+            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; the
+                last datagram of a run may be shorter. A single datagram is a run of one.
+            addr: The address all of them came from.
         """
         ...
 
     def datagrams_dropped(self, count: int) -> None:
-        """The system dropped so many for want of room, since it was told last."""
+        """The system dropped this many datagrams since the last call, because of a full buffer."""
         ...
 
     def reading(self, is_begun: bool, /) -> None:  # noqa: FBT001 - a callback of one meaning
-        """All that has come is about to be handed over, or has been."""
+        """All that has arrived is about to be passed on, or has been."""
         ...
 
 
@@ -271,9 +271,9 @@ class ReadingTransport(BoundedTransport):
     Args:
         loop: The loop that runs it.
         sock: A non-blocking datagram socket.
-        protocol: Who is told what happens, of `SocketProtocol` as far as it has that.
+        protocol: The protocol to call; it may have methods of `SocketProtocol`.
         burst_limit: Most datagrams received in one turn of the loop; 4 of a run count as one, and
-            what is long as one for each 8 KiB.
+            long data as one for each 8 KiB.
         extra: Answers of `get_extra_info`.
     """
 
@@ -300,7 +300,7 @@ class ReadingTransport(BoundedTransport):
 
     @abstractmethod
     def _on_error(self, error: OSError) -> None:
-        """Take an error of receiving."""
+        """Handle an error of receiving."""
 
     def _read_burst(self) -> None:
         if not self._takes_bursts:
@@ -315,11 +315,11 @@ class ReadingTransport(BoundedTransport):
 
     def _read_datagrams(self) -> None:
         reader = self._reader
-        # What is left after the burst keeps the socket readable: the loop comes back next turn.
+        # What is left after the burst keeps the socket readable: the loop calls again next turn.
         count_left = self._burst_limit
         while count_left > 0:
             count_left -= reader.read(self._sock, count_left)
-            # Whatever fails is told by itself: it does not cost what was received behind it.
+            # Each call is guarded by itself: a failure does not lose what was received behind it.
             if reader.dropped >= 0:
                 self._tell(self._on_dropped, reader.dropped)
             if reader.epoch_ns >= 0:
@@ -346,7 +346,7 @@ class ReadingTransport(BoundedTransport):
             cast("SocketProtocol", self._protocol).datagrams_received(run, segment_length, address)
         else:
             for start in range(0, len(run), segment_length):
-                # Each on its own, as if it had come so: one that fails does not lose the others.
+                # Each on its own, as if received so: one that fails does not lose the others.
                 datagram = run[start : start + segment_length]
                 self._tell(self._protocol.datagram_received, datagram, address)
                 if self._is_closing:
@@ -367,10 +367,10 @@ class ReadingTransport(BoundedTransport):
     def _on_dropped(self, system_count: int) -> None:
         """Take how many datagrams the system has dropped since the socket was opened, modulo 2^32.
 
-        Every datagram carries the count, as it was when that was queued.
+        Every datagram carries the count at the time it was queued.
         """
         count = (system_count - self._system_drop_count) & UINT32_MASK
-        # Two processors may queue datagrams in another order than they read the count.
+        # Two processors may queue datagrams in another order than that of their counts.
         if not count or count >= BACKWARDS:
             return
         self._system_drop_count = system_count
@@ -382,11 +382,11 @@ class ReadingTransport(BoundedTransport):
 # The sending half.
 
 SEGMENT_COUNT_MAX: Final = 64
-"""Linux 6.9 and later take 128 at once; every one before takes these."""
+"""Linux 6.9 and later accept 128 in one call; all older versions accept this many."""
 RUN_LENGTH_MAX: Final = 65_507
-"""What one datagram over IPv4 can carry, in bytes; IPv6 could have 20 more."""
-# A driver of a network card that cannot have checksums made; a segment longer than the network
-# takes without cutting it, which old kernels call invalid: the plain way does both.
+"""The most that one datagram over IPv4 can carry, in bytes; IPv6 could carry 20 more."""
+# A network card's driver cannot compute the checksums, or a segment is too long to pass the network
+# in one piece, which old kernels call invalid. Sending datagrams one by one works in both cases.
 SEGMENTATION_REFUSALS: Final = frozenset({errno.EIO, errno.EINVAL, errno.EMSGSIZE})
 
 _log: Final[Any] = get_logger(__name__)
@@ -398,10 +398,10 @@ class SocketTransport(ReadingTransport):
     Args:
         loop: The loop that runs it; it must offer `add_reader`.
         sock: A non-blocking datagram socket; the transport closes it.
-        protocol: Who is told what happens, of `SocketProtocol` as far as it has that.
+        protocol: The protocol to call; it may have methods of `SocketProtocol`.
         burst_limit: Most datagrams received in one turn of the loop; see `ReadingTransport`.
         extra: Answers of `get_extra_info`.
-        is_batching: Whether runs are given to the system whole, where it takes them.
+        is_batching: Whether to send runs by single system calls, where the system supports that.
     """
 
     def __init__(
@@ -417,16 +417,16 @@ class SocketTransport(ReadingTransport):
         super().__init__(loop, sock, protocol, burst_limit=burst_limit, extra=extra)
         self._fileno = sock.fileno()
         self._is_segmenting = is_batching and offers_segmentation(sock)
-        # What only behaves like a socket is to be asked, not passed by.
+        # A replacement for a socket must be called, not bypassed by its file descriptor.
         self._is_sending_many = send_segmented is not None and type(sock) is socket.socket
         self._held: tuple[bytes, Destination] | None = None
         self._is_watch_due = False
 
     def start(self) -> None:
-        """Introduce the transport to its protocol, then begin to receive.
+        """Call `connection_made` of the protocol, then start to receive.
 
         Raises:
-            Exception: whatever `connection_made` raised; the caller still owns the socket.
+            Exception: what `connection_made` raised; the caller still owns the socket.
         """
         self._protocol.connection_made(self)
         self._watch()
@@ -439,7 +439,7 @@ class SocketTransport(ReadingTransport):
         Raises:
             BufferError: a datagram is already waiting.
             ClosedError: the transport is closed.
-            ValueError: no data, or an address where the socket is connected, or none where not.
+            ValueError: no data; or an address on a connected socket, or none on another.
         """
         if self._is_blocked or not data or (addr is None) is not self._is_connected:
             self._refuse(data, addr)
@@ -456,15 +456,15 @@ class SocketTransport(ReadingTransport):
             self._on_error(error)
 
     def send_run(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
-        """Send one datagram after another; return the bytes that left, or are held to leave first.
+        """Send one datagram after another; return the bytes sent, or held to be sent first.
 
-        As every transport does, but many in one call where the system takes them so.
+        The same as in every transport, but with many datagrams per call where the system can.
 
         Raises:
             BufferError: A datagram is already waiting.
             ClosedError: The transport is closed.
-            ValueError: No data, a segment length below 1, or an address where the socket is
-                connected, or none where not.
+            ValueError: No data, a segment length below 1, or an address on a connected socket, or
+                none on another.
         """
         if (
             not self._is_segmenting
@@ -477,7 +477,7 @@ class SocketTransport(ReadingTransport):
         length_max = segment_length * min(SEGMENT_COUNT_MAX, RUN_LENGTH_MAX // segment_length)
         control = ((SOL_UDP, UDP_SEGMENT, UINT16.pack(segment_length)),)
         left_length, last_start, target = 0, len(data) - segment_length, addr
-        # A single datagram that remains is no run.
+        # A single datagram that is left is no run.
         while left_length < last_start:
             part = data[left_length : left_length + length_max]
             try:
@@ -495,15 +495,15 @@ class SocketTransport(ReadingTransport):
         return left_length
 
     def send_runs(self, data: memoryview, cuts: Cuts, addr: Destination = None) -> int:
-        """Send runs of datagrams; return the bytes that left, or are held to leave first.
+        """Send runs of datagrams; return the bytes sent, or held to be sent first.
 
-        As every transport does, but many runs in one call where the system takes them so.
+        The same as in every transport, but with many runs per call where the system can.
 
         Raises:
             BufferError: A datagram is already waiting.
             ClosedError: The transport is closed.
-            ValueError: No data, a segment length below 1, or an address where the socket is
-                connected, or none where not.
+            ValueError: No data, a segment length below 1, or an address on a connected socket, or
+                none on another.
         """
         index = start = 0
         while (
@@ -524,7 +524,7 @@ class SocketTransport(ReadingTransport):
                 return start + self._hold_or_tell(run[:segment_length], addr, error)
             if number:
                 self._forgo_segmentation(segment_length, OSError(number, os.strerror(number)))
-            # Whatever else there is to it, sent alone it shows.
+            # Any other problem shows when the run is sent on its own.
             left_length = self.send_run(run, segment_length, addr)
             start += left_length
             index += 2
@@ -533,13 +533,13 @@ class SocketTransport(ReadingTransport):
         return self._send_runs_from(index, start, data, cuts, addr)
 
     def get_write_buffer_size(self) -> int:
-        """Return the length of the datagram that waits, or 0."""
+        """Return the length of the waiting datagram, or 0."""
         return 0 if self._held is None else len(self._held[0])
 
     def close(self) -> None:
-        """Stop receiving, let a waiting datagram leave, then close; safe to call again.
+        """Stop receiving, send a waiting datagram, then close; safe to call again.
 
-        With nothing waiting the socket is closed, and its port free, when this returns.
+        If no datagram waits, the socket is closed and its port free when this returns.
         """
         if self._is_closing:
             return
@@ -562,10 +562,10 @@ class SocketTransport(ReadingTransport):
         connect_socket(self._sock, address)
 
     def _hold_or_tell(self, datagram: memoryview, addr: Destination, error: OSError) -> int:
-        """Keep a datagram that the system could not take, or tell that it would not.
+        """Hold a datagram for which the socket has no room, or report an error.
 
         Returns:
-            The length of what is held, or 0.
+            The length of the held datagram, or 0.
         """
         if isinstance(error, BlockingIOError):
             self._hold(bytes(datagram), addr)
@@ -605,7 +605,7 @@ class SocketTransport(ReadingTransport):
             self._finish()
         if failure is not None:
             self._on_error(failure)
-        # Told of the failure, the protocol may have closed.
+        # The protocol may have closed the transport when it got the error.
         if not self._is_closing:
             self._is_blocked = False
             self._tell(self._protocol.resume_writing)
@@ -613,7 +613,7 @@ class SocketTransport(ReadingTransport):
     def _on_error(self, error: OSError) -> None:
         # By the contract of libuv's uv_poll, uvloop stops watching a socket for good when a poll
         # reports an error, even one that a send has fetched since; every absent peer causes one.
-        # It is watched again only later: now, uvloop may still be about to forget what is added.
+        # The socket is watched again only later: now, uvloop may still drop what is added.
         if not self._is_watch_due:
             self._is_watch_due = True
             self._loop.call_soon(self._watch_again)
@@ -621,7 +621,7 @@ class SocketTransport(ReadingTransport):
 
     def _watch_again(self) -> None:
         self._is_watch_due = False
-        # Both go before either returns, because uvloop keeps one dead poll for the two.
+        # Remove both before adding either, because uvloop keeps one dead poll for the two.
         if not self._is_closing:
             self._loop.remove_reader(self._fileno)
         if self._held is not None:

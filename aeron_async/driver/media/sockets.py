@@ -1,10 +1,10 @@
 """UDP sockets: their description, ports, options, opening and buffer lengths.
 
-Invariant: `WildcardPorts` remembers nothing but which port to try next. Whether a port is free,
-only the system knows.
+Invariant: `WildcardPorts` stores only which port to try next. Whether a port is free, only the
+system knows.
 
 A receive buffer smaller than the receiver window loses datagrams in every burst, and only resends
-show it. So `ShortageLog` warns once of each shortage, and names the setting that cures it.
+show it. So `ShortageLog` warns once of each shortage, and names the setting that corrects it.
 
 Source: Aeron `WildcardPortManager`, `aeron_port_manager.c`, `UdpChannelTransport`,
 `aeron_udp_channel_transport_init`, also for which mode needs which socket.
@@ -65,8 +65,8 @@ __all__ = [
 class WildcardPorts:
     """A range of ports, and the one to try next.
 
-    Differs: Aeron knows the ports of its own sockets only, and fails on one that another program
-    has; here every port of the range is tried.
+    Differs: Aeron knows only the ports of its own sockets, and fails on one that another program
+    holds; here every port of the range is tried.
 
     Attributes:
         low: The first port of the range.
@@ -82,24 +82,24 @@ class WildcardPorts:
 
     @classmethod
     def of(cls, port_range: tuple[int, int]) -> WildcardPorts | None:
-        """Return the ports of a setting, or None where 0 and 0 leave the choice to the system."""
+        """Return the ports of a setting, or None for 0 and 0, which let the system choose."""
         low, high = port_range
         return None if low == high == 0 else cls(low, high)
 
     def candidates(self) -> Iterator[int]:
-        """Yield every port once, the one after that which was taken last at first."""
+        """Yield every port once, starting after the port that was last taken."""
         first = self._next_port
-        # A range from 0 has no port 0: the system would take it for any port at all.
+        # Port 0 is left out of a range from 0: to the system it means any port at all.
         for port in (*range(first, self.high + 1), *range(self.low, first)):
             if port:
                 yield port
 
     def take(self, port: int) -> None:
-        """Go on behind a port that could be bound."""
+        """Continue after a port that could be bound."""
         self._next_port = port + 1 if port < self.high else self.low
 
     def refuse(self, host: str) -> NoReturn:
-        """Say that no port of the range could be bound.
+        """Refuse the socket: no port of the range could be bound.
 
         Raises:
             RegistrationError: CHANNEL_ENDPOINT_ERROR, always.
@@ -112,7 +112,7 @@ class WildcardPorts:
 
 
 SocketAddress = tuple[str, int]
-"""A numeric host and a port; both families alike."""
+"""A numeric host and a port, for both families."""
 
 # Descriptions.
 
@@ -124,7 +124,7 @@ IPV6_GROUPS: Final = IPv6Network("ff00::/8")
 
 
 def literal(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a numeric host stands for, or None where the host is a name."""
+    """Return the address of a numeric host, or None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -140,26 +140,26 @@ def is_group(host: str) -> bool:
 
 @attrs.frozen(kw_only=True)
 class SocketSpec:
-    """One UDP socket, described.
+    """The settings of one UDP socket.
 
     Attributes:
-        local: Where to bind; the wildcard address and port 0 leave the choice to the system.
-        remote: Where to connect, or None. A connected socket receives from nobody else.
+        local: The address to bind; the wildcard address and port 0 leave the choice to the system.
+        remote: The address to connect to, or None. A connected socket receives from no other.
         socket_sndbuf_length: SO_SNDBUF in bytes; 0 is the system's default.
         socket_rcvbuf_length: SO_RCVBUF in bytes; 0 is the system's default.
         reuse_address: Whether SO_REUSEADDR is set.
         reuse_port: Whether SO_REUSEPORT is set.
-        group: The multicast group to be a member of, numeric; the socket hears no other group.
-        interface: Where the group is joined, and where multicast leaves; None is the system's
+        group: The multicast group to join, numeric; the socket receives from no other group.
+        interface: The interface for joining the group and sending multicast; None is the system's
             choice.
         ttl: Hops of multicast datagrams; 0 is the system's default.
-        wildcard_ports: Where a local port of 0 comes from; None leaves it to the system.
-        is_timestamped: Whether the protocol is told when the system had each datagram.
-        is_batching: Whether many datagrams may leave, and arrive, in one call of the system.
+        wildcard_ports: The ports to try for a local port of 0; None leaves it to the system.
+        is_timestamped: Whether the protocol gets the time at which the system had each datagram.
+        is_batching: Whether one system call may send, and receive, many datagrams.
 
     Raises:
-        ConfigurationError: a host that is a name, two families, a group that is none, or a port,
-            length or number of hops out of range.
+        ConfigurationError: a host that is a name, two families, a group that is no multicast
+            address, or a port, length or number of hops out of range.
     """
 
     local: SocketAddress
@@ -201,7 +201,7 @@ class SocketSpec:
 
     @property
     def family(self) -> socket.AddressFamily:
-        """AF_INET or AF_INET6, as the local address has it."""
+        """AF_INET or AF_INET6, the family of the local address."""
         return socket.AF_INET6 if ":" in self.local[0] else socket.AF_INET
 
 
@@ -220,15 +220,15 @@ def _checked_ip(address: SocketAddress, *, port_min: int) -> IPv4Address | IPv6A
 def send_socket_specs(
     channel: UdpChannel, context: DriverContext, *, ports: WildcardPorts | None = None
 ) -> tuple[SocketSpec, SocketSpec | None]:
-    """Return the sockets of a sending endpoint: for data, and for control where that is another.
+    """Return the sockets of a send endpoint: for data, and for control if that is separate.
 
     Unicast: one socket, connected to the receiver. Multicast: one connected to the group, and one
-    that is a member of its control group. Otherwise one that sends to whom it is told.
+    that is a member of its control group. Otherwise one that is not connected.
 
     Args:
-        channel: Of a publication.
-        context: Says what the channel leaves open.
-        ports: Where a control port of 0 comes from; only an explicit control address uses them.
+        channel: The channel of a publication.
+        context: Gives the values that the channel leaves out.
+        ports: The ports to try for a control port of 0; only for an explicit control address.
     """
     spec = SocketSpec(
         local=channel.local_data,
@@ -247,8 +247,8 @@ def send_socket_specs(
         return attrs.evolve(spec, remote=channel.remote_data if is_connected else None), None
     assert channel.remote_control is not None
     ttl = channel.ttl or context.socket_multicast_ttl
-    # Differs: Aeron leaves this socket unbound, and the system chooses among the addresses of the
-    # interface; here the source of the stream is the address that the channel means.
+    # Differs: Aeron leaves this socket unbound, and the system chooses an address of the interface;
+    # here the source of the stream is the address given by the channel.
     data = attrs.evolve(spec, local=(channel.local_data[0], 0), remote=channel.remote_data, ttl=ttl)
     return data, _member(spec, channel.remote_control, ttl)
 
@@ -260,14 +260,14 @@ def receive_socket_spec(
     ports: WildcardPorts | None = None,
     owner: UdpChannel | None = None,
 ) -> SocketSpec:
-    """Return the socket of a receiving endpoint, or of one destination of a subscription.
+    """Return the socket of a receive endpoint, or of one destination of a subscription.
 
     Args:
-        channel: Of a subscription or its destination.
-        context: Says what the channel leaves open.
-        ports: Where an endpoint port of 0 comes from.
-        owner: The subscription's own channel, where `channel` is that of a destination: it says
-            how long the buffers are.
+        channel: The channel of the subscription or of its destination.
+        context: Gives the values that the channel leaves out.
+        ports: The ports to try for an endpoint port of 0.
+        owner: The subscription's own channel, if `channel` is that of a destination: it gives the
+            buffer lengths.
     """
     uri = (owner or channel).uri
     spec = SocketSpec(
@@ -308,7 +308,7 @@ REMEDIES: Final[Mapping[int, str]] = {
     errno.ENODEV: "no interface can join the group: check interface= of the channel",
     errno.ENETUNREACH: "no route leads there: check the address and the interface",
 }
-# Of the Linux headers; the module `socket` has none of them.
+# From the Linux headers; the module `socket` has none of them.
 IP_MULTICAST_ALL: Final = 49
 IPV6_MULTICAST_ALL: Final = 29
 SO_TIMESTAMPNS: Final = 35
@@ -321,11 +321,11 @@ OTHER_REMEDY: Final = "check the endpoint, control and interface of the channel"
 
 
 def refuse_timestamps(spec: SocketSpec, what: str) -> None:
-    """Refuse a socket that is to tell when the system had each datagram, if that is asked.
+    """Refuse a socket that must give the time of each datagram, if that is asked for.
 
     Args:
         spec: The socket.
-        what: What it is that cannot tell.
+        what: What cannot give the time.
 
     Raises:
         RegistrationError: NOT_SUPPORTED.
@@ -339,10 +339,10 @@ def refuse_timestamps(spec: SocketSpec, what: str) -> None:
 
 
 def open_socket(spec: SocketSpec) -> socket.socket:
-    """Return a non-blocking socket, bound, and connected where a remote address is given.
+    """Return a non-blocking socket that is bound, and connected if a remote address is given.
 
     Raises:
-        RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, the message says what.
+        RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the message says why.
     """
     try:
         sock = socket.socket(spec.family, socket.SOCK_DGRAM)
@@ -368,10 +368,10 @@ def open_socket(spec: SocketSpec) -> socket.socket:
 
 
 def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
-    """Connect a socket that is connected to somebody else; its local port stays.
+    """Connect a connected socket to another peer; its local port stays.
 
     Raises:
-        RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the peer is the old one.
+        RegistrationError: CHANNEL_ENDPOINT_ERROR; the system refused, and the old peer stays.
     """
     try:
         sock.connect(system_address(address))
@@ -380,9 +380,9 @@ def connect_socket(sock: socket.socket, address: SocketAddress) -> None:
 
 
 def offers_segmentation(sock: socket.socket) -> bool:
-    """Return whether the system cuts a run of datagrams into segments itself.
+    """Return whether the system itself cuts a run of datagrams into segments.
 
-    One that knows nothing of it would send the run as one datagram, and not complain.
+    A system without this option would send the run as one datagram without an error.
     """
     if sys.platform != "linux":
         return False
@@ -396,7 +396,7 @@ def offers_segmentation(sock: socket.socket) -> bool:
 def two_tuple(address: tuple[Any, ...]) -> SocketAddress:
     """Return the host and port of an address of either family.
 
-    A host that every link has, such as fe80::1, gets the number of its link: it can be answered.
+    A link-local host, such as fe80::1, gets the number of its link, so that it can be answered.
     """
     if len(address) == IPV6_TUPLE_LENGTH and address[3] and "%" not in address[0]:
         return f"{address[0]}%{address[3]}", address[1]
@@ -404,7 +404,7 @@ def two_tuple(address: tuple[Any, ...]) -> SocketAddress:
 
 
 def system_address(address: SocketAddress) -> tuple[Any, ...]:
-    """Return an address as sockets want it: the link of a host that every link has by its number.
+    """Return an address as sockets expect it: with the index of the link of a link-local host.
 
     Raises:
         OSError: There is no such link.
@@ -437,10 +437,10 @@ def _set_options(sock: socket.socket, spec: SocketSpec) -> None:
 
 
 def _set_reading_options(sock: socket.socket, spec: SocketSpec) -> None:
-    # What an old kernel does not know, it does without: nothing depends on either.
+    # Older kernels lack these options, and nothing depends on them.
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
-    # The datagrams of a run have one time between them, and a timestamp is of each.
+    # The datagrams of a run share one time, but each needs its own.
     if spec.is_batching and not spec.is_timestamped:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_UDP, UDP_GRO, 1)
@@ -459,7 +459,7 @@ def _set_multicast_options(sock: socket.socket, spec: SocketSpec) -> None:
     if spec.ttl:
         sock.setsockopt(level, ttl_option, spec.ttl)
     if spec.group is not None and sys.platform == "linux":
-        # By default Linux gives a socket whatever group any other socket of the machine has joined.
+        # By default Linux delivers to a socket any group that any socket of the machine has joined.
         option = IPV6_MULTICAST_ALL if spec.family == socket.AF_INET6 else IP_MULTICAST_ALL
         with contextlib.suppress(OSError):
             sock.setsockopt(level, option, 0)
@@ -494,14 +494,14 @@ def _join(sock: socket.socket, group: str, spec: SocketSpec) -> None:
 
 
 def _ipv4_membership(group: str, spec: SocketSpec) -> bytes:
-    """Return a `struct ip_mreqn`: two interfaces may have one address, but no two one index."""
+    """Return a `struct ip_mreqn`: two interfaces may share an address, but never an index."""
     interface = spec.interface
     address, index = ("0.0.0.0", 0) if interface is None else (interface.address, interface.index)  # noqa: S104 - the system's choice
     return socket.inet_aton(group) + socket.inet_aton(address) + struct.pack("@i", index)
 
 
 def _scoped(address: SocketAddress, spec: SocketSpec) -> tuple[Any, ...]:
-    """Return what the system wants to be told: which link an address is of that many links have."""
+    """Return an address as sockets expect it, with the link of a link-local host or group."""
     interface = spec.interface
     if "%" in address[0] or interface is None or not interface.index:
         return system_address(address)
@@ -513,13 +513,13 @@ def _scoped(address: SocketAddress, spec: SocketSpec) -> tuple[Any, ...]:
 def _refuse(deed: str, address: SocketAddress, error: OSError) -> NoReturn:
     remedy = REMEDIES.get(error.errno or 0, OTHER_REMEDY)
     message = f"cannot {deed} {format_address(address)}: {error.strerror or error}; {remedy}"
-    # The message says all that the error of the system does.
+    # The message contains all that the system's error says.
     raise RegistrationError(message, code=ErrorCode.CHANNEL_ENDPOINT_ERROR) from None
 
 
 # Buffer lengths.
 
-# Linux doubles the length it was asked for, to cover its own bookkeeping, and reports the double.
+# Linux doubles the requested length, to cover its own bookkeeping, and reports the double.
 REPORTED_PER_GRANTED: Final = 2 if sys.platform == "linux" else 1
 
 DROP_LOG_INTERVAL_S: Final = 1.0
@@ -529,13 +529,13 @@ _log: Final[Any] = get_logger(__name__)
 
 @attrs.frozen(kw_only=True)
 class BufferLengths:
-    """Lengths of a socket's buffers, in bytes, comparable with what was asked for.
+    """The granted lengths of a socket's buffers, in bytes, comparable with the requested ones.
 
-    Where the system's default was taken, a length is what the kernel reports, as Aeron takes it.
+    Where the system's default is used, a length is what the kernel reports, as in Aeron.
 
     Attributes:
-        granted_sndbuf_length: Of SO_SNDBUF.
-        granted_rcvbuf_length: Of SO_RCVBUF.
+        granted_sndbuf_length: SO_SNDBUF.
+        granted_rcvbuf_length: SO_RCVBUF.
     """
 
     granted_sndbuf_length: int
@@ -543,7 +543,7 @@ class BufferLengths:
 
     @classmethod
     def of(cls, sock: socket.socket, spec: SocketSpec) -> BufferLengths:
-        """Read what an open socket has."""
+        """Return the lengths of an open socket."""
         return cls(
             granted_sndbuf_length=_granted(sock, socket.SO_SNDBUF, spec.socket_sndbuf_length),
             granted_rcvbuf_length=_granted(sock, socket.SO_RCVBUF, spec.socket_rcvbuf_length),
@@ -551,17 +551,17 @@ class BufferLengths:
 
 
 class ShortageLog:
-    """Writes one warning for each setting and length asked for in vain, however many sockets ask.
+    """Logs one warning for each setting and length that was not granted, for all sockets together.
 
-    Differs: Aeron compares with the length that Linux doubled, so a buffer granted only half in
-    full passes there without a word.
+    Differs: Aeron compares with the length that Linux doubled, so it does not notice a buffer of
+    which only half was granted.
     """
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, int]] = set()
 
     def note(self, spec: SocketSpec, granted: BufferLengths) -> None:
-        """Warn where a buffer is shorter than asked."""
+        """Warn if a buffer is shorter than requested."""
         self._compare(
             "net.core.wmem_max", spec, spec.socket_sndbuf_length, granted.granted_sndbuf_length
         )
@@ -583,18 +583,18 @@ class ShortageLog:
 
 
 class DropLog:
-    """Writes a warning for what sockets had no room for, at most once a second for all."""
+    """Logs a warning for datagrams that the system dropped, at most once a second in all."""
 
     def __init__(self) -> None:
         self._count = 0
         self._next_s = -math.inf
 
     def note(self, count: int, extra: Mapping[str, Any], now_s: float) -> None:
-        """Warn of datagrams that were dropped, with all those since the last warning.
+        """Warn of dropped datagrams, with all those since the last warning.
 
         Args:
-            count: Of the datagrams.
-            extra: Of the socket's transport: `sockname` and `granted_rcvbuf_length`.
+            count: How many were dropped.
+            extra: From the socket's transport: `sockname` and `granted_rcvbuf_length`.
             now_s: The loop's time.
         """
         self._count += count

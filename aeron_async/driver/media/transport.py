@@ -1,23 +1,24 @@
-"""What the datagram transports share: at most one datagram waits, and no mistake passes silently.
+"""What the datagram transports share: at most one datagram waits, and no misuse passes silently.
 
-The contract towards the protocol, whichever transport stands below:
+The contract towards the protocol, for every transport:
 
 - `connection_made` is called before `open` returns; `connection_lost` in a later turn of the loop;
 - `datagram_received(data, (host, port))`: `data` is any buffer, valid only during the call;
-- where its description says `is_timestamped`, `media_timestamp_received(epoch_ns)` goes before it;
-- a datagram that cannot leave at once is kept, alone, between `pause_writing` and
+- if the socket's `SocketSpec` says `is_timestamped`, `media_timestamp_received(epoch_ns)` precedes
+  it;
+- a datagram that cannot be sent at once is kept, as the only one, between `pause_writing` and
   `resume_writing`; until then `sendto` raises BufferError;
-- a datagram the system refused was not sent: `error_received` says so before `sendto` returns,
-  unless it was the one that waited;
+- a datagram that the system refused was not sent: `error_received` is called before `sendto`
+  returns, unless it was the datagram that waited;
 - `send_run(data, segment_length, address)` sends many datagrams as `sendto` sends each, and
-  `send_runs(data, cuts, address)` many runs;
-- `datagrams_received(data, segment_length, (host, port))` brings many datagrams at once to a
-  protocol that has it, `runs_received(data, cuts, (host, port))` many runs; one that has not gets
-  them one by one. Either takes them all before it raises what any of them did: as one by one, the
-  failure of one does not cost the others;
-- `reconnect(address)` gives a connected transport another peer: the local port stays, what waits to
-  leave goes to the new peer, and from then on nobody else is heard;
-- an exception of the protocol goes to the loop's exception handler, and the transport goes on.
+  `send_runs(data, cuts, address)` sends many runs;
+- `datagrams_received(data, segment_length, (host, port))` passes many datagrams at once to a
+  protocol that has this method, `runs_received(data, cuts, (host, port))` many runs; a protocol
+  without it gets them one by one. Both handle all datagrams before they raise an error, so the
+  failure of one does not affect the others;
+- `reconnect(address)` connects a connected transport to another peer: the local port stays, a
+  waiting datagram goes to the new peer, and from then on no other peer is heard;
+- an exception of the protocol goes to the loop's exception handler, and the transport continues.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ __all__ = ["BoundedTransport", "Datagram", "Destination"]
 
 Datagram: TypeAlias = bytes | bytearray | memoryview
 Destination: TypeAlias = Any
-"""A numeric (host, port), or None where the socket is connected; asyncio types it far wider."""
+"""A numeric (host, port), or None on a connected socket; asyncio declares a far wider type."""
 
 
 class BoundedTransport(asyncio.DatagramTransport):
-    """A datagram transport whose write buffer is one datagram.
+    """A datagram transport whose write buffer holds one datagram.
 
     Args:
         loop: The loop that runs it.
-        protocol: Who is told what happens.
+        protocol: The protocol to call.
         extra: Answers of `get_extra_info`; a `peername` other than None means connected.
     """
 
@@ -62,7 +63,7 @@ class BoundedTransport(asyncio.DatagramTransport):
         self._protocol = protocol
         self._is_connected = extra.get("peername") is not None
         self._is_closing = False
-        # Either closing, or holding a datagram: one test on the way of every datagram sent.
+        # Either closing, or holding a datagram: a single test for every datagram sent.
         self._is_blocked = False
         self._refused_count = 0
 
@@ -71,28 +72,28 @@ class BoundedTransport(asyncio.DatagramTransport):
         return self._is_closing
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the low and high mark of the write buffer: both 0, a single datagram pauses."""
+        """Return the low and high mark of the write buffer: both 0, one datagram pauses writing."""
         return 0, 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Change nothing: a queue of datagrams would grow stale beside the log that can resend."""
+        """Do nothing: queued datagrams would grow stale, while the log can resend their data."""
 
     def send_run(self, data: memoryview, segment_length: int, addr: Destination = None) -> int:
-        """Send one datagram after another; return the bytes that left, or are held to leave first.
+        """Send one datagram after another; return the bytes sent, or held to be sent first.
 
         The run ends early at a datagram that is held, and at one that the system refused. The data
         may be reused once this returns.
 
         Args:
-            data: The datagrams, one behind the other.
-            segment_length: Of each, in bytes; only the last may be shorter.
+            data: The datagrams, one after the other.
+            segment_length: Length of each datagram in bytes; only the last may be shorter.
             addr: As for `sendto`, numeric.
 
         Raises:
             BufferError: A datagram is already waiting.
             ClosedError: The transport is closed.
-            ValueError: No data, a segment length below 1, or an address where the socket is
-                connected, or none where not.
+            ValueError: No data, a segment length below 1, or an address on a connected socket, or
+                none on another.
         """
         if segment_length < 1:
             message = f"segment_length={segment_length} must be 1 or more bytes"
@@ -111,14 +112,15 @@ class BoundedTransport(asyncio.DatagramTransport):
         return left_length
 
     def send_runs(self, data: memoryview, cuts: Cuts, addr: Destination = None) -> int:
-        """Send runs of datagrams, each as `send_run` does; return the bytes that left, or are held.
+        """Send runs of datagrams, each as `send_run` does; return the bytes sent, or held.
 
-        They end where one of them ends early. The data may be reused once this returns.
+        If one run ends early, the following ones are not sent. The data may be reused once this
+        returns.
 
         Args:
-            data: The datagrams, one behind the other.
-            cuts: Of each run where it ends in the data, and the length of its datagrams in bytes;
-                only its last may be shorter.
+            data: The datagrams, one after the other.
+            cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only
+                the last datagram of a run may be shorter.
             addr: As for `sendto`, numeric.
 
         Raises:
@@ -129,7 +131,7 @@ class BoundedTransport(asyncio.DatagramTransport):
     def _send_runs_from(
         self, index: int, start: int, data: memoryview, cuts: Cuts, addr: Destination
     ) -> int:
-        """Send runs one by one, from one on; return where they end that left, or are held."""
+        """Send runs one by one, from `index` on; return the end of what was sent, or held."""
         for each in range(index, len(cuts), 2):
             end = cuts[each]
             start += self.send_run(data[start:end], cuts[each + 1], addr)
@@ -138,7 +140,7 @@ class BoundedTransport(asyncio.DatagramTransport):
         return start
 
     def reconnect(self, address: SocketAddress) -> None:
-        """Send to another peer from now on, and hear no other; the local port stays.
+        """Send to another peer from now on, and receive from no other; the local port stays.
 
         Args:
             address: Numeric, of the same family.
@@ -165,7 +167,7 @@ class BoundedTransport(asyncio.DatagramTransport):
 
     @abstractmethod
     def _connect(self, address: SocketAddress) -> None:
-        """Change the peer of the socket below."""
+        """Connect the socket to another peer."""
 
     def _refuse(self, data: Datagram, addr: Destination) -> NoReturn:
         if self._is_closing:
@@ -202,5 +204,5 @@ class BoundedTransport(asyncio.DatagramTransport):
         self._tell(protocol.connection_lost, error)
 
 
-# Stands in after the end, so that a closed transport keeps no endpoint alive.
+# Replaces the protocol after the end, so that a closed transport keeps no endpoint alive.
 _NOBODY = asyncio.DatagramProtocol()
