@@ -1,12 +1,11 @@
-"""Compiled twins of the loops that touch every frame, and why they are not used where they are not.
+"""Compiled twins of the loops that touch every frame, and the reason where they are not used.
 
-Which of the two is at work was decided when the package was installed, by whether a C compiler was
-there; `AERON_ASYNC_PURE=1` in the environment takes the one in Python at import. A module in Python
-that has a twin here says so at its end, and takes it. A test holds the twins together, and
-`aeron-async doctor` says which is at work.
+They were built when the package was installed if there was a C compiler. `AERON_ASYNC_PURE=1` in
+the environment selects pure Python at import. A Python module with a compiled twin imports it at
+its end. A test compares the twins, and `aeron-async doctor` says which of them are in use.
 
-A compiled function may do more in one call than its twin, never something else: both stop where
-the other may go on, and say how far they came.
+A compiled function may do more in one call than its twin, but nothing else: where one stops, the
+other may continue, and both return how far they got.
 """
 
 from __future__ import annotations
@@ -32,39 +31,39 @@ __all__ = [
 ]
 
 PURE_VARIABLE: Final = "AERON_ASYNC_PURE"
-"""Set to anything but 0, it takes the twins in Python."""
+"""If set to anything but 0, pure Python is used."""
 
 
 def _why_pure() -> str | None:
-    """Return why the compiled twins are not to be used, or None if they are."""
+    """Return why the compiled twins are not used, or None if they are."""
     if os.environ.get(PURE_VARIABLE, "0") not in {"", "0"}:
         return f"{PURE_VARIABLE} is set"
     try:
         for name in ("atomics", "frames", "batches", "chains", "paths"):
             import_module(f"{__name__}.{name}")
     except (ImportError, ValueError) as error:
-        # A ValueError where one was built before, and another after, a change.
+        # ValueError: some modules were built before a change, and others after it.
         return f"it was not built when the package was installed ({error})"
     return None
 
 
 WHY_PURE: Final = _why_pure()
-"""Why the twins in Python are at work; None if the compiled ones are."""
+"""Why pure Python is used; None if the compiled twins are."""
 
-# What has no twin: Python would save nothing by it, or cannot do it.
+# Compiled code without a Python twin: Python would gain nothing by it, or cannot do it.
 FrameWriter: type[FrameWriterType] | None = None
-"""Appends what takes no thought; None in Python."""
+"""The compiled fast path of `Appender.offer`; None in pure Python."""
 CompiledRunReader: type[RunReaderType] | None = None
-"""Receives many datagrams in one call; None in Python, and where there is no `recvmsg`."""
+"""Receives many datagrams in one call; None in pure Python, and on systems without `recvmsg`."""
 send_segmented: SendSegmented | None = None
-"""Sends many runs of datagrams in one call; None where `CompiledRunReader` is."""
+"""Sends many runs of datagrams in one call; None where `CompiledRunReader` is None."""
 BlockWriter: type[BlockWriterType] | None = None
-"""Writes blocks to files in a thread apart; None in Python, and where there are no such threads."""
+"""Writes blocks to files in its own thread; None in pure Python, and without native threads."""
 
 if WHY_PURE is None:
     from aeron_async._speedups.frames import FrameWriter
 
-    # A system may be without the calls that this needs, and lacks nothing else then.
+    # A system may lack the calls that this needs, and still support the rest.
     with suppress(ImportError):
         from aeron_async._speedups.sockets import RunReader as CompiledRunReader
         from aeron_async._speedups.sockets import send_segmented

@@ -1,6 +1,6 @@
-"""One log over one buffer: three terms and metadata; made, mapped, measured and cleaned.
+"""One log over one buffer: three terms and metadata, with creation, mapping and cleaning.
 
-Layout: term 0, 1, 2, a hole where pages are larger than 4 KiB, and the metadata in the last 4096
+Layout: terms 0, 1 and 2, a hole if pages are larger than 4 KiB, and the metadata in the last 4096
 bytes. The buffer may be anonymous memory or a mapped file of an Aeron directory; the code is the
 same for both.
 
@@ -62,20 +62,20 @@ __all__ = [
 NULL_VALUE: Final = -1
 
 
-# What is fixed when a log is made.
+# Settings of a log.
 
 
 @final
 @attrs.frozen(kw_only=True)
 class LogSpec:
-    """Everything that is fixed when a log is made; lengths in bytes, times in nanoseconds.
+    """The settings of a new log, which never change; lengths in bytes, times in nanoseconds.
 
     Attributes:
         correlation_id: Registration id of the publication, or correlation id of the image.
         start_term_id: Term of the first frame; `None` means the initial term.
         start_term_offset: Offset of the first frame in that term; a multiple of 32.
-        entity_tag: Tag of the publication, -1 for none; images hold 0.
-        response_correlation_id: Likewise.
+        entity_tag: Tag of the publication, -1 for none; 0 for an image.
+        response_correlation_id: Response correlation id, -1 for none; 0 for an image.
 
     Raises:
         ConfigurationError: A length, id or start that no log can have.
@@ -154,7 +154,7 @@ class LogSpec:
         return wrap_int32(self.start_term_id - self.initial_term_id)
 
 
-# Fields that the metadata takes over under the same name.
+# Fields that are copied to the metadata under the same name.
 COPIED: Final = tuple(
     field.name
     for field in attrs.fields(LogSpec)
@@ -174,15 +174,15 @@ def default_frame_header(*, session_id: int, stream_id: int, initial_term_id: in
 
 
 def initialise(metadata: LogMetadata, spec: LogSpec) -> None:
-    """Write the metadata of a log that nobody has seen yet.
+    """Write the metadata of a new log.
 
     A publication gets its tails: the start in the active slot, and in the two others the term ids
-    they would last have held, so that the first rotation finds what it expects. The tails and the
-    active term count of an image stay zero; its driver keeps the position elsewhere.
+    that they would last have held, which the first rotation expects. The tails and the active term
+    count of an image stay zero; its driver keeps the position elsewhere.
     """
     for name in COPIED:
         setattr(metadata, name, getattr(spec, name))
-    # After the ids, which live inside it.
+    # After the ids, which are stored inside this header.
     metadata.default_frame_header = default_frame_header(
         session_id=spec.session_id,
         stream_id=spec.stream_id,
@@ -222,7 +222,7 @@ class LogBuffers:
         term_longs: The same as signed 64-bit integers: a frame header is four of them.
         term_length: In bytes; a power of two.
         position_bits: log2 of the term length.
-        is_closed: Whether the views have been given back.
+        is_closed: Whether the views have been released.
     """
 
     __slots__ = (
@@ -273,13 +273,14 @@ class LogBuffers:
 
     @classmethod
     def create(cls, spec: LogSpec, buffer: Buffer | None = None) -> LogBuffers:
-        """Make a log as `spec` says, in anonymous memory unless a zeroed buffer is given.
+        """Make a new log, in anonymous memory unless a zeroed buffer is given.
 
-        Anonymous memory costs nothing until a page is touched. It is shared and not private, for
-        the kernel may back private memory by huge pages, of which one written byte costs 2 MiB.
+        Anonymous memory costs nothing until a page is touched. It is shared instead of private,
+        because the kernel may back private memory by huge pages, and then one written byte costs
+        2 MiB.
 
         Raises:
-            ConfigurationError: The buffer has not the length that the spec needs.
+            ConfigurationError: The buffer does not have the length that the spec needs.
         """
         length = file_length(term_length=spec.term_length, page_size=spec.page_size)
         owned = None
@@ -299,10 +300,10 @@ class LogBuffers:
 
     @classmethod
     def map(cls, buffer: Buffer) -> LogBuffers:
-        """Open a log that exists, in a buffer that stays the caller's.
+        """Open an existing log in a buffer that the caller keeps.
 
         Raises:
-            ConfigurationError: The buffer cannot be a whole log; nothing holds on to it.
+            ConfigurationError: The buffer holds no whole log; no view of it stays open.
         """
         base = memoryview(buffer).cast("B")
         if base.nbytes < METADATA_LENGTH:
@@ -318,11 +319,11 @@ class LogBuffers:
         return cls(base, metadata, None)
 
     def close(self) -> None:
-        """Give back every view of the buffer, and the buffer itself if this log made it.
+        """Release every view of the buffer, and the buffer itself if this log made it.
 
-        A view that the application still holds keeps the memory alive: unmapping under it would be
-        a crash, so the mapping is then left to the garbage collector, which unmaps after the last
-        view.
+        A view that the application still holds keeps the memory alive. Unmapping it would crash the
+        process, so the mapping is left to the garbage collector, which unmaps it after the last
+        view is gone.
         """
         if self.is_closed:
             return
@@ -359,13 +360,13 @@ def _release(*views: memoryview) -> None:
             view.release()
 
 
-# The position of the publishers.
+# The producer position.
 
 
 def producer_position(log: LogBuffers) -> int:
     """Return up to where publishers have claimed the log, in bytes, committed or not.
 
-    The tail of a full term runs beyond its end; the position does not.
+    The tail of a full term may lie beyond its end; the position does not.
     """
     metadata = log.metadata
     tail = metadata.tail(metadata.active_term_count % PARTITION_COUNT)
@@ -390,15 +391,15 @@ def zero(term: memoryview, start: int, end: int) -> None:
 
 
 def clean_to(log: LogBuffers, *, clean_position: int, position: int) -> int:
-    """Zero from `clean_position` towards `position`, within one term; return how far it came.
+    """Zero from `clean_position` towards `position`, within one term; return how far it got.
 
-    Call again, on a later turn, when that is short of `position`. The first eight bytes go last, so
-    that a reader never meets a frame length in front of a body that is gone.
+    If that is short of `position`, call it again in a later turn. The first eight bytes are zeroed
+    last, so that a reader never sees a frame length before a body that is gone.
 
     Args:
-        log: To be cleaned.
-        clean_position: Up to where it is clean.
-        position: Up to where all readers have consumed, and more.
+        log: The log to clean.
+        clean_position: Up to where it is clean, in bytes.
+        position: Up to where it may be cleaned, in bytes; all readers are beyond it.
     """
     offset = term_offset_at(clean_position, term_length=log.term_length)
     length = min(position - clean_position, log.term_length - offset)

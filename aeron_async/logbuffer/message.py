@@ -1,4 +1,7 @@
-"""Messages made of the frames of a log: one small object each, not frozen, without a dictionary."""
+"""Messages read from a log: one small object each, mutable and without a dictionary.
+
+`read_whole` reads a list of them, and `open_batch` a batch that is handed out one by one.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ __all__ = [
 
 
 class MessageSource(Protocol):
-    """What a message came from: an `Image`, or a recording that is replayed.
+    """The source of a message: an `Image`, or a recording that is replayed.
 
     Attributes:
-        session_id: Of the publication.
-        stream_id: Within its channel.
+        session_id: Session id of the publication.
+        stream_id: Stream id of the publication.
         source_identity: Where the stream comes from, as `host:port`.
     """
 
@@ -32,12 +35,12 @@ class MessageSource(Protocol):
 
 
 class Message:
-    """One message, reassembled.
+    """One complete message.
 
     Attributes:
-        data: The payload, a copy of its own.
+        data: The payload, a copy.
         position: Where the message ends in its stream, in bytes.
-        reserved_value: What the publisher put beside it; 0 by default.
+        reserved_value: The publisher's own 64 bits; 0 by default.
         image: The source it came from.
     """
 
@@ -49,18 +52,18 @@ class Message:
         self.data: bytes = data
         self.position: int = position
         self.reserved_value: int = reserved_value
-        # A log knows no images: `client.image` says what it is.
+        # Typed as Any, because a log knows no images; `client.image` defines the type.
         self.image: Any = image
 
     @property
     def session_id(self) -> int:
-        """Return the session of the publication it came from."""
+        """Return the session id of the publication it came from."""
         session_id: int = self.image.session_id
         return session_id
 
     @property
     def stream_id(self) -> int:
-        """Return the stream it came on."""
+        """Return the stream id it came on."""
         stream_id: int = self.image.stream_id
         return stream_id
 
@@ -94,23 +97,23 @@ def read_whole(
     image: MessageSource | None = None,
     longest: int = 0,
 ) -> int:
-    """Read messages that are there whole; return the offset behind the last frame and its padding.
+    """Read complete messages; return the offset behind the last frame and its padding.
 
-    Stops at a fragment of anything else, at a frame that is missing or reaches beyond `end`, and
-    after `limit` messages.
+    Stops at any other fragment, at a frame that is missing or extends beyond `end`, and after
+    `limit` messages.
 
     Args:
         term: The term as bytes.
-        words: It as 32-bit words.
-        longs: It as 64-bit words.
+        words: The term as 32-bit words.
+        longs: The term as 64-bit words.
         offset: Where to begin; start of a frame.
         end: Offset not to be passed.
-        begin_position: Of the term.
+        begin_position: Position of the term.
         limit: Most messages to read.
-        out: Where they go: a `Message` each, or where there is no image (payload, end position,
+        out: Receives a `Message` each, or without an image a tuple (payload, end position,
             reserved value).
-        image: The source they came from.
-        longest: Longest message that may be put together of fragments, in bytes; 0 stops at any.
+        image: The source of the messages.
+        longest: Longest message that may be joined from fragments, in bytes; 0 stops at any.
 
     Source: Aeron `TermReader`.
     """
@@ -124,7 +127,7 @@ def read_whole(
         if following > end:
             break
         word = words[index + 1]
-        # The first comparison settles all but the rare frame with further flags.
+        # The first comparison is enough for all but the rare frame with further flags.
         if word == UNFRAGMENTED_WORD or (word >> TYPE_SHIFT and word & FLAGS_BITS == FLAGS_BITS):
             data = bytes(term[offset + HEADER : offset + frame_length])
         elif word >> TYPE_SHIFT:
@@ -147,9 +150,9 @@ def read_whole(
 def _join(
     term: memoryview, words: memoryview, offset: int, end: int, longest: int
 ) -> tuple[bytes, int]:
-    """Return the message whose fragments begin here, and the offset behind it; 0 where it is not.
+    """Return the message whose fragments begin here, and the offset behind it; 0 if incomplete.
 
-    Every fragment has to be there, one behind the other, from the first to the last.
+    Every fragment must be there, one after the other, from the first to the last.
     """
     pieces = []
     length, expected = 0, BEGIN_BIT
@@ -178,13 +181,13 @@ MessageT = TypeVar("MessageT")
 
 
 class Batch(Generic[MessageT]):
-    """Messages of one source, in their order.
+    """Messages of one source, in order.
 
-    The compiled twin leaves in the log what has not been handed out yet, until `keep`.
+    The compiled twin leaves messages in the log until they are handed out, or until `keep`.
 
     Args:
-        messages: All of them; of one source.
-        image: That source; None where there are no messages.
+        messages: All messages.
+        image: Their source; None if there are no messages.
 
     Attributes:
         left: How many are still to be handed out.
@@ -199,7 +202,7 @@ class Batch(Generic[MessageT]):
         self.left: int = len(messages)
 
     def following(self) -> MessageT | None:
-        """Return the next message; None where there is none any more."""
+        """Return the next message; None if there is none left."""
         left = self.left
         if left == 0:
             return None
@@ -207,13 +210,13 @@ class Batch(Generic[MessageT]):
         return self._messages[-left]
 
     def rest(self) -> list[MessageT]:
-        """Return all that are still to be handed out, and be empty."""
+        """Return all messages that are left, and empty the batch."""
         messages = self._messages[len(self._messages) - self.left :]
         self.left = 0
         return messages
 
     def keep(self) -> None:
-        """Look at the log no more: it is about to go."""
+        """Copy what is still in the log, which is about to be freed; nothing to do in Python."""
 
 
 def open_batch(
@@ -228,18 +231,18 @@ def open_batch(
 ) -> tuple[Batch[Any], int]:
     """Return the unfragmented messages that are there, and the offset behind them.
 
-    They stay in the log until they are handed out, and so no publisher may write there before: the
-    position of who reads must not pass them.
+    They stay in the log until they are handed out, so the reader's position must not pass them
+    before: a publisher could overwrite them.
 
     Args:
-        term: The term as bytes; likewise the others as for `read_whole`.
+        term: The term as bytes.
         words: The term as 32-bit words.
         longs: The term as 64-bit words.
         offset: Where to begin; start of a frame.
         end: Offset not to be passed.
-        begin_position: Of the term.
+        begin_position: Position of the term.
         limit: Most messages.
-        image: The source they come from.
+        image: The source of the messages.
     """
     found: list[Any] = []
     behind = read_whole(term, words, longs, offset, end, begin_position, limit, found, image)

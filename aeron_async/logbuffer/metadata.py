@@ -1,8 +1,8 @@
-"""The 4096 bytes of metadata at the end of a log, and its rotation to the next term.
+"""The 4096 bytes of metadata at the end of a log, and the rotation to the next term.
 
-Hot fields of `LogMetadata` (tails, active term count, limits of the stream) are single aligned
-loads and stores, so that another process mapping the same file never sees half a value. Fields are
-in host order, which is Aeron's little-endian order on every machine that Aeron runs on.
+Invariant: hot fields of `LogMetadata` (tails, active term count, limits of the stream) are single
+aligned loads and stores, so another process that maps the same file never sees half a value. Fields
+are in host order, which is Aeron's little-endian order on every machine that Aeron runs on.
 
 Source: Aeron `LogBufferDescriptor`, `LogBufferDescriptor.rotateLog`.
 """
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 METADATA_LENGTH: Final = 4096
-# Among the 32-bit words: publishers look it up for every message, faster than by its property.
+# An index of the 32-bit words: publishers read it for every message, faster than by its property.
 ACTIVE_TERM_COUNT_INDEX: Final = 6
 END_OF_STREAM_UNKNOWN: Final = 2**63 - 1
 LOG_TYPE_OFFSET: Final = 497
@@ -37,7 +37,7 @@ DEFAULT_FRAME_HEADER: Final = slice(320, 352)
 
 @final
 class LogType(IntEnum):
-    """Who writes a log: publishers, one publisher, or the receiver."""
+    """Which kind of writer a log has: several publishers, one publisher, or the receiver."""
 
     CONCURRENT_PUBLICATION = 0
     EXCLUSIVE_PUBLICATION = 1
@@ -99,8 +99,8 @@ class _Flag:
 class LogMetadata:
     """Typed access to the metadata of one log.
 
-    Lengths are in bytes, times in nanoseconds. Everything from `correlation_id` on is constant once
-    the log is handed out, but for `is_publication_revoked`.
+    Lengths are in bytes, times in nanoseconds. All fields from `correlation_id` on are constant
+    once the log is in use, except `is_publication_revoked`.
 
     Attributes:
         block: The 4096 bytes themselves.
@@ -156,7 +156,7 @@ class LogMetadata:
 
     @property
     def default_frame_header(self) -> bytes:
-        """The 32 bytes that every frame of this log starts from."""
+        """The 32-byte header template for every frame of this log."""
         return bytes(self.block[DEFAULT_FRAME_HEADER])
 
     @default_frame_header.setter
@@ -165,7 +165,7 @@ class LogMetadata:
 
     @property
     def log_type(self) -> LogType:
-        """Who writes this log."""
+        """Which kind of writer this log has."""
         return LogType(self.block[LOG_TYPE_OFFSET])
 
     @log_type.setter
@@ -191,18 +191,18 @@ class LogMetadata:
 
 
 def rotate_log(metadata: LogMetadata, *, term_count: int, term_id: int) -> None:
-    """Make the term after `term_id` the active one, unless somebody has.
+    """Make the term after `term_id` the active one, unless another publisher has done so.
 
-    Differs: Aeron compares and swaps, for its publishers are threads. Ours share one event loop,
-    and nothing can come between the load and the store.
+    Differs: Aeron compares and swaps, because its publishers are threads. Ours share one event
+    loop, so no other publisher runs between the load and the store.
 
     Args:
-        metadata: Of the log.
+        metadata: The metadata of the log.
         term_count: How many terms after the initial one the full term is.
-        term_id: Of the full term.
+        term_id: Term id of the full term.
     """
     following = (term_count + 1) % PARTITION_COUNT
-    # The slot must still hold the term of three rotations ago, or the work is done already.
+    # If the slot no longer holds the term of three rotations ago, the rotation is done already.
     if metadata.tail(following) >> 32 == wrap_int32(term_id + 1 - PARTITION_COUNT):
         metadata.set_tail(following, pack_tail(term_id + 1, 0))
     if metadata.active_term_count == term_count:

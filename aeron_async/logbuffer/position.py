@@ -1,7 +1,8 @@
-"""(Term id, term offset) ⇄ position, and the lengths that follow from term length and MTU.
+"""Positions: conversion from and to term id and term offset, and limits on lengths.
 
 A *position* is absolute in the stream and never wraps; a *term id* is a signed 32-bit integer and
-does; an *offset* lies inside one term. Everything else in the package crosses between them here.
+does wrap; an *offset* lies inside one term. The rest of the package converts between them only by
+these functions.
 
 Source: Aeron `LogBufferDescriptor`.
 """
@@ -52,7 +53,7 @@ FIRST_NEGATIVE_TERM: Final = -(2**31)
 
 
 def position_bits(term_length: int) -> int:
-    """Return how far a position is shifted right to count terms: log2 of the term length."""
+    """Return log2 of the term length, the shift that turns a position into a count of terms."""
     return term_length.bit_length() - 1
 
 
@@ -62,8 +63,8 @@ def compute_position(term_id: int, term_offset: int, *, initial_term_id: int, bi
     Term ids wrap at 32 bits, so their difference does too; a position is 64 bits wide. A term
     before the first has a negative position.
 
-    Differs: the end of the position space, where a stream that has used up all its terms stands,
-    has the id of a term before the first. Offset 0 of that one can only be this end.
+    Differs: the end of the position space, at which a stream that has used up all its terms stops,
+    has the term id of a term before the first. Offset 0 of that term can only mean this end.
     """
     position = (wrap_int32(term_id - initial_term_id) << bits) + term_offset
     if position == FIRST_NEGATIVE_TERM << bits:
@@ -77,7 +78,7 @@ def term_id_at(position: int, *, initial_term_id: int, bits: int) -> int:
 
 
 def term_offset_at(position: int, *, term_length: int) -> int:
-    """Return where in its term a position lies, in bytes."""
+    """Return the offset of a position in its term, in bytes."""
     return position & (term_length - 1)
 
 
@@ -94,19 +95,19 @@ def pack_tail(term_id: int, term_offset: int) -> int:
 def unpack_tail(tail: int, *, term_length: int) -> tuple[int, int]:
     """Return the term id and offset of a tail counter.
 
-    Every publisher that found no room has left its length in the low half, so that it may lie far
-    beyond the term; the offset returned never does.
+    Every publisher that found no room has added its length to the low half, which may therefore be
+    far beyond the term; the returned offset never is.
     """
     return tail >> 32, min(tail & UINT32_MASK, term_length)
 
 
 def max_message_length(term_length: int) -> int:
-    """Return the longest message a log takes: an eighth of a term, 16 MiB at most."""
+    """Return the length of the longest message of a log: an eighth of a term, 16 MiB at most."""
     return min(term_length // MESSAGES_PER_TERM_MIN, MAX_MESSAGE_LENGTH)
 
 
 def max_payload_length(mtu_length: int) -> int:
-    """Return the most bytes of a message that one frame carries."""
+    """Return how many bytes of a message one frame carries at most."""
     return mtu_length - DATA_HEADER_LENGTH
 
 
@@ -116,7 +117,7 @@ def max_position(term_length: int) -> int:
 
 
 def framed_length(length: int, *, max_payload_length: int) -> int:
-    """Return the bytes of log that a message takes, headers and alignment included."""
+    """Return how many bytes of log a message takes, with headers and alignment."""
     if length <= max_payload_length:
         return align_frame(length + DATA_HEADER_LENGTH)
     full, rest = divmod(length, max_payload_length)
@@ -125,7 +126,7 @@ def framed_length(length: int, *, max_payload_length: int) -> int:
 
 
 def check_term_length(term_length: int) -> None:
-    """Refuse a term length that no Aeron driver would take.
+    """Refuse a term length that no Aeron driver accepts.
 
     Raises:
         ConfigurationError: Not a power of two from 64 KiB to 1 GiB.
@@ -140,7 +141,7 @@ def check_term_length(term_length: int) -> None:
 
 
 def check_page_size(page_size: int) -> None:
-    """Refuse a page size that no Aeron driver would take.
+    """Refuse a page size that no Aeron driver accepts.
 
     Raises:
         ConfigurationError: Not a power of two from 4 KiB to 1 GiB.
@@ -155,7 +156,7 @@ def check_page_size(page_size: int) -> None:
 
 
 def check_mtu(mtu_length: int) -> None:
-    """Refuse an MTU that no Aeron driver would take.
+    """Refuse an MTU that no Aeron driver accepts.
 
     Raises:
         ConfigurationError: Not a multiple of 32 above 32 and up to 65 504.

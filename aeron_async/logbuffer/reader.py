@@ -1,4 +1,4 @@
-"""One reader of a log: its position, and the messages made of the frames in front of it.
+"""One reader of a log: its position, and the messages that it reads from there on.
 
 Source: Aeron `FragmentAssembler`, `Image`.
 """
@@ -36,7 +36,7 @@ NO_OFFSET: Final = -1
 
 
 def begins(words: memoryview, offset: int, end: int) -> bool:
-    """Return whether the first of several fragments lies here, whole and not beyond `end`."""
+    """Return whether the first of several fragments lies here, complete and not beyond `end`."""
     if offset >= end or not 0 < words[offset >> 2] <= end - offset:
         return False
     word = words[(offset >> 2) + 1]
@@ -45,11 +45,11 @@ def begins(words: memoryview, offset: int, end: int) -> bool:
 
 @final
 class FragmentAssembler:
-    """Puts the fragments of one image's messages together, one message at a time.
+    """Assembles the fragments of one image's messages, one message at a time.
 
-    It holds one message at most, of the longest length that the log allows. A fragment that does
-    not follow the one before it, because the image was joined in the middle of a message or a gap
-    was filled with padding, drops the message.
+    It holds one message at most, up to the longest that the log allows. A fragment that does not
+    follow the one before it drops the message: the image was joined in the middle of a message, or
+    a gap was filled with padding.
 
     Attributes:
         discarded_fragments: How many fragments were dropped.
@@ -74,7 +74,7 @@ class FragmentAssembler:
 
     @property
     def longest(self) -> int:
-        """Length of the longest message that could begin now, in bytes; 0 in the midst of one."""
+        """Length of the longest message that could begin now, in bytes; 0 while in one."""
         return 0 if self._fragments else self._max_message_length
 
     def assemble(
@@ -87,18 +87,18 @@ class FragmentAssembler:
         out: list[Any],
         image: MessageSource | None = None,
     ) -> int:
-        """Take a run of fragments, up to the end of one message; return the offset behind it.
+        """Read fragments up to the end of one message; return the offset behind the last.
 
-        Stops also at a frame that is no fragment, that is missing or that reaches beyond `end`.
+        Stops also at a frame that is no fragment, is missing, or extends beyond `end`.
 
         Args:
-            log: That holds them.
-            index: Of the partition.
+            log: The log with the fragments.
+            index: Index of the partition.
             offset: Where to begin; start of a frame.
             end: Offset not to be passed.
-            begin_position: Of the term.
-            out: Where a message goes once it is complete; see `read_whole`.
-            image: The source it came from, for a `Message`.
+            begin_position: Position of the term.
+            out: Receives the message once it is complete; see `read_whole`.
+            image: The source, for a `Message`.
         """
         term = log.terms[index]
         words = log.term_words[index]
@@ -156,8 +156,8 @@ if TYPE_CHECKING:
 class TermReader:
     """Reads a log from one position on; moves only forward.
 
-    One call reads in one term at most; the next goes on in the next. A frame that reaches beyond
-    the limit position is left for later.
+    One call reads within one term at most; the next call continues in the next term. A frame that
+    extends beyond the limit position is left for later.
 
     Differs: Aeron's bounded poll delivers the frame that straddles its limit.
     """
@@ -193,16 +193,16 @@ class TermReader:
 
     @property
     def discarded_fragments(self) -> int:
-        """How many fragments belonged to no whole message, or to one that was too long."""
+        """How many fragments belonged to no complete message, or to one that was too long."""
         return self._assembler.discarded_fragments
 
     def open_batch(self, *, limit: int, limit_position: int, image: MessageSource) -> Batch[Any]:
-        """Return the messages of one frame each that come next, to be made one by one.
+        """Return the next messages that consist of one frame each, as a batch.
 
         Args:
             limit: Most messages.
             limit_position: Position not to be passed.
-            image: The source they come from.
+            image: The source of the messages.
         """
         log = self._log
         index, offset, end, begin_position = self._place(limit_position)
@@ -219,14 +219,14 @@ class TermReader:
         limit_position: int | None = None,
         image: MessageSource | None = None,
     ) -> int:
-        """Append whole messages to `out`; return how many.
+        """Append complete messages to `out`; return how many.
 
         Args:
-            out: Gets a `Message` for each, or where there is no image (payload, end position,
+            out: Receives a `Message` each, or without an image a tuple (payload, end position,
                 reserved value of the first fragment).
             limit: Most messages to read.
-            limit_position: Position not to be passed; `None` reads what is committed.
-            image: The source they came from.
+            limit_position: Position not to be passed; `None` reads all that is committed.
+            image: The source of the messages.
         """
         log = self._log
         index, offset, end, begin_position = self._place(limit_position)
@@ -241,8 +241,8 @@ class TermReader:
             )  # fmt: skip
             if len(out) >= target:
                 break
-            # What begins here may be whole by the next read, and then costs one call. It is taken
-            # piece by piece only by a read that finds nothing else.
+            # The message that begins here may be complete by the next read, and then costs one
+            # call. It is assembled from fragments only by a read that finds nothing else.
             if longest and len(out) > start and begins(words, offset, end):
                 break
             behind = assembler.assemble(log, index, offset, end, begin_position, out, image)
@@ -266,9 +266,9 @@ class TermReader:
 
         Args:
             handler: Called with payload, end position, flags and reserved value. The payload is a
-                view of the log, to be copied if wanted beyond the next poll.
+                view of the log; copy it to keep it beyond the next poll.
             fragment_limit: Most frames to deliver.
-            limit_position: Position not to be passed; `None` reads what is committed.
+            limit_position: Position not to be passed; `None` reads all that is committed.
         """
         log = self._log
         index, offset, end, begin_position = self._place(limit_position)
@@ -297,7 +297,7 @@ class TermReader:
         return fragments
 
     def _place(self, limit_position: int | None) -> tuple[int, int, int, int]:
-        """Return the partition, the offset, the offset not to be passed and the term's position."""
+        """Return the partition, the offset, the end offset and the position of the term."""
         log = self._log
         position = self._position
         end = log.term_length
@@ -308,10 +308,10 @@ class TermReader:
         return (position >> log.position_bits) % PARTITION_COUNT, offset, end, begin_position
 
     def _skip_overrun(self, words: memoryview, offset: int, end: int) -> int:
-        """Return the end of the term if the frame here claims to go on beyond it, else its offset.
+        """Return the end of the term if the frame here claims to extend beyond it, else its offset.
 
-        No publisher writes such a frame and no driver should let it in, but a reader that waited
-        for the rest of it would wait for ever.
+        No publisher writes such a frame and no driver should accept it, but a reader that waited
+        for the rest of it would never continue.
         """
         term_length = self._log.term_length
         if offset < end == term_length and offset + words[offset >> 2] > term_length:

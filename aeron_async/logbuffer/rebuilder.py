@@ -1,10 +1,10 @@
-"""Repair of terms: datagrams put in their place, gaps found and padded, stuck claims cleared.
+"""Repair of terms: placing datagrams, finding and padding gaps, clearing blocked claims.
 
 `insert`, `scan_for_gap` and `fill_gap` rebuild the log of an image. `unblock` repairs the log of a
-publication, in which a publisher that stopped can have left four things behind: a term that is full
-and was not rotated, a frame that was opened and not committed, room that was reserved and not
-opened, and the end of a term that was crossed and not padded. Each becomes padding or a rotation,
-so that readers can continue.
+publication. A publisher that stopped can have left four things behind: a term that is full and was
+not rotated, a frame that was opened and not committed, room that was reserved and not opened, and
+the end of a term that was crossed and not padded. Each becomes padding or a rotation, so that
+readers can continue.
 
 Source: Aeron `TermRebuilder`, `TermGapScanner`, `TermGapFiller`, `LogBufferUnblocker`,
 `TermUnblocker`.
@@ -44,9 +44,9 @@ UNALIGNED_MASK: Final = FRAME_ALIGNMENT - 1
 WORD_LENGTH: Final = 4
 WORDS_PER_SLOT: Final = FRAME_ALIGNMENT // WORD_LENGTH
 GAP_LENGTH_LIMIT: Final = 1024 * 1024
-"""The longest gap that one scan tells, in bytes."""
+"""The longest gap that one scan returns, in bytes."""
 GAP_LENGTH_AT_FIRST: Final = 4096
-"""How far the end of a gap is looked for at first, in bytes."""
+"""The length of the first step in the search for the end of a gap, in bytes."""
 
 
 # Rebuilding.
@@ -55,38 +55,39 @@ GAP_LENGTH_AT_FIRST: Final = 4096
 def insert(term: memoryview, words: memoryview, offset: int, packet: memoryview) -> bool:
     """Place a datagram of one or more frames into its term; return False for a duplicate.
 
-    A duplicate is told by its first four bytes alone. A datagram that begins in a hole and reaches
-    over frames already there writes the same bytes again. What does not fit the term, or does not
-    start at a frame, is refused as well: the caller has counted it before.
+    A duplicate is recognised by its first four bytes alone. A datagram that begins in a hole and
+    covers frames already there writes the same bytes again. A datagram that does not fit the term,
+    or does not start at a frame, is refused as well: the caller has counted it before.
 
     Args:
         term: The term as bytes.
         words: The term as 32-bit words.
-        offset: Term offset that the first header names.
+        offset: Term offset in the first header.
         packet: The datagram; at least one header long.
     """
     end = offset + len(packet)
     if offset < 0 or offset & UNALIGNED_MASK or end > len(term) or words[offset >> 2]:
         return False
     term[offset + 4 : end] = packet[4:]
-    # The first length goes last: no reader gets past it before all of the datagram is there.
+    # The first length is stored last: no reader passes it before the whole datagram is there.
     words[offset >> 2] = FRAME_LENGTH.unpack_from(packet)[0]
     return True
 
 
 def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, int]:
-    """Return the offset up to which frames follow one another, and the length of the gap there.
+    """Return the offset up to which frames are complete, and the length of the gap there.
 
-    No gap has length zero. A frame that claims to go on beyond the limit is none: nothing that came
-    has such a length. The gap begins with it, and goes up to the limit, whatever else lies there.
+    The length is 0 if there is no gap. A frame that claims to extend beyond the limit is not valid:
+    no datagram that arrived has such a length. The gap then begins with it and extends to the
+    limit, whatever else lies there.
 
-    Differs: Aeron looks for the end of a gap however far; here one of more than 1 MiB is told
-    piece by piece, which is also how senders answer it. And Aeron believes every length.
+    Differs: Aeron searches any distance for the end of a gap; here a gap of more than 1 MiB is
+    returned in pieces, which is also how senders answer it. And Aeron believes every length.
 
     Args:
         words: The term as 32-bit words.
-        offset: Where to begin; start of a frame, or where one is missing.
-        limit: Offset up to which frames may have come, such as that of the high-water mark.
+        offset: Where to begin; start of a frame or of a gap.
+        limit: Offset up to which frames may have arrived, such as that of the high-water mark.
     """
     offset = skip_whole(words, offset, limit)
     if offset >= limit:
@@ -95,8 +96,8 @@ def scan_for_gap(words: memoryview, offset: int, *, limit: int) -> tuple[int, in
         return offset, limit - offset
     start = offset + FRAME_ALIGNMENT
     limit = max(start, min(limit, offset + GAP_LENGTH_LIMIT))
-    # The first word of many slots at once: step by step, a gap of half a term would stall a loop.
-    # But of few at first: most gaps are a datagram or two, and what came behind is long.
+    # Many slots are checked at once: one by one, a gap of half a term would stall the loop. But few
+    # at first: most gaps are a datagram or two, and the data behind them is long.
     step = GAP_LENGTH_AT_FIRST
     while start < limit:
         end = min(start + step, limit)
@@ -115,13 +116,13 @@ def is_hole(words: memoryview, start: int, end: int) -> bool:
 
 
 def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool:
-    """Lay padding over a gap that will not be repaired; return False if a frame came after all.
+    """Lay padding over a gap that will not be repaired; return False if a frame has arrived there.
 
     Args:
-        log: Of an image of an unreliable stream.
-        term_id: Of the term with the gap.
+        log: The log of an image of an unreliable stream.
+        term_id: Term with the gap.
         offset: Where the gap starts.
-        length: Of the gap; a multiple of 32.
+        length: Length of the gap; a multiple of 32.
     """
     index = wrap_int32(term_id - log.initial_term_id) % PARTITION_COUNT
     words = log.term_words[index]
@@ -143,7 +144,7 @@ def fill_gap(log: LogBuffers, *, term_id: int, offset: int, length: int) -> bool
 
 @final
 class UnblockResult(Enum):
-    """What unblocking came to."""
+    """The result of unblocking."""
 
     NO_ACTION = auto()
     UNBLOCKED = auto()
@@ -153,8 +154,8 @@ class UnblockResult(Enum):
 def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
     """Turn what blocks the readers of a shared publication into padding, if anything does.
 
-    Call only when the position has not moved for the publication unblock timeout although the
-    producer is ahead: a publisher still at work would lose its message.
+    Call it only if the position has not moved for the publication unblock timeout although the
+    producer is ahead: a publisher that is still writing would lose its message.
     """
     metadata = log.metadata
     term_length = log.term_length
@@ -172,7 +173,7 @@ def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
     frame_length = words[offset >> 2]
     result = UnblockResult.UNBLOCKED
     if frame_length < 0:
-        # Whatever the frame was to be, it cannot have been more than the rest of the term.
+        # Whatever length the frame was to have, it cannot extend beyond the term.
         end = min(offset - frame_length, term_length)
     elif frame_length > 0:
         return UnblockResult.NO_ACTION
@@ -181,11 +182,11 @@ def unblock(log: LogBuffers, blocked_position: int) -> UnblockResult:
         while end < tail_offset and not words[end >> 2]:
             end += FRAME_ALIGNMENT
         if end >= tail_offset and tail_offset < term_length:
-            # Nothing behind the hole says how long it is.
+            # Nothing behind the hole shows how long it is.
             return UnblockResult.NO_ACTION
         if end == term_length:
             result = UnblockResult.UNBLOCKED_TO_END
-        # A publisher of another process may have woken up during the scan.
+        # A publisher of another process may have continued during the scan.
         if not is_hole(words, offset, end):
             return UnblockResult.NO_ACTION
     write_padding(
