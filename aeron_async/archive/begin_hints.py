@@ -45,7 +45,7 @@ class BeginHints:
 
     Args:
         signals: Signals of recordings.
-        hint_ns: How long a recording may take to start before the warning; 0 is unlimited.
+        hint_ns: How long a recording may take to start before the warning; 0 disables it.
         is_elsewhere: Whether the archive is remote; publishers over IPC only reach a local one.
         log_budget: Budget of the log lines, which clients of a served archive can cause. None is
             unlimited.
