@@ -178,7 +178,7 @@ class CommandQueue:
         try:
             self._check_client(command.client_id)
             value = await command.execute()
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it; others share this driver
+        except Exception as error:  # noqa: BLE001 - its caller gets it; other clients share this driver
             if isinstance(error, AeronError):
                 # A refusal says itself what to do: ten frames of the driver would hide that.
                 error.with_traceback(None)

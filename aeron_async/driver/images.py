@@ -269,7 +269,7 @@ class Images:
         except AeronError as error:
             self._refuse(Refusal(str(error)), endpoint, setup, source, destination)
             return
-        except Exception as error:  # noqa: BLE001 - it is told; a strategy must not end the driver
+        except Exception as error:  # noqa: BLE001 - it is logged; a strategy must not end the driver
             reason = f"congestion control of {links[0].uri} failed: {error!r}"
             self._refuse(Refusal(reason), endpoint, setup, source, destination)
             return

@@ -237,7 +237,7 @@ class NameWatch:
                     before=None if silence.address is None else format_address(silence.address),
                     after=format_address(address),
                 )
-        except Exception as error:  # noqa: BLE001 - a resolver of somebody else's may raise anything
+        except Exception as error:  # noqa: BLE001 - a foreign resolver may raise anything
             # The next look-up comes soon; the name or its family may resolve again by then.
             if silence.place not in self._unfollowed:
                 self._unfollowed.add(silence.place)

@@ -2,8 +2,8 @@
 
 Datagrams are placed as they arrive. The work that follows is done after everything that the socket
 had was read, so one batch causes one status message and one wake-up of the readers. What readers
-have consumed is reported when they ring. This agent does the timed work; if it is late, it does all
-of the work.
+have consumed is reported when they ring the doorbell. This agent does the timed work; if it is
+late, it does all of the work.
 
 Source: Aeron `Receiver`.
 """
@@ -112,7 +112,7 @@ class Receiver(Agent):
             self.on_activity(image)
 
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
-        """Poll the images that got data, once a socket has been read, without an agent's turn."""
+        """Poll images that got data once a socket was read, before the agent's next turn."""
         self._is_reading = is_begun
         if is_begun:
             return

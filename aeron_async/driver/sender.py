@@ -90,8 +90,8 @@ class Sender(Agent):
     def on_reading(self, is_begun: bool) -> None:  # noqa: FBT001 - a callback of one meaning
         """Poll the publications that got frames, once a socket has been read.
 
-        Without an agent's turn: so what a new window allows is sent at once, and only once for all
-        frames.
+        This does not wait for the agent's next turn: what a new window allows is sent at once, and
+        only once for all the frames.
         """
         self._is_reading = is_begun
         if is_begun or not self._schedule.has_ready:

@@ -181,7 +181,7 @@ class Readers:
             link.listener.on_image_progress(source.registration_id)
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
-        """Tell a subscription's client that its image is gone: left behind, or at its end."""
+        """Take an image from the client of a subscription that was left behind, or at its end."""
         # `ended` is None if the image continues and only this subscriber was left behind.
         end = source.ended if isinstance(source, PublicationImage) else None
         link = self._links[subscriber.subscription_id]

@@ -62,9 +62,9 @@ budget of the same size.
 BUDGET_SLOTS: Final = 1 << 20
 """Most slots that one walk may cross: 32 MiB, more than the longest padding of a publisher."""
 GAP_SLOTS: Final = 64
-"""A gap on the way costs as many slots, at least what it takes."""
+"""What crossing a gap costs, in slots; it takes at least as long."""
 LOOK_SLOTS: Final = 16
-"""A slot that is checked in Python costs as many slots."""
+"""What checking one slot in Python costs, in slots."""
 ZERO_DIVISOR: Final = 8
 """At least this many slots are zeroed in the time in which a walk crosses one."""
 
@@ -160,7 +160,7 @@ class LateFrames:
         Args:
             position: Where a datagram begins that arrived out of order.
             floor_position: Up to where the stream is complete, in bytes; not beyond `position`.
-            hwm_position: Up to where anything may lie.
+            hwm_position: Up to where anything may lie, in bytes.
             wanted_length: How many bytes arrived.
         """
         words, base, offset = self._find(position)

@@ -1,8 +1,8 @@
 """Positions: conversion from and to term id and term offset, and limits on lengths.
 
 A *position* is absolute in the stream and never wraps; a *term id* is a signed 32-bit integer and
-does wrap; an *offset* lies inside one term. The rest of the package converts between them only by
-these functions.
+does wrap; an *offset* lies inside one term. The rest of the package converts between them by these
+functions.
 
 Source: Aeron `LogBufferDescriptor`.
 """

@@ -289,7 +289,7 @@ class DataPacketDispatcher:
         now_ns: int,
         destination: ReceiveDestination,
     ) -> None:
-        """Ask an unknown sender for a SETUP, within limits on session, rate and pending SETUPs."""
+        """Ask an unknown sender for a SETUP: each once a second, and within limits for all."""
         if now_ns >= self._elicit_window_start_ns + ELICIT_WINDOW_NS:
             self._elicit_window_start_ns = now_ns
             self._elicit_count = 0

@@ -64,7 +64,7 @@ REFUTED_RATIO: Final = 3
 TRIES_MAX: Final = 16
 """How often a question may be tried where the NAK budget of the image is used up."""
 FAR_DIVISOR: Final = 8
-"""A conflict this fraction of a term behind is soon outside what its publisher can resend."""
+"""A conflict an eighth of a term behind what was shown is soon too old for a resend."""
 UNSETTLED_NS: Final = 6_000_000_000
 """How long an unfilled place is remembered; by then its gap has ended the image."""
 SILENCE_NS: Final = 1_000_000_000

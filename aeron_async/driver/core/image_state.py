@@ -74,7 +74,7 @@ class ImageEvent(Enum):
     SOURCE_SILENT = auto()
     """The source was silent for the image liveness timeout."""
     ABANDONED = auto()
-    """The last subscription closed it."""
+    """The last subscription left it."""
     SUPERSEDED = auto()
     """A new response stream of the same server replaces it."""
     DRAINED = auto()

@@ -129,11 +129,11 @@ FOREIGN_SETUPS_NS: Final = 30 * HEARTBEAT_INTERVAL_NS
 FOREIGN_SETUP_SILENCE_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
 """How long the source must be otherwise silent: a publisher of the image sends heartbeats."""
 TERMS_ASK_NS: Final = 5 * HEARTBEAT_INTERVAL_NS
-"""How often an image asks its source for the true terms after a SETUP contradicted its own."""
+"""How long an image waits between two questions to its source about the true terms."""
 TERMS_ANSWER_NS: Final = 2 * HEARTBEAT_INTERVAL_NS
 """How long to wait, after one answer, for another one that contradicts it."""
 TERMS_QUESTIONS: Final = 6
-"""How often the image asks. The source of an honest image answers with the image's terms."""
+"""How many times the image asks. The source of an honest image answers with the image's terms."""
 TERMS_REST_NS: Final = 300 * HEARTBEAT_INTERVAL_NS
 """How long the image does not ask again after such an answer: in a group each question may hold
 the stream up, and anyone who can forge a SETUP can cause one."""

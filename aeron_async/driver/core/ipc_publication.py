@@ -218,7 +218,7 @@ class IpcPublication(SubscribablePublication):
 
     def remove_subscriber(self, subscription_id: int) -> SubscriberPosition | None:
         """Remove a subscription and return its position; the caller then polls the publication."""
-        # The next subscriber joins where this one stopped, if it is the furthest.
+        # Recorded before the removal: the next subscriber may have to join where this one stopped.
         self._consumer_position = self.consumer_position
         subscriber = super().remove_subscriber(subscription_id)
         self._update_window()

@@ -245,8 +245,8 @@ class SenderPace:
         """Ask for the limit when that is due or nothing was sent, and return when to ask again.
 
         Differs: Aeron asks only in cycles that send no data. Its sender spins, so it has a million
-        of those a second. Ours wakes up to send: with a publisher that offers steadily, flow
-        control would never be asked and dead receivers would never time out.
+        of those a second. Ours wakes up to send: a publisher that offers steadily leaves no
+        such cycle, and dead receivers would never time out.
         """
         sender = self._sender
         if is_idle or now_ns >= self._flow_control.deadline_ns():
@@ -646,7 +646,7 @@ class NetworkPublication(SubscribablePublication):
     def on_status_message(
         self, sm: StatusMessage, now_ns: int, *, source: Address | None = None
     ) -> bool:
-        """Take a status message for this stream; return False if no receiver of ours can send it.
+        """Take a status message; return False if no receiver of this stream can have sent it.
 
         The caller has checked its fields.
         """

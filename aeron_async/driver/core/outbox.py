@@ -61,7 +61,7 @@ class DataOutbox(Protocol):
 
 
 class ReceiveDestination(Protocol):
-    """One socket of a receive endpoint, by which it receives and answers; most have just one.
+    """One socket of a receive endpoint, by which it receives and answers; most endpoints have one.
 
     Source: Aeron `ReceiveDestinationTransport`.
     """

@@ -272,7 +272,7 @@ class SubscribablePublication(ABC):
 
     @property
     def state(self) -> PublicationState:
-        """Return where the publication is in its life."""
+        """Return the state of the publication."""
         return self._life.state
 
     @property

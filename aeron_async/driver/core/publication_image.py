@@ -663,7 +663,7 @@ class PublicationImage:
 
     @property
     def state(self) -> ImageState:
-        """Return where the image is in its life."""
+        """Return the state of the image."""
         return self._life.state
 
     @property

@@ -32,7 +32,7 @@ MAX_DEPARTED: Final = 64
 class ReceiverLiveness:
     """When each receiver was last heard; beyond the bound the longest silent one is dropped.
 
-    If the newest were refused instead, forged ids would keep a real receiver out.
+    If it refused the newest receiver, forged ids would keep a real receiver out.
 
     Args:
         context: How long a silent receiver counts as alive, and how many rejections are accepted.

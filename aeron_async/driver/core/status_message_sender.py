@@ -148,7 +148,7 @@ class ImageFeedback:
         overrun_threshold: Nothing may be placed beyond this position, in bytes.
         window_length: The window as last scheduled, in bytes.
         is_enabled: Whether status messages are sent at all.
-        nak_budget: The NAK budget, which must be told of every new gap.
+        nak_budget: The NAK budget; its `on_gap` must be called for every new gap.
     """
 
     def __init__(

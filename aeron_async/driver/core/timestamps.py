@@ -130,6 +130,6 @@ def frame_offset(offset: int | None) -> int | None:
 
 
 def put(frame: memoryview, start: int | None, time_ns: int) -> None:
-    """Write a time into a frame, if it is wanted and there is room for it."""
+    """Write a time into a frame, if the channel asks for it and there is room."""
     if start is not None and start + TIME.size <= len(frame):
         TIME.pack_into(frame, start, time_ns)

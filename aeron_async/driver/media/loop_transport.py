@@ -123,7 +123,7 @@ class LoopTransport(BoundedTransport):
             inner.max_size = DATAGRAM_LENGTH_MAX
         try:
             self._protocol.connection_made(self)
-        except Exception as error:  # noqa: BLE001 - raised to whoever opens, not into the loop
+        except Exception as error:  # noqa: BLE001 - raised by the opener, not into the loop
             self.failure = error
             self.abort()
 

@@ -3,7 +3,7 @@
 A receiver is a member from the status message with which it is accepted until it says goodbye,
 rejects the stream, or has been silent for the receiver timeout; an idle cycle then removes it.
 While a receiver joins, from the SETUP that was sent for it until its first status message, the
-limit stays at the position of that SETUP.
+limit stays where it was at that SETUP.
 
 Invariant: in `GroupFlowControl` a status message never moves the limit back, only an idle cycle
 can. The members are kept in the order in which they were last heard.

@@ -99,7 +99,7 @@ def flow_control(
         uri: Its channel; `fc` in it overrides the context, for groups only.
         context: The driver's settings.
         is_group: Whether there may be several receivers.
-        supplier: The factory to use, instead of those of channel and context.
+        supplier: A factory that overrides channel and context.
 
     Raises:
         RegistrationError: No strategy has the name in the channel, or it could not be made.
