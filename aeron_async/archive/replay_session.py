@@ -381,9 +381,8 @@ class Replays:
     ) -> int:
         """Publish a recording, and return the id of the replay; see `Archive.start_replay`.
 
-        A positive `file_io_max_length` limits the bytes of one read. `on_failed` is called with the
-        error if the replay fails without being stopped. `handshake_length`, where given, limits the
-        bytes that are sent before a receiver has answered.
+        A positive `file_io_max_length` limits the bytes of one read, `handshake_length` those that
+        are sent before a receiver has answered. `on_failed` is called if the replay fails.
         """
         resources = self._resources
         most = resources.context.max_concurrent_replays

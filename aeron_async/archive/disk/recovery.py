@@ -204,8 +204,7 @@ def end_on_disk(
         sync_level: Above 0, wait until the file that was read is on the disk.
 
     Raises:
-        ArchiveFileError: A base is not valid, a file belongs to another stream, or its last frame
-            may be torn.
+        ArchiveFileError: A base is wrong, a file is another stream's, or its end may be torn.
     """
     first = term_base(descriptor.start_position, descriptor.term_length)
     recording_id = descriptor.recording_id
