@@ -153,10 +153,6 @@ class IpcPublications:
 
     # Events from the cores.
 
-    def on_window_changed(self, publication: IpcPublication) -> None:
-        """Notify every client that holds the publication."""
-        self._links.on_window_changed(publication)
-
     def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
         """Notify every client that holds the publication."""
         self._links.on_publication_error(

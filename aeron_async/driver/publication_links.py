@@ -62,6 +62,7 @@ class PublicationLinks:
         )
         self._links[link.registration_id] = link
         self._holders.setdefault(publication, []).append(link)
+        publication.window_listeners.append(listener)
         return link.registration_id
 
     def find(self, registration_id: int) -> SubscribablePublication | None:
@@ -88,6 +89,7 @@ class PublicationLinks:
             return
         publication = link.publication
         self._holders[publication].remove(link)
+        publication.window_listeners.remove(link.listener)
         if not self._holders[publication]:
             publication.release(self._resources.clock.now_ns())
             self._sender.on_activity(publication)
@@ -108,6 +110,7 @@ class PublicationLinks:
     def forget(self, publication: SubscribablePublication) -> None:
         """Remove all holds on a publication that is done; if it failed, notify its clients."""
         links = self._holders.pop(publication, ())
+        publication.window_listeners.clear()
         for link in links:
             self._links.pop(link.registration_id, None)
         failure = publication.failure
@@ -122,11 +125,6 @@ class PublicationLinks:
                 link.listener.on_publication_failed(error)
 
     # Events for the clients.
-
-    def on_window_changed(self, publication: SubscribablePublication) -> None:
-        """Notify every client that holds the publication."""
-        for link in self._holders.get(publication, ()):
-            link.listener.on_window_changed()
 
     def on_publication_error(
         self, publication: SubscribablePublication, error: PublicationErrorFrame

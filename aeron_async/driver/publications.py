@@ -369,11 +369,6 @@ class Publications:
 
     # Events from the cores.
 
-    def on_window_changed(self, publication: NetworkPublication) -> None:
-        """Notify every client that holds the publication."""
-        self._responses.on_publication_changed(publication)
-        self._links.on_window_changed(publication)
-
     def on_publication_error(
         self,
         publication: NetworkPublication,

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from aeron_async.errors import ErrorCode, RegistrationError
 from aeron_async.protocol.channel_uri import PROTOTYPE_CORRELATION_ID
 
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
     from aeron_async.driver.subscriptions import Subscriptions
 
 __all__ = ["Responses"]
+
+
+@attrs.frozen(eq=False)
+class ResponseWatch:
+    """Notices when the receiver of a response comes, or falls silent."""
+
+    responses: Responses
+    publication: NetworkPublication
+
+    def on_window_changed(self) -> None:
+        """Let the announcement follow the connection."""
+        self.responses.on_publication_changed(self.publication)
 
 
 class Responses:
@@ -65,6 +79,7 @@ class Responses:
         if params.is_response and params.response_correlation_id != PROTOTYPE_CORRELATION_ID:
             image = self._image(params.response_correlation_id)
             self._tell(publication, image, is_told=True)
+            publication.window_listeners.append(ResponseWatch(self, publication))
 
     def on_publication_changed(self, publication: NetworkPublication) -> None:
         """Stop the announcement once the receiver is there, and resume it if that is lost.
@@ -72,7 +87,7 @@ class Responses:
         Differs: Aeron never resumes it. Here a receiver that times out without a goodbye gets the
         announcement until it is back, so a session that was bound by mistake is corrected.
         """
-        if not self._answered or publication not in self._answered:
+        if publication not in self._answered:
             return
         image, is_told = self._answered[publication]
         is_missing = not (publication.has_receivers or publication.has_unicast_eos)

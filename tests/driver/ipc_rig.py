@@ -98,10 +98,10 @@ class IpcRig:
             readers=self,
             now_ns=0,
         )
+        self.publication.window_listeners.append(self)
         self.appender = ExclusiveAppender(self.log) if is_exclusive else SharedAppender(self.log)
 
-    def on_window_changed(self, publication: IpcPublication) -> None:
-        assert publication is self.publication
+    def on_window_changed(self) -> None:
         self.window_changes += 1
 
     def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:

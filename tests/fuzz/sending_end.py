@@ -123,9 +123,6 @@ class SendingEnd:
     def on_invalid_datagram(self, datagram: memoryview, source: Address, now_ns: int) -> None:
         assert now_ns == self.now_ns
 
-    def on_window_changed(self, publication: NetworkPublication) -> None:
-        assert publication is self.publication
-
     def on_publication_error(
         self,
         publication: NetworkPublication,

@@ -111,10 +111,6 @@ class IpcWindow:
 class IpcPublicationListener(Protocol):
     """What the owner of an IPC publication implements to hear about its changes."""
 
-    def on_window_changed(self, publication: IpcPublication) -> None:
-        """The publisher limit rose, something was offered, or the connection came or went."""
-        ...
-
     def on_image_rejected(self, publication: IpcPublication, reason: str) -> None:
         """A subscriber rejected the stream; its publishers must be informed."""
         ...
@@ -278,7 +274,7 @@ class IpcPublication(SubscribablePublication):
             self.counters.publisher_position.set(producer_position)
             is_changed = True
         if is_changed:
-            self._listener.on_window_changed(self)
+            self._on_window_changed()
 
     def _set_connected(self, *, is_connected: bool) -> bool:
         if is_connected == self.is_connected:

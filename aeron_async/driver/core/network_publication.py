@@ -27,7 +27,6 @@ Source: Aeron `NetworkPublication`, `aeron_network_publication.c`, `ClientProxy`
 
 from __future__ import annotations
 
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
@@ -93,10 +92,6 @@ __all__ = [
 
 class PublicationListener(Protocol):
     """What the owner of a network publication implements to hear about its changes."""
-
-    def on_window_changed(self, publication: NetworkPublication) -> None:
-        """The publisher limit rose, data was sent, or the connection came or went."""
-        ...
 
     def on_publication_error(
         self,
@@ -581,7 +576,7 @@ class NetworkPublication(SubscribablePublication):
         sender = self._sender
         self.quiet: QuietSender | None
         self.quiet = self._quiet = QuietSender(
-            sender, self.doorbell, self.counters, partial(self._listener.on_window_changed, self)
+            sender, self.doorbell, self.counters, self._on_window_changed
         )
         rtt_replier = RttReplier(sender.send, context, system_counters)
         self.on_rttm: Callable[[RttMeasurement, int], None] = rtt_replier.on_rttm
@@ -844,4 +839,4 @@ class NetworkPublication(SubscribablePublication):
     def _update_window(self) -> None:
         """Update connection and publisher limit, and wake publishers that wait."""
         if self._life.is_active and self._connection.update(self.sender_position):
-            self._listener.on_window_changed(self)
+            self._on_window_changed()

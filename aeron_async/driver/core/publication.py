@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.driver.core.publisher_window import BlockedPublisherCheck
@@ -197,6 +197,14 @@ class PublicationLife:
 # The publication.
 
 
+class WindowListener(Protocol):
+    """What hears of a publication's window: each client that holds it, and what answers by it."""
+
+    def on_window_changed(self) -> None:
+        """The publisher limit rose, data was sent, or the connection came or went."""
+        ...
+
+
 class SubscribablePublication(ABC):
     """A stream that clients of this driver write, and that subscriptions of it may read.
 
@@ -216,6 +224,8 @@ class SubscribablePublication(ABC):
         subscribers: The subscriptions of this driver that read the log.
         consumption_trigger: When a reader passes this position the publication must be polled.
         failure: The error that failed it; the next poll raises it.
+        window_listeners: What is told, in this order, that the window may have changed. They only
+            wake tasks and agents: no call of theirs comes back into the publication.
         doorbell: Publishers and readers set it; the poll clears it.
         polled_ns: When it was last polled.
         has_sent_burst: Whether that poll sent more than one datagram.
@@ -246,6 +256,7 @@ class SubscribablePublication(ABC):
         position = producer_position(log)
         self.start: StartPosition = StartPosition.of(log, position)
         self.subscribers: SubscriberPositions = SubscriberPositions()
+        self.window_listeners: list[WindowListener] = []
         self.doorbell: Doorbell = Doorbell()
         self.polled_ns = 0
         self.has_sent_burst = False
@@ -269,6 +280,10 @@ class SubscribablePublication(ABC):
             position=position,
             now_ns=now_ns,
         )
+
+    def _on_window_changed(self) -> None:
+        for listener in self.window_listeners:
+            listener.on_window_changed()
 
     @property
     def state(self) -> PublicationState:
