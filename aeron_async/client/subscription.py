@@ -137,7 +137,7 @@ class SubscriptionEvents:
     """What the driver says of one subscription: its `SubscriptionListener`."""
 
     on_available_image: Callable[[ImageReady], None]
-    on_image_progress: Callable[[int], None]
+    on_image_progress: Callable[[], None]
     on_unavailable_image: Callable[..., None]
     on_unanswered: Callable[[str | None], None]
 
@@ -184,7 +184,7 @@ class SubscriptionBase(Reading, ABC):
         self._events: WeakSet[ImageEvents] = WeakSet()
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
         self._listener = SubscriptionEvents(
-            self._add_image, self._on_image_progress, self._remove_image, self._on_unanswered
+            self._add_image, self._progress.ring, self._remove_image, self._on_unanswered
         )
         self._last_image: Image | None = None
         self.last_error: str | None = None
@@ -351,11 +351,6 @@ class SubscriptionBase(Reading, ABC):
         # Before the start there is nobody to tell: the driver answers with images already joined.
         if self._is_started:
             asyncio.get_running_loop().call_soon(self._announce, image)
-
-    def _on_image_progress(self, image_id: int) -> None:
-        """Wake whoever waits for a message."""
-        del image_id
-        self._progress.ring()
 
     def _remove_image(self, image_id: int, end: ImageEnd | None = None) -> None:
         """Let go of an image."""

@@ -67,8 +67,8 @@ class SubscriptionListener(Protocol):
         """The subscription has joined an image; nothing of it has been read yet."""
         ...
 
-    def on_image_progress(self, image_id: int) -> None:
-        """More of the image can be read, or its end is known."""
+    def on_image_progress(self) -> None:
+        """More of an image can be read, or its end is known."""
         ...
 
     def on_unavailable_image(self, image_id: int, end: ImageEnd | None = None) -> None:

@@ -159,6 +159,7 @@ class Readers:
         subscriber = SubscriberPosition(
             subscription_id=link.registration_id,
             position=position,
+            on_progress=link.listener.on_image_progress,
             is_tether=params.is_tether,
             is_rejoin=params.is_rejoin,
         )
@@ -173,12 +174,6 @@ class Readers:
         return subscriber
 
     # Events from the cores.
-
-    def on_image_progress(self, source: Subscribable) -> None:
-        """Notify the readers that there is more to read, or where the stream ends."""
-        for subscriber in source.subscribers.active:
-            link = self._links[subscriber.subscription_id]
-            link.listener.on_image_progress(source.registration_id)
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """Take an image from the client of a subscription that was left behind, or at its end."""

@@ -100,9 +100,6 @@ def send_each(send: Callable[[memoryview], bool], data: memoryview, cuts: Cuts) 
 class NoReaders:
     """Hears of the images of subscriptions where there can be none."""
 
-    def on_image_progress(self, source: Subscribable) -> None:
-        pytest.fail(f"{source} has no subscribers")
-
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         pytest.fail(f"{source} has no subscriber {subscriber}")
 

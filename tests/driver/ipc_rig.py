@@ -112,8 +112,7 @@ class IpcRig:
         assert publication is self.publication
         self.acceptances += 1
 
-    def on_image_progress(self, source: Subscribable) -> None:
-        assert source is self.publication
+    def on_progress(self) -> None:
         self.progress += 1
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
@@ -130,6 +129,7 @@ class IpcRig:
         subscriber = SubscriberPosition(
             subscription_id=subscription_id,
             position=self.counts.new(self.publication.join_position),
+            on_progress=self.on_progress,
             **options,
         )
         self.publication.add_subscriber(subscriber)

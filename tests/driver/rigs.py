@@ -115,8 +115,7 @@ class PublicationRig:
         self.errors.append(error)
         self.error_origins.append((source, destination_id))
 
-    def on_image_progress(self, source: Subscribable) -> None:
-        assert source is self.publication
+    def on_progress(self) -> None:
         self.progress += 1
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
@@ -154,7 +153,10 @@ class PublicationRig:
         position = self.counts.new(self.publication.join_position)
         self.publication.add_subscriber(
             SubscriberPosition(
-                subscription_id=subscription_id, position=position, is_tether=is_tether
+                subscription_id=subscription_id,
+                position=position,
+                on_progress=self.on_progress,
+                is_tether=is_tether,
             )
         )
         return position
@@ -236,8 +238,7 @@ class ImageRig:
         for _ in range(subscribers):
             self.subscribe()
 
-    def on_image_progress(self, source: Subscribable) -> None:
-        assert source is self.image
+    def on_progress(self) -> None:
         self.progress += 1
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
@@ -256,6 +257,7 @@ class ImageRig:
             SubscriberPosition(
                 subscription_id=len(self.readers),
                 position=counter,
+                on_progress=self.on_progress,
                 is_tether=is_tether,
                 is_rejoin=is_rejoin,
             )

@@ -195,7 +195,7 @@ def test_what_fails_without_a_poll_is_raised_by_the_next_one(
         rig.image.poll(2 * MS)
     rig = resting()
     rig.feed(data(0, FRAME), 2 * MS)
-    monkeypatch.setattr(rig, "on_image_progress", fail)
+    monkeypatch.setattr(rig.image.subscribers.active[0], "on_progress", fail)
     assert not rig.image.try_show(2 * MS)
     with pytest.raises(LookupError):
         rig.image.poll(2 * MS)

@@ -292,7 +292,7 @@ def test_a_subscriber_goes_only_where_its_state_leads_and_counts_while_it_is_the
         for event in TetherEvent:
             subscribers = SubscriberPositions()
             subscriber = SubscriberPosition(
-                subscription_id=1, position=Counts().new(), is_tether=False
+                subscription_id=1, position=Counts().new(), on_progress=print, is_tether=False
             )
             subscribers.add(subscriber)
             for now_ns, step in enumerate(TETHER_ROADS[state]):

@@ -211,7 +211,9 @@ def test_a_collection_knows_who_counts() -> None:
     assert positions.have_consumed(96)
     for subscription_id, position in enumerate((64, 128)):
         positions.add(
-            SubscriberPosition(subscription_id=subscription_id, position=counts.new(position))
+            SubscriberPosition(
+                subscription_id=subscription_id, position=counts.new(position), on_progress=print
+            )
         )
     assert len(positions) == 2
     assert positions.join_position(96) == 64
@@ -224,7 +226,9 @@ def test_a_collection_knows_who_counts() -> None:
 
 def test_it_is_counted_how_often_a_stream_went_on_without_a_reader() -> None:
     counts, positions = Counts(), SubscriberPositions()
-    reader = SubscriberPosition(subscription_id=1, position=counts.new(0), is_tether=False)
+    reader = SubscriberPosition(
+        subscription_id=1, position=counts.new(0), on_progress=print, is_tether=False
+    )
     positions.add(reader)
     found = []
     for event in (

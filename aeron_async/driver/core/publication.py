@@ -345,7 +345,7 @@ class SubscribablePublication(ABC):
             self._end()
             self._life.release(self._consumed_position)
             if len(self.subscribers):
-                self._readers.on_image_progress(self)
+                self.subscribers.on_progress()
             self._advance(now_ns)
 
     def revoke(self, now_ns: int) -> None:
@@ -405,6 +405,6 @@ class SubscribablePublication(ABC):
             trigger: A reader that passes this position may let the limit rise.
         """
         if not self.subscribers.have_consumed(producer_position):
-            self._readers.on_image_progress(self)
+            self.subscribers.on_progress()
         # The publication may also be waiting for a reader that has read everything.
         self.consumption_trigger = min(trigger, producer_position - 1)

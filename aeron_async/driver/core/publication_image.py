@@ -843,7 +843,7 @@ class PublicationImage:
     def _show(self, position: int) -> None:
         self.rebuild_position = self._intake.floor_position = position
         self.counters.receiver_position.set(position)
-        self._listener.on_image_progress(self)
+        self.subscribers.on_progress()
 
     def _advance(self, now_ns: int) -> int:
         """Change the state as far as the time, the source and the readers allow."""
@@ -881,7 +881,7 @@ class PublicationImage:
     def _on_end(self) -> None:
         """Notify readers that the stream has ended, or continues after a false end."""
         self._calm_until_ns = 0
-        self._listener.on_image_progress(self)
+        self.subscribers.on_progress()
 
     def _on_doubt(self) -> None:
         self._calm_until_ns = 0

@@ -28,7 +28,7 @@ from aeron_async.driver.core.loss_detector import NEVER_NS
 from aeron_async.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
     from aeron_async.counters import Counter
@@ -109,6 +109,7 @@ class SubscriberPosition:
     Attributes:
         subscription_id: Registration id of the subscription.
         position: The consumption position in bytes; the client moves it after each message.
+        on_progress: Wakes the client: more can be read, or the end of the stream is known.
         is_tether: Whether it limits the stream without a timeout.
         is_rejoin: Whether it rejoins after it was left behind.
         state: Its state; changed by `SubscriberPositions` alone.
@@ -120,6 +121,7 @@ class SubscriberPosition:
 
     subscription_id: int
     position: Counter
+    on_progress: Callable[[], object]
     is_tether: bool = True
     is_rejoin: bool = True
     state: TetherState = TetherState.ACTIVE
@@ -195,6 +197,11 @@ class SubscriberPositions:
         self._all.clear()
         self._sort()
 
+    def on_progress(self) -> None:
+        """Wake the active readers: more can be read, or the end of the stream is known."""
+        for subscriber in self.active:
+            subscriber.on_progress()
+
     def move(self, subscriber: SubscriberPosition, event: TetherEvent, now_ns: int) -> None:
         """Change the state of a subscriber; remove it if it is closed."""
         was_working = subscriber.state in WORKING
@@ -258,10 +265,6 @@ class Subscribable(Protocol):
 
 class SubscribableListener(Protocol):
     """Notifies the clients of subscriptions of changes to their images."""
-
-    def on_image_progress(self, source: Subscribable) -> None:
-        """More of the stream can be read, or its end is known."""
-        ...
 
     def on_unavailable_image(self, source: Subscribable, subscriber: SubscriberPosition) -> None:
         """The subscription was left behind, or the stream is over: its client must stop reading."""
