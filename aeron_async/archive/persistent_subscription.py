@@ -314,8 +314,9 @@ class PersistentSubscription:
         while not self._is_closed:
             live, finished = self._live, self._finished
             if finished is not None:
-                self._finished = None
                 await finished.aclose()
+                # Not before: if this task is cancelled while it waits, another call closes it.
+                self._finished = None
             if live is not None and self._replay is None:
                 message = await live.following()
                 if message is None:

@@ -216,6 +216,37 @@ async def test_who_is_cancelled_while_the_live_stream_is_left_is_cancelled(
         await live.aclose()
 
 
+class Held:
+    """Something to close, which takes until it may end."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.may_end = asyncio.Event()
+
+    async def aclose(self) -> None:
+        self.calls += 1
+        await self.may_end.wait()
+
+
+async def test_a_replay_is_closed_although_the_task_that_closed_it_was_cancelled(
+    open_archive: OpenArchive,
+) -> None:
+    async with open_archive() as (aeron, archive):
+        await recorded(aeron, archive)
+        messages = subscribe(archive, aeron, 0, CHANNEL, STREAM)
+        held: Any = Held()
+        messages._finished = held
+        reading = asyncio.ensure_future(anext(messages))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        held.may_end.set()
+        await messages.aclose()
+        assert held.calls == 2
+
+
 async def test_a_live_stream_that_never_came_is_not_waited_for_when_another_extends(
     open_archive: OpenArchive,
 ) -> None:
