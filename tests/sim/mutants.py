@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "a reader says that it has read more than it has",
         Image,
-        "move_trigger",
+        "_move_trigger",
         (
             (
                 "    self._trigger = self._port.consumption_trigger\n",
