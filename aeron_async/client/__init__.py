@@ -1,1 +1,1 @@
-"""What an application holds: Aeron, Publication, Subscription, Image."""
+"""The client: `Aeron`, and the publications, subscriptions and images that applications use."""

@@ -1,6 +1,6 @@
 """The client: one object that adds publications and subscriptions, and closes them all.
 
-Invariant: a client holds no cancel scope open between entering and leaving its `async with` block.
+Invariant: a client keeps no cancel scope open in the body of its `async with` block.
 
 Source: Aeron `Aeron`.
 """
@@ -47,11 +47,11 @@ Added = TypeVar("Added", bound=Publication)
 class Aeron:
     """A client of a media driver: `async with Aeron.connect() as aeron`.
 
-    Or `aeron = await Aeron.connect()`, which stays open until `aclose`. Everything it added is
-    closed with it. Objects belong to the event loop that made them.
+    Or `aeron = await Aeron.connect()`, which stays open until `aclose`. Closing the client closes
+    everything it added. The client, and what it added, belong to the event loop it was started in.
 
     Attributes:
-        driver: The media driver it uses.
+        driver: The media driver that the client uses.
     """
 
     def __init__(self, driver: MediaDriver, *, is_driver_owned: bool) -> None:
@@ -66,12 +66,12 @@ class Aeron:
         """Return a client that starts when it is entered with `async with`, or awaited.
 
         Args:
-            driver: To be used and left running; when not given, one of its own is embedded in the
-                running event loop, and closed with the client.
-            context: Settings of its own driver; read from the environment when not given.
+            driver: The driver to use, which keeps running when the client closes. If not given, the
+                client embeds its own driver in the running event loop, and closes it at the end.
+            context: Settings of the client's own driver; if not given, read from the environment.
 
         Raises:
-            ConfigurationError: An argument is something else, or both are given.
+            ConfigurationError: An argument has the wrong type, or both are given.
         """
         check_driver(driver, context)
         if driver is None:
@@ -80,21 +80,21 @@ class Aeron:
 
     @property
     def client_id(self) -> int:
-        """Return the id by which the driver knows this client.
+        """Return the client id, which the driver has assigned.
 
         Raises:
-            ClosedError: The client is not running.
+            ClosedError: The client is not started, or closed.
         """
         return self._conductor.client_id
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the client is closed, by itself or by its driver."""
+        """Return whether the client is closed: by the caller or by its driver."""
         return self._conductor.is_closed
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """Return the event loop that the client was started in."""
+        """Return the event loop that the client was started in; None before the start."""
         return self._conductor.loop
 
     @property
@@ -114,7 +114,7 @@ class Aeron:
         return self.driver.counters
 
     async def start(self) -> None:
-        """Start the driver if it is this client's own, and join it.
+        """Start the driver if it is this client's own, and register with it.
 
         Raises:
             ClosedError: The driver, or this client, is closed.
@@ -131,19 +131,22 @@ class Aeron:
         on_error: PublicationErrorHandler | None = None,
         flow_control: FlowControlSupplier | None = None,
     ) -> Opening[Publication]:
-        """Add a publication; asking for the same channel and stream again shares it.
+        """Add a publication; adding the same channel and stream again shares it.
 
         Args:
-            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
-            stream_id: Signed 32 bits, within the channel.
-            on_disconnected: Whether offers wait for a subscriber, or raise `NotConnectedError`.
+            channel: Channel URI, such as `aeron:udp?endpoint=127.0.0.1:20121`.
+            stream_id: Stream id within the channel; signed 32 bits.
+            on_disconnected: Whether offers wait for a subscriber ("wait"), or raise
+                `NotConnectedError` ("raise").
             on_error: Called with a `PublicationErrorFrame` whenever a receiver rejects the stream.
-            flow_control: Makes its strategy, whatever channel and context say; called with
-                `FlowControlParams`. A publication that is shared has the one it was made with.
+            flow_control: Called with `FlowControlParams`; returns the flow control strategy, which
+                takes precedence over channel and context. A shared publication keeps the strategy
+                it was created with.
 
         Raises:
-            ChannelUriError: The channel cannot be meant.
-            RegistrationError: The driver cannot have it.
+            ChannelUriError: The channel is invalid.
+            ConfigurationError: Another argument is invalid.
+            RegistrationError: The driver cannot add the publication.
             ClosedError: The client or the driver is closed.
         """
         stream_id = check_stream_id(stream_id)
@@ -165,21 +168,23 @@ class Aeron:
         flow_control: FlowControlSupplier | None = None,
         handshake_length: int | None = None,
     ) -> Opening[ExclusivePublication]:
-        """Add a publication with a session of its own; otherwise like `add_publication`.
+        """Add a publication with its own session, which is never shared; see `add_publication`.
 
         Args:
-            channel: As for `add_publication`; likewise the others.
-            stream_id: Within the channel.
-            on_disconnected: What `offer` does without a subscriber.
-            on_error: Called with what a receiver refused.
-            flow_control: Makes its strategy.
-            handshake_length: For a channel that a stranger named: bytes that may be sent before a
-                receiver has answered, such as three times the length of the request; the
-                publication does not linger then, if none has. None sets no bound.
+            channel: Channel URI, such as `aeron:udp?endpoint=127.0.0.1:20121`.
+            stream_id: Stream id within the channel; signed 32 bits.
+            on_disconnected: Whether offers wait for a subscriber ("wait"), or raise
+                `NotConnectedError` ("raise").
+            on_error: Called with a `PublicationErrorFrame` whenever a receiver rejects the stream.
+            flow_control: Called with `FlowControlParams`; returns the flow control strategy.
+            handshake_length: For a channel that an unknown peer has named: most bytes to send
+                before a receiver has answered, such as three times the length of the request. If
+                none has answered, the publication does not linger. None sets no limit.
 
         Raises:
-            ChannelUriError: The channel cannot be meant.
-            RegistrationError: The driver cannot have it.
+            ChannelUriError: The channel is invalid.
+            ConfigurationError: Another argument is invalid.
+            RegistrationError: The driver cannot add the publication.
             ClosedError: The client or the driver is closed.
         """
         stream_id = check_stream_id(stream_id)
@@ -207,19 +212,21 @@ class Aeron:
         """Add a subscription.
 
         Args:
-            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`; port 0 lets the system choose.
-            stream_id: Signed 32 bits, within the channel.
-            on_available_image: Called with each source before its first message; with those that
-                are there already, before this returns.
-            on_unavailable_image: Called with each source after its last message, and with those
-                still there when the subscription closes.
-            congestion_control: Makes the strategy of each image, whatever channel and context say;
-                called with `CongestionControlParams`. Of several subscriptions that share an image
-                the oldest decides.
+            channel: Channel URI, such as `aeron:udp?endpoint=127.0.0.1:20121`; with port 0 the
+                system chooses the port.
+            stream_id: Stream id within the channel; signed 32 bits.
+            on_available_image: Called with each image before its first message; with images that
+                exist already, before this returns.
+            on_unavailable_image: Called with each image after its last message, and with the
+                remaining images when the subscription closes.
+            congestion_control: Called with `CongestionControlParams`; returns the congestion
+                control strategy of an image, which takes precedence over channel and context. If
+                several subscriptions share an image, the oldest decides.
 
         Raises:
-            ChannelUriError: The channel cannot be meant.
-            RegistrationError: The driver cannot have it.
+            ChannelUriError: The channel is invalid.
+            ConfigurationError: Another argument is invalid.
+            RegistrationError: The driver cannot add the subscription.
             ClosedError: The client or the driver is closed.
         """
         stream_id = check_stream_id(stream_id)
@@ -236,13 +243,13 @@ class Aeron:
         return Opening(adding, "Aeron.add_subscription")
 
     async def aclose(self) -> None:
-        """Close everything this client added, and its driver if it is its own.
+        """Close everything this client added, and its driver if it is the client's own.
 
-        With a driver of its own, what was offered is still delivered, for as long as the context's
-        `close_linger_timeout_ns` allows. Closing twice is closing once.
+        The client's own driver still delivers what was offered, for at most the context's
+        `close_linger_timeout_ns`. Closing a closed client does nothing.
 
         Raises:
-            WrongLoopError: It was started in another event loop; it stays open.
+            WrongLoopError: The client was started in another event loop; it stays open.
         """
         self._conductor.close()
         if self._is_driver_owned:
@@ -287,7 +294,7 @@ class Aeron:
             congestion_control=congestion_control,
         )
         self._check_still_open(subscription)
-        # Before the start, for that calls handlers, and they may close the subscription.
+        # Before the start, which calls handlers that may close the subscription.
         self._conductor.hold_subscription(ready.registration_id, subscription)
         subscription._start(ready)  # noqa: SLF001 - the two halves of one construction
         return subscription
@@ -306,7 +313,7 @@ class Aeron:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Self:
-        """Start it, unless it was awaited before."""
+        """Start the client, unless it was awaited before."""
         if not self._conductor.is_started or self._conductor.is_closed:
             await self.start()
         return self

@@ -1,4 +1,4 @@
-"""What callers hand in, checked before anything is asked of the driver."""
+"""Checks of callers' arguments, made before any request to the driver."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
 
 OnDisconnected = Literal["wait", "raise"]
-"""What an offer does while no subscriber is connected."""
+"""Whether an offer waits or raises while no subscriber is connected."""
 
 
 def parse_channel(channel: object) -> ChannelUri:
-    """Return a channel as a value, whichever way it was given.
+    """Return a channel as a `ChannelUri`; text is parsed.
 
     Raises:
-        ChannelUriError: The text cannot be meant.
-        ConfigurationError: It is neither text nor a channel.
+        ChannelUriError: The text is no valid channel.
+        ConfigurationError: The channel is neither text nor a `ChannelUri`.
     """
     if isinstance(channel, ChannelUri):
         return channel
@@ -73,16 +73,16 @@ def publication_uri(
     *,
     flow_control: Callable[..., Any] | None = None,
 ) -> ChannelUri:
-    """Return the channel of a publication as a value, checked as far as that needs no driver.
+    """Return the channel of a publication, checked as far as that needs no driver.
 
     Args:
-        channel: Of the publication.
-        stream_id: Within the channel.
-        flow_control: What is to make its strategy.
+        channel: Channel of the publication.
+        stream_id: Stream id within the channel.
+        flow_control: Returns the flow control strategy.
 
     Raises:
-        ChannelUriError: The channel cannot be meant, or not for a publication.
-        ConfigurationError: The strategy cannot be meant, or not for that channel.
+        ChannelUriError: The channel is invalid, or not for a publication.
+        ConfigurationError: `flow_control` cannot be called, or the channel is IPC.
     """
     uri = parse_channel(channel)
     uri.check_publication(stream_id)
@@ -99,16 +99,16 @@ def subscription_uri(
     *,
     congestion_control: Callable[..., Any] | None = None,
 ) -> ChannelUri:
-    """Return the channel of a subscription as a value, checked likewise.
+    """Return the channel of a subscription, checked as far as that needs no driver.
 
     Args:
-        channel: Of the subscription.
-        stream_id: Within the channel.
-        congestion_control: What is to make the strategy of its images.
+        channel: Channel of the subscription.
+        stream_id: Stream id within the channel.
+        congestion_control: Returns the congestion control strategy of an image.
 
     Raises:
-        ChannelUriError: The channel cannot be meant, or not for a subscription.
-        ConfigurationError: The strategy cannot be meant, or not for that channel.
+        ChannelUriError: The channel is invalid, or not for a subscription.
+        ConfigurationError: `congestion_control` cannot be called, or the channel is IPC or a spy.
     """
     uri = parse_channel(channel)
     uri.check_subscription(stream_id)
@@ -120,14 +120,14 @@ def subscription_uri(
 
 
 def destination_uri(channel: str | ChannelUri, *, is_sent_to: bool) -> ChannelUri:
-    """Return the channel of a destination as a value, checked likewise.
+    """Return the channel of a destination, checked as far as that needs no driver.
 
     Args:
-        channel: Of the destination.
-        is_sent_to: Whether it is one of a publication; if not, one of a subscription.
+        channel: Channel of the destination.
+        is_sent_to: Whether it is a destination of a publication; if not, of a subscription.
 
     Raises:
-        ChannelUriError: The channel cannot be meant, or is no destination.
+        ChannelUriError: The channel is invalid, or cannot be a destination.
     """
     uri = parse_channel(channel)
     if is_sent_to:
@@ -141,35 +141,35 @@ def check_callable(function: F | None, name: str) -> F | None:
     """Return a handler or a factory, if one was given.
 
     Raises:
-        ConfigurationError: It cannot be called, such as a strategy in place of what makes one; or
-            it is an `async def`, which nobody would await.
+        ConfigurationError: It cannot be called, such as a strategy in place of a function that
+            returns one; or it is an `async def`, which would not be awaited.
     """
     return None if function is None else check_function(function, name)
 
 
 def check_image_handler(function: F | None, name: str) -> F | None:
-    """Return what is called with each image that comes or goes, if it was given.
+    """Return an image handler, if one was given.
 
     Raises:
-        ConfigurationError: As `check_callable`; or it does not take one argument.
+        ConfigurationError: As for `check_callable`; or the handler does not take one argument.
     """
     return None if function is None else check_handler(function, name, "the image")
 
 
 def check_on_error(function: F | None) -> F | None:
-    """Return what is called when a receiver rejects a stream, if it was given.
+    """Return the handler of publication errors, if one was given.
 
     Raises:
-        ConfigurationError: As `check_callable`; or it does not take one argument.
+        ConfigurationError: As for `check_callable`; or the handler does not take one argument.
     """
     return None if function is None else check_handler(function, "on_error", "the error frame")
 
 
 def check_driver(driver: object, context: object) -> None:
-    """Refuse what is neither a driver nor settings for one, or both.
+    """Check the arguments of `Aeron.connect`.
 
     Raises:
-        ConfigurationError: It says which argument was meant.
+        ConfigurationError: An argument has the wrong type, or both are given.
     """
     if driver is not None and not isinstance(driver, MediaDriver):
         given = f"Aeron.connect() was given {type(driver).__name__} as its driver"
@@ -185,10 +185,10 @@ def check_driver(driver: object, context: object) -> None:
 
 
 def check_reason(reason: str) -> str:
-    """Return why an image is rejected.
+    """Return the reason for which an image is rejected.
 
     Raises:
-        ConfigurationError: It is no text, or longer than a frame can tell.
+        ConfigurationError: The reason is no text, or too long for an ERR frame.
     """
     if not isinstance(reason, str) or len(reason.encode()) > ERROR_MAX_TEXT_LENGTH:
         message = f"reason={shown(reason)} must be text of at most {ERROR_MAX_TEXT_LENGTH} bytes"
@@ -200,11 +200,11 @@ def check_stream_id(stream_id: SupportsIndex, name: str = "stream_id") -> int:
     """Return the stream id as an int.
 
     Args:
-        stream_id: Given.
-        name: Of the argument.
+        stream_id: The stream id.
+        name: Name of the argument, for the error text.
 
     Raises:
-        ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+        ConfigurationError: The stream id is no whole number, or does not fit signed 32 bits.
     """
     return check_number(
         stream_id, name, minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
@@ -215,7 +215,7 @@ def check_session_id(session_id: SupportsIndex) -> int:
     """Return the session id as an int.
 
     Raises:
-        ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+        ConfigurationError: The session id is no whole number, or does not fit signed 32 bits.
     """
     return check_number(
         session_id, "session_id", minimum=INT32_MIN, maximum=INT32_MAX, why=": signed 32 bits"
@@ -223,10 +223,10 @@ def check_session_id(session_id: SupportsIndex) -> int:
 
 
 def check_on_disconnected(on_disconnected: OnDisconnected) -> OnDisconnected:
-    """Return what an offer is to do without a subscriber.
+    """Return what an offer does without a subscriber.
 
     Raises:
-        ConfigurationError: It is none of the choices.
+        ConfigurationError: The value is neither "wait" nor "raise".
     """
     if on_disconnected not in get_args(OnDisconnected):
         choices = " or ".join(repr(choice) for choice in get_args(OnDisconnected))
@@ -239,7 +239,7 @@ def check_answer_timeout(timeout: float) -> float:
     """Return how long to wait for an answer, in seconds.
 
     Raises:
-        ConfigurationError: It is not a number of more than 0.
+        ConfigurationError: The timeout is not a number of more than 0.
     """
     if timeout is None or check_timeout(timeout) == 0:
         message = f"timeout={shown(timeout)} must be more than 0 seconds"
@@ -248,18 +248,18 @@ def check_answer_timeout(timeout: float) -> float:
 
 
 def check_limit(limit: int, name: str) -> int:
-    """Return how many to read at most.
+    """Return a limit of how many messages or fragments to read.
 
     Raises:
-        ConfigurationError: It is not a whole number of 1 or more.
+        ConfigurationError: The limit is not a whole number of 1 or more.
     """
     return check_number(limit, name, minimum=1)
 
 
 def check_whole(number: SupportsIndex, name: str) -> int:
-    """Return a position, or the id of a recording.
+    """Return a whole number, such as a position or the id of a recording.
 
     Raises:
-        ConfigurationError: It is not a whole number of 0 or more.
+        ConfigurationError: The number is not a whole number of 0 or more.
     """
     return check_number(number, name, minimum=0)

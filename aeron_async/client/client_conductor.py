@@ -1,4 +1,4 @@
-"""The client's side of the driver's conductor: what a client has added, and how it asks for more.
+"""The client conductor: the resources of one client, and its requests to the driver's conductor.
 
 Source: Aeron `ClientConductor`.
 """
@@ -30,18 +30,18 @@ UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_PUBLICATION, ErrorCode.UNKNOWN_SUB
 
 
 class ClientResource(Protocol):
-    """A publication or a subscription, as its client closes it."""
+    """A publication or a subscription, which its client can close."""
 
     def close(self) -> None:
-        """Close it, and tell the driver."""
+        """Close it, and remove it from the driver."""
 
     def _on_driver_closed(self, error: Exception | None, /) -> None:
-        """Close it without asking the driver: it is gone."""
+        """Close it without a request to the driver, which is closed."""
 
 
 @contextmanager
 def closed_while_asking() -> Iterator[None]:
-    """Raise `ClosedError` where the driver no longer knows the object of a request.
+    """Raise `ClosedError` if the driver no longer knows the publication or subscription.
 
     Raises:
         ClosedError: The publication or subscription was closed while the request was under way.
@@ -57,13 +57,13 @@ def closed_while_asking() -> Iterator[None]:
 
 @final
 class ClientConductor:
-    """What the publications and subscriptions of one client share.
+    """The publications and subscriptions of one client, and what they share.
 
     Attributes:
-        driver: The media driver it uses.
-        home: The event loop that it was started in.
-        waits: Logs waits of its publications and subscriptions that last for long.
-        is_closed: Whether the client is closed, by itself or by its driver.
+        driver: The media driver that the client uses.
+        home: The event loop that the client was started in.
+        waits: Logs long waits of the publications and subscriptions.
+        is_closed: Whether the client is closed: by the caller or by its driver.
         closed_because: The error that closed the driver, if one did.
     """
 
@@ -75,7 +75,7 @@ class ClientConductor:
         self.is_closed: bool = False
         self.closed_because: Exception | None = None
         self._client_id: int | None = None
-        # By registration id, in the order of adding: closing must be the same every time.
+        # By registration id, in the order of adding, so that the order of closing is deterministic.
         self._publications: dict[int, ClientResource] = {}
         self._subscriptions: dict[int, ClientResource] = {}
 
@@ -88,21 +88,21 @@ class ClientConductor:
 
     @property
     def is_started(self) -> bool:
-        """Return whether the client has joined its driver, even if it is closed by now."""
+        """Return whether the client was started, even if it is closed by now."""
         return self._client_id is not None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """Return the event loop that the client was started in."""
+        """Return the event loop that the client was started in; None before the start."""
         home = getattr(self, "home", None)
         return None if home is None else home.loop
 
     @property
     def client_id(self) -> int:
-        """Return the id by which the driver knows this client.
+        """Return the client id, which the driver has assigned.
 
         Raises:
-            ClosedError: The client is not running.
+            ClosedError: The client is not started, or closed.
         """
         if self._client_id is None or self.is_closed:
             message = "the client is closed: connect another" if self.is_closed else NOT_STARTED
@@ -110,7 +110,7 @@ class ClientConductor:
         return self._client_id
 
     async def start(self, *, is_driver_owned: bool) -> None:
-        """Join the driver, which starts here if it is this client's own.
+        """Start the driver if it is this client's own, and register with it.
 
         Raises:
             ClosedError: The driver, or this client, is closed.
@@ -126,7 +126,7 @@ class ClientConductor:
         self._client_id = self.driver.conductor.add_client(self)
 
     def close(self) -> None:
-        """Close everything that was added, and leave the driver. Closing twice is closing once.
+        """Close everything that was added, and leave the driver. When closed, do nothing.
 
         Raises:
             WrongLoopError: The client was started in another event loop; it stays open.
@@ -146,7 +146,7 @@ class ClientConductor:
             self.driver.conductor.remove_client(self._client_id)
 
     def on_driver_closed(self, error: Exception | None) -> None:
-        """Close everything without asking the driver: it is gone."""
+        """Close everything without a request to the driver, which is closed."""
         self.is_closed = True
         self.closed_because = error
         for resource in (*self._publications.values(), *self._subscriptions.values()):
@@ -158,27 +158,27 @@ class ClientConductor:
     # Publications.
 
     def hold_publication(self, registration_id: int, publication: ClientResource) -> None:
-        """Close a publication with the client."""
+        """Register a publication, which is closed when the client closes."""
         self._publications[registration_id] = publication
 
     def forget_publication(self, registration_id: int) -> None:
-        """Hold a publication no longer: the driver has ended it."""
+        """Unregister a publication that the driver has ended."""
         self._publications.pop(registration_id, None)
 
     def release_publication(self, registration_id: int) -> None:
-        """Let the driver drain a publication that was closed."""
+        """Unregister a closed publication; the driver still sends what was offered."""
         self._publications.pop(registration_id, None)
         if not self.driver.is_closed:
             self.driver.conductor.remove_publication(registration_id)
 
     def revoke_publication(self, registration_id: int) -> None:
-        """Let the driver take back what has not arrived of an exclusive publication."""
+        """Unregister an exclusive publication, and make the driver revoke its stream."""
         self._publications.pop(registration_id, None)
         if not self.driver.is_closed:
             self.driver.conductor.revoke_publication(registration_id)
 
     async def add_publication_destination(self, registration_id: int, uri: ChannelUri) -> int:
-        """Send a publication to one more receiver; see `Publication.add_destination`."""
+        """Add a destination to a publication; see `Publication.add_destination`."""
         with closed_while_asking():
             return await self.driver.conductor.destinations.add_to_publication(
                 self.client_id, registration_id, uri
@@ -187,7 +187,7 @@ class ClientConductor:
     async def remove_publication_destination(
         self, registration_id: int, destination: ChannelUri | int
     ) -> None:
-        """Send a publication no longer to a receiver."""
+        """Remove a destination of a publication; see `Publication.remove_destination`."""
         with closed_while_asking():
             await self.driver.conductor.destinations.remove_from_publication(
                 self.client_id, registration_id, destination
@@ -196,17 +196,17 @@ class ClientConductor:
     # Subscriptions.
 
     def hold_subscription(self, registration_id: int, subscription: ClientResource) -> None:
-        """Close a subscription with the client."""
+        """Register a subscription, which is closed when the client closes."""
         self._subscriptions[registration_id] = subscription
 
     def release_subscription(self, registration_id: int) -> None:
-        """Let the driver forget a subscription that was closed."""
+        """Unregister a closed subscription, and remove it from the driver."""
         self._subscriptions.pop(registration_id, None)
         if not self.driver.is_closed:
             self.driver.conductor.remove_subscription(registration_id)
 
     async def add_subscription_destination(self, registration_id: int, uri: ChannelUri) -> int:
-        """Receive a subscription at one more address; see `Subscription.add_destination`."""
+        """Add a destination to a subscription; see `Subscription.add_destination`."""
         with closed_while_asking():
             return await self.driver.conductor.destinations.add_to_subscription(
                 self.client_id, registration_id, uri
@@ -215,12 +215,12 @@ class ClientConductor:
     async def remove_subscription_destination(
         self, registration_id: int, destination: ChannelUri | int
     ) -> None:
-        """Receive a subscription no longer at an address."""
+        """Remove a destination of a subscription; see `Subscription.remove_destination`."""
         with closed_while_asking():
             await self.driver.conductor.destinations.remove_from_subscription(
                 self.client_id, registration_id, destination
             )
 
     async def reject_image(self, image_id: int, reason: str) -> None:
-        """Take nothing more from an image; see `Image.reject`."""
+        """Reject an image; see `Image.reject`."""
         await self.driver.conductor.reject_image(self.client_id, image_id, reason)

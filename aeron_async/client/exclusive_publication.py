@@ -1,4 +1,4 @@
-"""Exclusive publications: those that nobody else appends to.
+"""Exclusive publications, each with its own session and only one writer.
 
 Source: Aeron `ExclusivePublication`.
 """
@@ -19,9 +19,9 @@ __all__ = ["ExclusivePublication"]
 
 @final
 class ExclusivePublication(Publication):
-    """A publication of one's own: its own session, and a cheaper append.
+    """A publication that is never shared: it has its own session, and a cheaper append.
 
-    Differs: Aeron's is a class beside `Publication`; here it is one, and can do more.
+    Differs: Aeron's `ExclusivePublication` is not a `Publication`; here it is a subclass.
     """
 
     _appender: ExclusiveAppender
@@ -30,88 +30,88 @@ class ExclusivePublication(Publication):
         return ExclusiveAppender(self._ready.log)
 
     async def append_padding(self, length: int, *, timeout: float | None = None) -> int:
-        """Append `length` bytes that nobody sees, waiting as `offer` does; return the position.
+        """Append padding, which subscribers skip, waiting as `offer` does; return the position.
 
         Args:
-            length: Of the padding behind its frame header of 32 bytes, up to what the longest
-                message takes with all its headers.
-            timeout: Seconds to wait at most; None waits as long as it takes.
+            length: Length of the padding behind its 32-byte frame header, in bytes; at most what
+                the longest message takes with all its headers.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             OfferTimeoutError: The timeout passed; nothing was appended.
-            ClosedError: The publication was closed, before or meanwhile.
+            ClosedError: The publication was closed, before or during the call.
             MessageTooLongError: The length is more than the longest message takes.
             ConfigurationError: The length is no whole number, or negative.
-            MaxPositionExceededError: The stream is at its end.
+            MaxPositionExceededError: The stream is at its last position.
         """
         return await self._append(
             lambda: self._pad(length), timeout, lambda: self._appender.check_padding(length)
         )
 
     def try_append_padding(self, length: int) -> int | OfferOutcome:
-        """Append padding as `append_padding` does if that can be done now, or say why not.
+        """Append padding as `append_padding` does if that can be done now, or return why not.
 
         Raises:
             ClosedError: The publication is closed.
             MessageTooLongError: The length is more than the longest message takes.
             ConfigurationError: The length is no whole number, or negative.
-            MaxPositionExceededError: The stream is at its end.
+            MaxPositionExceededError: The stream is at its last position.
         """
         result = self._pad(length)
         return result if result >= 0 else OfferOutcome(result)
 
     async def offer_block(self, block: Buffer, *, timeout: float | None = None) -> int:
-        """Append frames made for exactly this place, waiting as `offer` does; return the position.
+        """Append whole frames, headers included, waiting as `offer` does; return the position.
 
-        Only the first header is checked: type, term offset, session, stream and term must be those
-        of the place where the block goes, at `position`. A term that is full is rotated first.
+        Only the first header is checked: its type, term offset, session id, stream id and term id
+        must be those of a data frame at `position`. If the term is full, it is rotated first.
 
         Args:
             block: Whole frames, aligned to 32 bytes, that fit into the rest of the term.
-            timeout: Seconds to wait at most; None waits as long as it takes.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             OfferTimeoutError: The timeout passed; nothing was appended.
-            ClosedError: The publication was closed, before or meanwhile.
+            ClosedError: The publication was closed, before or during the call.
             ConfigurationError: Length or first header of the block do not fit.
-            MaxPositionExceededError: The stream is at its end.
+            MaxPositionExceededError: The stream is at its last position.
         """
         return await self._append(
             lambda: self._offer_block(block), timeout, lambda: byte_view(block)
         )
 
     def try_offer_block(self, block: Buffer) -> int | OfferOutcome:
-        """Append a block as `offer_block` does if that can be done now, or say why not.
+        """Append a block as `offer_block` does if that can be done now, or return why not.
 
         Raises:
             ClosedError: The publication is closed.
             ConfigurationError: Length or first header of the block do not fit.
-            MaxPositionExceededError: The stream is at its end.
+            MaxPositionExceededError: The stream is at its last position.
         """
         result = self._offer_block(block)
         return result if result >= 0 else OfferOutcome(result)
 
     def revoke(self) -> None:
-        """Close now and take the stream back: what has not arrived yet is lost.
+        """Close now and revoke the stream: what has not arrived yet is lost.
 
-        Subscribers hear at once that the image is over, without reading what is left. Revoking
-        what is closed does nothing.
+        The image of each subscriber ends at once, without the messages that were not read yet.
+        Revoking a closed publication does nothing.
 
         Raises:
-            WrongLoopError: The event loop it belongs to is not running here; it stays open.
+            WrongLoopError: Its event loop is not running in this thread; it stays open.
         """
         self._revoke()
 
     async def aclose(self, *, revoke: bool = False) -> None:
         """Close now; what was offered is still sent, unless the stream is revoked.
 
-        Closing twice is closing once.
+        Closing a closed publication does nothing.
 
         Args:
-            revoke: Whether to take the stream back, as `revoke` does.
+            revoke: Whether to revoke the stream, as `revoke` does.
 
         Raises:
-            WrongLoopError: It belongs to another event loop; it stays open.
+            WrongLoopError: The publication belongs to another event loop; it stays open.
         """
         if revoke:
             self._revoke()

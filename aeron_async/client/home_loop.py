@@ -1,8 +1,9 @@
-"""The event loop that an object belongs to, and how long its calls may hold it.
+"""The event loop that an object belongs to, and how long calls may run without yielding to it.
 
-A count alone would be either too small to be cheap or, where there is work between two messages,
-too large to be fair: so it is looked at the clock, though not for every message. How many messages
-there are between two looks follows from how long they took the last time.
+A task that offers or reads without ever waiting must let the loop run other tasks now and then. A
+fixed number of messages would be either too small to be cheap or, if the application works between
+two messages, too large to be fair. So a `Turn` also reads the clock, but not for every message: the
+number of messages between two readings depends on how long the last ones took.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ __all__ = [
 
 
 class Forks:
-    """How often this process was forked off from one that had imported this.
+    """How many forks lie between this process and the one that imported this module.
 
-    A counter, for asking the system for the process id is slow.
+    A counter, because asking the system for the process id for every message is slow.
     """
 
     count: int = 0
 
     @classmethod
     def note(cls) -> None:
-        """Count one: called in the child."""
+        """Count one fork; called in the child."""
         cls.count += 1
 
 
@@ -43,10 +44,10 @@ os.register_at_fork(after_in_child=Forks.note)
 
 
 class HomeLoop:
-    """The event loop that an object belongs to, told from others for every message.
+    """The event loop that an object belongs to; checked for every message.
 
-    In one thread there runs one loop at a time; so it is the loop that runs here if this is its
-    thread, and it runs.
+    A thread runs one loop at a time. So the caller is in this loop if the caller's thread is the
+    loop's thread, and the loop runs.
     """
 
     __slots__ = ("_forks", "_is_running", "_thread_id", "loop")
@@ -67,31 +68,27 @@ if not TYPE_CHECKING and WHY_PURE is None:
 
 
 LONGEST_NS: Final = 500_000
-"""A turn that has taken so long is over."""
+"""A turn of this duration is over."""
 SHORT_NS: Final = 50_000
-"""A stretch between two looks that took less lets the next one be longer."""
+"""If a stride took less, the next stride is twice as long."""
 LONG_NS: Final = 200_000
-"""A stretch that took more lets the next one be shorter."""
+"""If a stride took more, the next stride is half as long."""
 FIRST_STRIDE: Final = 64
-"""Messages between two looks, to begin with."""
+"""Messages in the first stride."""
 LONGEST_STRIDE: Final = 512
 MOST_MESSAGES: Final = 1_024
-"""After so many messages a turn is over whatever the time: some clocks stand still."""
+"""After this many messages a turn is over in any case, because a virtual clock may stand still."""
 
 
 @final
 class Turn:
-    """One stretch of work of one task; over after 500 microseconds, or 1024 messages.
+    """Work of one task without yielding to the loop; over after 500 microseconds or 1024 messages.
 
-    Only what was done without a break counts. Whether there was one says a callback that the loop
-    was given when the stretch began: once it has run, others have had their turn.
-
-    Args:
-        loop: The event loop.
-        clock: Reads the time.
+    A turn schedules a callback in the loop when it begins. Once the callback has run, the loop has
+    also run other tasks, so the next message begins a new turn.
 
     Attributes:
-        stride: Messages until the next look.
+        stride: Messages until the clock is read again.
     """
 
     __slots__ = ("_began_ns", "_clock", "_count", "_is_broken_off", "_looked_ns", "_loop", "stride")
@@ -102,11 +99,11 @@ class Turn:
         self._clock = clock
         self._began_ns = self._looked_ns = 0
         self._count = 0
-        # Before the first look nothing is known: it begins the first stretch.
+        # The first call of `is_over` begins the first turn.
         self._is_broken_off = True
 
     def is_over(self) -> bool:
-        """Look whether the loop should have its turn now; `stride` messages after the last look."""
+        """Return whether to yield to the loop now; called every `stride` messages."""
         now_ns = self._clock.now_ns()
         if self._is_broken_off:
             self._begin(now_ns)
@@ -121,7 +118,7 @@ class Turn:
         return self._count > MOST_MESSAGES or now_ns - self._began_ns >= LONGEST_NS
 
     def begin(self) -> None:
-        """Begin anew: the loop has had its turn."""
+        """Begin a new turn, after yielding to the loop."""
         self._begin(self._clock.now_ns())
 
     def _begin(self, now_ns: int) -> None:

@@ -1,9 +1,10 @@
-"""Images: one source of a subscription, what it delivers, and when it comes and goes.
+"""Images: one publication as a subscription receives it, and the events when images come and go.
 
 Invariant: the position of an `Image` moves after the application has taken a message, never before,
 so that flow control follows what was processed and not what was delivered.
 
-The reader of a log makes a `Message`, and knows no images: only the types say here what it carries.
+The log reader creates each `Message` and knows no images; for type checkers this module defines a
+`Message` whose `image` is an `Image`.
 
 Source: Aeron `Header`, `FragmentHandler`, `Image`, `AvailableImageHandler`,
 `UnavailableImageHandler`.
@@ -59,12 +60,12 @@ __all__ = [
 
 
 class Taking:
-    """How far the application has taken a source.
+    """The part of an image that is compiled: the position up to which the application has taken.
 
     Attributes:
-        _position: Up to where, in bytes.
-        _trigger: Beyond this position the driver wants to know at once, in bytes.
-        _is_closed: Whether the source is over, and its position no longer ours to move.
+        _position: The position, in bytes.
+        _trigger: Position beyond which the driver must be notified at once, in bytes.
+        _is_closed: Whether the image is closed; its position counter must not be written then.
     """
 
     _position: int
@@ -72,7 +73,7 @@ class Taking:
     _is_closed: bool
 
     def _attach(self, cell: Any, doorbell: Doorbell) -> None:
-        """Take where the position is shown, and whom to wake."""
+        """Set the word of the position counter, and the doorbell that wakes the driver."""
         self._cell = cell
         self._doorbell = doorbell
 
@@ -85,11 +86,11 @@ class Taking:
         if position > self._trigger:
             self._doorbell.ring()
             if not self._doorbell.is_rung:
-                # Answered at once: the driver has said what was to be said, and waits for the next.
+                # The driver has answered at once, and has moved its trigger.
                 self._move_trigger()
 
     def _move_trigger(self) -> None:
-        """Ask where the driver wants to hear of progress next."""
+        """Read from the driver the position beyond which to notify it next."""
         raise NotImplementedError
 
 
@@ -99,13 +100,13 @@ if not TYPE_CHECKING and WHY_PURE is None:
 
 @final
 class FragmentHeader:
-    """What is known of one fragment; the same object every time, so copy what is to be kept.
+    """Header of one fragment; an image uses one object for all, so copy values that you keep.
 
     Attributes:
         position: Where the fragment ends in its stream, in bytes, alignment included.
-        flags: Whether it begins or ends a message.
-        reserved_value: What the publisher put beside it.
-        image: The source it came from.
+        flags: `DataFlags`, which say whether the fragment begins or ends a message.
+        reserved_value: The publisher's own 64 bits; 0 by default.
+        image: The image it came from.
     """
 
     __slots__ = ("flags", "image", "position", "reserved_value")
@@ -134,10 +135,10 @@ if TYPE_CHECKING:
         """One message, reassembled; `bytes(message)` is its payload.
 
         Attributes:
-            data: The payload, a copy of its own.
+            data: The payload, a copy.
             position: Where the message ends in its stream, in bytes.
-            reserved_value: What the publisher put beside it; 0 by default.
-            image: The source it came from.
+            reserved_value: The publisher's own 64 bits; 0 by default.
+            image: The image it came from.
         """
 
         image: Image
@@ -148,22 +149,22 @@ else:
 
 
 TELLING_SHIFT: Final = 6
-"""A driver that wants to hear of any progress hears of every 64th of a term."""
+"""A driver whose trigger is always passed is notified after every 64th of a term."""
 
 
 READ_AHEAD_LENGTH: Final = 256 * 1024
-"""Bytes that are read at once, but for a message that is longer: copying holds the loop up."""
+"""Most bytes read at once, except for one longer message: copying blocks the event loop."""
 
 
 NO_BLOCK: Final = memoryview(b"")
 
 
 class ImageClosedByHandlerError(Exception):
-    """Ends a poll whose handler has closed what it reads; never leaves this module."""
+    """Ends a poll whose handler has closed the image; never leaves this module."""
 
 
 class HandlerNotAwaitedError(Exception):
-    """Ends a poll whose handler has made a coroutine; never leaves this module."""
+    """Ends a poll whose handler has returned a coroutine; never leaves this module."""
 
     def __init__(self, position: int) -> None:
         super().__init__(position)
@@ -175,13 +176,17 @@ class Image(Taking):
     """One publication as a subscription receives it.
 
     Attributes:
-        session_id: Of the publication.
-        stream_id: Of the subscription.
-        join_position: Where this subscription came in, in bytes.
-        source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` where that is this
-            very driver.
-        subscription: Who reads it.
-        end: Why and where it ended; None for as long as it is open.
+        session_id: Session id of the publication.
+        stream_id: Stream id of the subscription.
+        join_position: Position from which this subscription receives, in bytes.
+        source_identity: Where the stream comes from, as `host:port`; `aeron:ipc` for a publication
+            of the same driver.
+        subscription: The subscription that reads it.
+        image_id: Identifies the image within its driver.
+        initial_term_id: Id of the first term of the stream.
+        term_length: Length of a term, in bytes.
+        mtu_length: Longest datagram payload of the publication, in bytes.
+        end: Why and where the image ended; None while it is open.
     """
 
     def __init__(self, subscription: Subscription, ready: ImageReady) -> None:
@@ -203,7 +208,7 @@ class Image(Taking):
         self._discarded_before = 0
         self._header = FragmentHeader(self)
         self._position = ready.join_position
-        # Not known before the first read, which looks it up.
+        # The first read sets the trigger.
         self._trigger = self._rung_position = -1
         self._attach(ready.position.cell, ready.doorbell)
         self._is_closed = self._is_revoked = False
@@ -212,17 +217,17 @@ class Image(Taking):
 
     @property
     def position(self) -> int:
-        """Return up to where the application has taken the stream, in bytes."""
+        """Return the position up to which the application has taken the stream, in bytes."""
         return self._position
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the image is over: ended, lost, or its subscription closed."""
+        """Return whether the image is closed: ended, lost, or its subscription closed."""
         return self._is_closed
 
     @property
     def end_of_stream_position(self) -> int | None:
-        """Return where the stream ends, in bytes, once the publisher has said so."""
+        """Return the position at which the stream ends, in bytes; None until that is known."""
         end = self._end_of_stream_position
         if not self._is_closed:
             end = self._metadata.end_of_stream_position
@@ -230,43 +235,44 @@ class Image(Taking):
 
     @property
     def is_end_of_stream(self) -> bool:
-        """Return whether the stream has ended, and everything of it has been taken."""
+        """Return whether the stream has ended and all of it was taken."""
         end = self.end_of_stream_position
         return end is not None and self._position >= end
 
     @property
     def is_publication_revoked(self) -> bool:
-        """Return whether the publisher took the stream back: what was not read yet is lost."""
+        """Return whether the publisher revoked the stream: what was not read yet is lost."""
         return self._is_revoked if self._is_closed else self._metadata.is_publication_revoked
 
     @property
     def discarded_fragments(self) -> int:
-        """Return how many fragments belonged to no message that was received whole."""
+        """Return how many fragments belonged to no complete message, or to one too long."""
         return self._discarded_before + self._reader.discarded_fragments
 
     @property
     def is_let_go(self) -> bool:
-        """Return whether the stream has gone on without this image.
+        """Return whether the stream has continued without this image.
 
-        What was peeked at and not copied by then may have been written over. Only images with
-        `tether=false` are let go, some time after they were closed.
+        Bytes of the log that were not copied by then may have been overwritten. This happens only
+        to images with `tether=false`, some time after they were closed.
         """
         return self._hold.left_count != self._left_count
 
     def poll(self, handler: FragmentHandler, fragment_limit: int = 10) -> int:
-        """Call a handler with each fragment that is there, without waiting; return how many.
+        """Call a handler with each available fragment, without waiting; return how many.
 
         An exception of the handler reaches the caller; the position has then passed its fragment.
-        A handler may close the subscription; it is then not called again.
+        The handler may close the subscription; it is then not called again.
 
         Args:
-            handler: Called with the payload, a view that is valid until it returns, and a header
-                that is the same object every time.
+            handler: Called with the payload, a view that is valid until the handler returns, and a
+                header, which is the same object for all fragments.
             fragment_limit: Most fragments to deliver; 1 or more.
 
         Raises:
-            ConfigurationError: The handler cannot be called or is an `async def`, or the limit is
-                no whole number of 1 or more; no fragment was taken by that.
+            ConfigurationError: The handler cannot be called, is an `async def` or returned a
+                coroutine, or the limit is no whole number of 1 or more. The fragment of that call
+                was not taken.
             BusyError: Another task consumes the subscription.
             WrongLoopError: The subscription belongs to another event loop.
         """
@@ -291,10 +297,10 @@ class Image(Taking):
             result = handler(payload, header)
             if result is not None and iscoroutine(result):
                 result.close()
-                # It has not been taken: nobody has awaited what was to take it.
+                # The fragment is not taken: the coroutine that should take it was not awaited.
                 raise HandlerNotAwaitedError(position - (len(payload) + 63 & -32))
             if self._is_closed:
-                # The log is about to go, and the reader would look at the next frame.
+                # The log is about to be unmapped, and the reader would look at the next frame.
                 raise ImageClosedByHandlerError
 
         try:
@@ -315,17 +321,17 @@ class Image(Taking):
         return count
 
     def _read(self, limit: int) -> Batch[Message] | None:
-        """Return whole messages that are there; their positions are to be taken by the caller."""
+        """Return available complete messages; the caller takes their positions."""
         if self._is_closed:
             return None
         self._look_up_trigger()
         reader, port = self._reader, self._port
         position = reader.position
-        # What was told just now may have been all that the driver waited for.
+        # Notifying the driver may have closed the image: that may be all it was waiting for.
         if self._has_closed() or port.rebuild_position <= position == self._position:
             return None
-        # Differs: Aeron reads on wherever there is something. What the receiver has not yet found
-        # to follow without a gap may be what a damaged or forged datagram left there.
+        # Differs: Aeron reads wherever it finds a frame. Beyond the rebuild position, frames may
+        # have been left there by a damaged or forged datagram.
         limit_position = port.rebuild_position
         end_position = min(limit_position, position + READ_AHEAD_LENGTH)
         batch = reader.open_batch(limit=limit, limit_position=end_position, image=self)
@@ -334,30 +340,30 @@ class Image(Taking):
         found: list[Message] = []
         end_position = min(limit_position, reader.position + READ_AHEAD_LENGTH)
         while not reader.read_messages(found, limit=limit, limit_position=end_position, image=self):
-            # Padding, or fragments of a message not yet whole, may be all there was: move past.
+            # There may be only padding, or fragments of an incomplete message: move past them.
             position = reader.position
             is_at_next_term = position != self._position and not position & self._term_mask
             self._take(position)
             if self._has_closed():
                 return None
             if end_position < limit_position:
-                # A message, or what is left of it, is longer than what is read ahead.
+                # The rest of a message is longer than the bytes read at once.
                 end_position = min(limit_position, end_position + READ_AHEAD_LENGTH)
-            # One read never leaves its term. The next one may hold all that the window allows, and
-            # then nothing more arrives that would wake the reader.
+            # One read never leaves its term. The next term may hold all that the window allows;
+            # then nothing more arrives, and nothing would wake the reader.
             elif not is_at_next_term:
                 return None
         return Batch(found, self)
 
     def _peek_block(self, position: int, limit: int) -> tuple[memoryview, int]:
-        """Return whole frames as they lie in the log, and how far padding behind them goes.
+        """Return whole frames as they lie in the log, and the length of the padding behind them.
 
-        Nothing is taken: `take` moves the position, when the block is needed no more. A padding
-        frame is there with its header, ends the block, and the rest of its length is the second
-        value.
+        Nothing is taken: the caller moves the position with `_take` when it has used the block. A
+        padding frame ends the block: the block includes its header, and the second value is the
+        rest of its length.
 
         Args:
-            position: Where to begin: at the image's own position, or behind another block.
+            position: Where to begin: at the image's own position, or at the end of another block.
             limit: Most bytes; a block never leaves its term.
 
         Source: Aeron `Image.blockPoll`, `Image.rawPoll`.
@@ -379,36 +385,36 @@ class Image(Taking):
         return log.terms[index][offset : offset + available], padding
 
     def _look_up_trigger(self) -> None:
-        """Ask where the driver wants to hear of progress, and tell it if that is here already."""
+        """Read the driver's trigger; notify the driver if the position is beyond it already."""
         position = self._position
-        # Once for a position: a driver that was told of it and waits for another reader would tell
-        # this one that there may be more, be told again, and so on without a pause.
+        # Once for a position: a driver that waits for another reader would answer by waking this
+        # one, which would notify it again, and so on without end.
         if position > self._port.consumption_trigger and position != self._rung_position:
             self._rung_position = position
             self._doorbell.ring()
         self._move_trigger()
 
     def _move_trigger(self) -> None:
-        """Ask where the driver wants to hear of progress next, having told it of what there was."""
+        """Read the driver's next trigger, after the driver was notified."""
         self._trigger = self._port.consumption_trigger
         if self._position > self._trigger:
-            # It may have no place at all, and then it is not told of every message.
+            # The trigger may be passed at any position: do not notify the driver of every message.
             self._trigger = self._position + (self.term_length >> TELLING_SHIFT)
 
     def _has_closed(self) -> bool:
-        """Return whether it has closed meanwhile: taking may be all that the driver waited for."""
+        """Return whether the image is closed by now: the driver may have waited only for a take."""
         return self._is_closed
 
     def _rewind(self) -> None:
-        """Forget what was read beyond the position, so that it is read again."""
+        """Move the reader back to the position, so that what lies beyond it is read again."""
         self._discarded_before += self._reader.discarded_fragments
         self._reader = TermReader(self._log, self._position)
 
     def _mark_closed(self, end: ImageEnd | None = None) -> None:
-        """Touch the log no more: it is about to go.
+        """Close the image and stop using its log, which is about to be unmapped.
 
         Args:
-            end: Why, where the driver says so.
+            end: Why and where it ended, if the driver knows.
         """
         if not self._is_closed:
             self._end_of_stream_position = self._metadata.end_of_stream_position
@@ -417,7 +423,7 @@ class Image(Taking):
             self.end = ImageEnd.at(self._end_reason(), self._position) if end is None else end
 
     def _end_reason(self) -> ImageEndReason:
-        """Return why it is over, as far as that can be told from here."""
+        """Return why the image ended, as far as the image itself can tell."""
         if self.subscription.is_closed:
             return ImageEndReason.CLOSED
         if self._is_revoked:
@@ -427,24 +433,25 @@ class Image(Taking):
         return ImageEndReason.LEFT_BEHIND
 
     async def reject(self, reason: str) -> None:
-        """Take nothing more of this source, and tell it why; it comes back when it was silent.
+        """Receive nothing more of this stream, and send its publisher the reason.
 
-        Its publications hear of the reason, and count this receiver no more. After the image
-        liveness timeout the image ends; with `rejoin=true` a new one may follow.
+        The publication reports the reason, and no longer counts this receiver. After the image
+        liveness timeout the image ends. A new image may follow with `rejoin=true`, or when the
+        publisher sends again after it was silent.
 
         Args:
             reason: Up to 1023 bytes of UTF-8.
 
         Raises:
             ConfigurationError: The reason is no text, or too long.
-            RegistrationError: The image has gone.
-            ClosedError: The subscription was closed, before or meanwhile.
+            RegistrationError: The driver no longer has the image.
+            ClosedError: The subscription was closed, before or during the call.
         """
         await self.subscription._reject_image(self, reason)
 
     @property
     def correlation_id(self) -> int:
-        """Return the id that a response to this source names it by."""
+        """Return the id that a response publication gives as its `response-correlation-id`."""
         return self.image_id
 
     def __aiter__(self) -> Self:
@@ -452,7 +459,7 @@ class Image(Taking):
         return self
 
     async def __anext__(self) -> Message:
-        """Return the next message of this source; the iteration ends with the stream."""
+        """Return the next message of this image; the iteration ends with the stream."""
         return await self.subscription._next_of(self)
 
     def __repr__(self) -> str:
@@ -464,50 +471,51 @@ class Image(Taking):
 
 
 MAX_EVENTS: Final = 1024
-"""Events that one iterator keeps for a consumer that does not come for them."""
+"""Most events that one iterator keeps until its consumer asks for them."""
 
 
 @final
 class ImageEventKind(Enum):
-    """Whether an image has come or gone."""
+    """Kinds of image events."""
 
     AVAILABLE = auto()
     UNAVAILABLE = auto()
     UNANSWERED = auto()
-    """Of a subscription for responses: its image has ended or fallen silent, and for two seconds
-    its server has named no session to follow it. `Subscription.last_error` says so, too."""
+    """For a subscription for responses: the image has ended or become silent, and for two seconds
+    the server has named no session to follow it. `Subscription.last_error` says why."""
 
 
 class ImageEvent(NamedTuple):
-    """An image that has come or gone, or fallen silent."""
+    """An image that has come, gone, or become silent."""
 
     kind: ImageEventKind
     image: Image
 
     @property
     def end(self) -> ImageEnd | None:
-        """Return why and where an image that has gone ended: the reason, and the positions."""
+        """Return why and where an image that has gone has ended; None for any other event."""
         return self.image.end if self.kind is ImageEventKind.UNAVAILABLE else None
 
     @property
     def reason(self) -> ImageEndReason | None:
-        """Return why an image that has gone ended; None of any other event."""
+        """Return why an image that has gone has ended; None for any other event."""
         end = self.end
         return None if end is None else end.reason
 
 
 @final
 class ImageEvents:
-    """An iterator over the images of one subscription; it ends when the subscription closes.
+    """An iterator over the image events of one subscription; ends when the subscription closes.
 
-    One that is dropped hears no more; `async with`, or `aclose`, ends it at a place of one's own.
+    An iterator that is no longer referenced gets no more events. To end it earlier, use
+    `async with` or `aclose`.
 
     Args:
-        listeners: Where the subscription finds those to tell; this one adds and removes itself.
-        subscription: Whose images they are.
+        listeners: The iterators of the subscription; this one adds and removes itself.
+        subscription: The subscription.
 
     Attributes:
-        missed_count: Oldest events given up because more than 1024 waited.
+        missed_count: How many events were dropped, oldest first, because more than 1024 waited.
     """
 
     def __init__(self, listeners: WeakSet[ImageEvents], subscription: SubscriptionBase) -> None:
@@ -528,13 +536,13 @@ class ImageEvents:
         self._signal.ring()
 
     def close(self) -> None:
-        """End the iteration after the events that are there."""
+        """End the iteration after the events that wait already."""
         self._is_closed = True
         self._listeners.discard(self)
         self._signal.ring()
 
     async def aclose(self) -> None:
-        """End the iteration now, whatever is still there."""
+        """End the iteration now, and drop the events that wait."""
         self._queue.clear()
         self.close()
         await asyncio.sleep(0)
@@ -551,7 +559,7 @@ class ImageEvents:
         return self._queue.popleft()
 
     async def _wait(self) -> None:
-        """Wait for an event, or for the end."""
+        """Wait for an event, or for the end of the iteration."""
         subscription, waits = self._subscription, self._subscription._waits
         started_ns = waits.now_ns()
         wait = Wait(

@@ -1,6 +1,7 @@
-"""Something that takes a moment to open: `await` it to get it, or enter it with `async with`.
+"""Openings: results of calls such as `Aeron.add_publication`, to `await` or enter by `async with`.
 
-Invariant: it opens once. Awaited, it is the caller's to close; `async with` closes it at its end.
+Invariant: an opening opens its object once. A caller that awaits it closes the object; `async with`
+closes it at the end of the block.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["Opening"]
 
 OWNERS: Final = {"Aeron": "aeron"}
-"""How a call is written that is not one of the class itself."""
+"""For classes whose openings come from an instance: the variable name that error texts use."""
 
 
 class Closable(Protocol):
-    """What can be opened."""
+    """An object that an opening can return."""
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the object."""
 
 
 Opened = TypeVar("Opened", bound=Closable)
@@ -35,19 +36,19 @@ Opened = TypeVar("Opened", bound=Closable)
 class Opening(Coroutine[Any, Any, Opened]):
     """A publication, a subscription or an archive that is about to be opened.
 
-    `await` returns it, and the caller closes it with `aclose`; `async with` closes it when the
-    block ends. It is a coroutine, so that `asyncio.create_task` and `asyncio.gather` take it. As
-    for any coroutine, Python warns of one that was neither awaited nor entered.
+    `await` returns the object, and the caller closes it with `aclose`; `async with` closes it when
+    the block ends. An opening is a coroutine, so that `asyncio.create_task` and `asyncio.gather`
+    accept it. As for any coroutine, Python warns if it was neither awaited nor entered.
 
     Args:
-        coroutine: Opens it.
-        name: Of the call that made this, for tracebacks and warnings.
+        coroutine: Opens and returns the object.
+        name: Qualified name of the call that returned the opening, for tracebacks and warnings.
     """
 
     __slots__ = ("_coroutine", "_opened")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Opened], name: str) -> None:
-        # Of a coroutine that an `async def` made, which type checkers know as any other.
+        # The coroutine is that of an `async def`, which type checkers cannot see.
         self._coroutine = cast("CoroutineType[Any, Any, Opened]", coroutine)
         self._coroutine.__qualname__ = name
         self._opened: Opened | None = None
@@ -73,27 +74,27 @@ class Opening(Coroutine[Any, Any, Opened]):
         else:
             await opened.aclose()
 
-    # Unseen by type checkers, which find the mistake by themselves.
+    # Error texts for a forgotten `await`; hidden from type checkers, which find that mistake.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say what is missing where `await` was forgotten."""
+            """Raise an error that says that `await` is missing."""
             raise AttributeError(self._missing(f"nothing has been opened that has {name!r}"))
 
         def __aiter__(self) -> Any:
-            """Say likewise where it was to be iterated over."""
+            """Raise an error that says that `await` is missing."""
             raise TypeError(self._missing("nothing has been opened to be read"))
 
         def __anext__(self) -> Any:
-            """Say likewise where its next message was wanted."""
+            """Raise an error that says that `await` is missing."""
             raise TypeError(self._missing("nothing has been opened to be read"))
 
         def __iter__(self) -> Any:
-            """Say likewise, and that a plain `for` does not wait."""
+            """Raise an error that says that `await` is missing."""
             raise TypeError(self._missing("nothing has been opened to be read"))
 
         def _explain(self) -> Any:
-            """Say likewise where it is asked why it waits."""
+            """Raise an error that says that `await` is missing; called by `why`."""
             raise ConfigurationError(self._missing("nothing has been opened that could wait"))
 
         def _missing(self, lack: str) -> str:
@@ -106,7 +107,7 @@ class Opening(Coroutine[Any, Any, Opened]):
             )
 
     def _words(self) -> tuple[str, str]:
-        """Return how the call is written, and what its result is called."""
+        """Return the call as users write it, and a variable name for its result."""
         owner, _, name = self._coroutine.__qualname__.rpartition(".")
         call = f"{OWNERS.get(owner, owner)}.{name}(...)"
         return call, "archive" if name == "open" else name.rpartition("_")[2]
@@ -122,21 +123,22 @@ class Opening(Coroutine[Any, Any, Opened]):
             f"returned (`{opened} = await {call}`), or call it again for another"
         )
 
-    # What a coroutine is driven by.
+    # The coroutine protocol.
 
     def send(self, value: Any) -> Any:
-        """Go on until something has to be waited for."""
-        # A task drives it without `__await__`; what goes on is suspended, and not closed.
+        """Run the coroutine until it must wait."""
+        # A task calls `send` without `__await__`, so check here. A coroutine that it has driven
+        # before is suspended; one that was used up elsewhere is closed.
         if getcoroutinestate(self._coroutine) == CORO_CLOSED:
             raise RuntimeError(self._used_up())
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error where it waits."""
+        """Raise an error in the coroutine, where it waits."""
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """Give up."""
+        """Close the coroutine."""
         self._coroutine.close()
 
     def __repr__(self) -> str:

@@ -1,6 +1,12 @@
-"""A piece of the log to write a message into without a copy.
+"""Publications: offers, claims, and the wait for a subscriber and for window space.
 
-Source: Aeron `BufferClaim`.
+An offer that can be appended at once waits for nothing. Otherwise it joins a line, and only the
+first in line tries again, each time the window has changed; so offers are served in the order in
+which they came. A claim reserves space in the log, into which the caller writes without a copy.
+
+Invariant: while any offer waits in line, `_turn_budget` is 0; so `offer` checks the line only then.
+
+Source: Aeron `Publication`, `BufferClaim`.
 """
 
 from __future__ import annotations
@@ -73,16 +79,16 @@ __all__ = [
 
 
 Offered: TypeAlias = Buffer | list[Buffer] | tuple[Buffer, ...]
-"""One message, or its parts."""
+"""One message, or a list or tuple of its parts."""
 
 
 class Offering:
-    """Where messages are offered.
+    """The part of a publication that is compiled: `offer`, and what it needs.
 
     Attributes:
-        _turn_budget: Offers that may be made before the loop's turn is looked at again.
+        _turn_budget: Offers that may be made before the turn is checked again; see `Turn`.
         _is_closed: Whether the publication is closed.
-        _home: The one event loop that may offer.
+        _home: The only event loop that may offer.
     """
 
     _turn_budget: int = 0
@@ -90,10 +96,10 @@ class Offering:
     _home: HomeLoop
 
     def _attach(self, writer: Any, limit: Any, doorbell: Doorbell) -> None:
-        """Take what a compiled offer needs: where it writes, up to where, and whom it wakes."""
+        """Give the compiled offer its writer, its limit and its doorbell; this one needs none."""
 
     def _detach(self) -> None:
-        """Touch none of it any more."""
+        """Release what `_attach` has taken."""
 
     def _offer(self, data: Offered, reserved_value: int) -> int:
         """Append if that can be done now; return the position, or a negative `AppendResult`."""
@@ -102,7 +108,7 @@ class Offering:
     def _offer_waiting(
         self, data: Offered, reserved_value: int, timeout: float | None
     ) -> Coroutine[Any, Any, int]:
-        """Offer whatever it takes."""
+        """Offer in all other cases: check the arguments, yield to the loop, wait for space."""
         raise NotImplementedError
 
     async def offer(
@@ -112,22 +118,23 @@ class Offering:
         reserved_value: int = 0,
         timeout: float | None = None,
     ) -> int:
-        """Append one message, waiting for a subscriber and for room; return its position.
+        """Append one message, waiting for a subscriber and for window space; return its position.
 
-        Offers that wait are served in the order in which they came.
+        Waiting offers are served in the order in which they came.
 
         Args:
-            data: The message, up to `max_message_length` bytes: bytes, another buffer, or a list.
-            reserved_value: 64 bits of the application's own beside the message.
-            timeout: Seconds to wait at most; None waits as long as it takes.
+            data: The message, up to `max_message_length` bytes: bytes, another buffer, or a list or
+                tuple of buffers.
+            reserved_value: 64 bits for the application, sent with the message.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             OfferTimeoutError: The timeout passed; nothing was appended.
-            ConfigurationError: The timeout is not a number of seconds, room or not.
-            ClosedError: The publication was closed, before or meanwhile.
-            NotConnectedError: No subscriber is there, and the publication was told not to wait.
-            MessageTooLongError: The message is longer than the log allows.
-            MaxPositionExceededError: The stream is at its end.
+            ConfigurationError: The timeout is not a number of seconds, even if there is no wait.
+            ClosedError: The publication was closed, before or during the call.
+            NotConnectedError: No subscriber is connected, and `on_disconnected` is "raise".
+            MessageTooLongError: The message is longer than `max_message_length`.
+            MaxPositionExceededError: The stream is at its last position.
         """
         if timeout is not None:
             timeout = check_timeout(timeout)
@@ -145,13 +152,13 @@ if not TYPE_CHECKING and WHY_PURE is None:
 
 @final
 class BufferClaim:
-    """Room for one message: leaving its `with` block commits it, an exception aborts it.
+    """Space in the log for one message: its `with` block commits it, or aborts it on an exception.
 
-    Nothing behind the claim can be sent before it is finished, and after the publication unblock
-    timeout (15 s) the driver takes it away.
+    Nothing behind the claim can be sent until it is committed or aborted. After the publication
+    unblock timeout (15 s by default) the driver turns a claim of a shared publication into padding.
 
     Attributes:
-        data: Where the payload goes; invalid once the claim is finished.
+        data: Buffer for the payload; invalid once the claim is committed or aborted.
     """
 
     __slots__ = ("_claim", "_is_finished", "_publication", "data")
@@ -164,16 +171,16 @@ class BufferClaim:
 
     @property
     def position(self) -> int:
-        """Return where the message ends in its stream, in bytes."""
+        """Return the position at which the message ends, in bytes."""
         return self._claim.position
 
     @property
     def reserved_value(self) -> int:
-        """Return what will stand beside the message: signed 64 bits.
+        """Return the application's value that is sent with the message: signed 64 bits.
 
         Raises:
-            ClosedError: The claim is finished, or the publication is closed.
-            ConfigurationError: It was set to what is no whole number, or does not fit.
+            ClosedError: The claim was committed or aborted, or the publication is closed.
+            ConfigurationError: The new value is no whole number, or does not fit 64 bits.
         """
         self._check_open()
         return self._claim.reserved_value
@@ -184,10 +191,10 @@ class BufferClaim:
         self._claim.reserved_value = check_reserved(value)
 
     def commit(self) -> int:
-        """Let the message be sent, and return its position.
+        """Release the message for sending; return the position at which it ends.
 
         Raises:
-            ClosedError: The claim is finished, or the publication is closed.
+            ClosedError: The claim was committed or aborted, or the publication is closed.
         """
         self._finish()
         self._claim.commit()
@@ -195,10 +202,10 @@ class BufferClaim:
         return self._claim.position
 
     def abort(self) -> None:
-        """Give the room back; it becomes padding that nobody sees.
+        """Discard the message: its space becomes padding, which subscribers skip.
 
         Raises:
-            ClosedError: The claim is finished, or the publication is closed.
+            ClosedError: The claim was committed or aborted, or the publication is closed.
         """
         self._finish()
         self._claim.abort()
@@ -235,14 +242,14 @@ class BufferClaim:
 
 @final
 class OfferOutcome(Enum):
-    """The expected, as a value; what can never succeed raises instead."""
+    """Why an offer was not appended, where a later one may be; a final failure raises instead."""
 
     NOT_CONNECTED = AppendResult.NOT_CONNECTED
-    """No subscriber is there, or none yet."""
+    """No subscriber is connected."""
     BACK_PRESSURED = AppendResult.BACK_PRESSURED
-    """The subscribers have no room for more, for now."""
+    """The window is full: the subscribers must first consume more."""
     ADMIN_ACTION = AppendResult.ADMIN_ACTION
-    """The log went on to its next term: try again at once."""
+    """The log has rotated to its next term: try again at once."""
 
 
 PublicationErrorHandler = Callable[[PublicationErrorFrame], object]
@@ -251,7 +258,7 @@ PublicationErrorHandler = Callable[[PublicationErrorFrame], object]
 
 @attrs.define(eq=False)
 class PublicationEvents:
-    """What the driver says of one publication: its `PublicationListener`."""
+    """The `PublicationListener` of one publication, which the driver calls."""
 
     on_window_changed: Callable[[], None]
     on_publication_error: Callable[[PublicationErrorFrame], None]
@@ -259,19 +266,20 @@ class PublicationEvents:
 
 
 class PublicationBase(Offering, ABC):
-    """One stream to publish on; made by `Aeron.add_publication`.
+    """One stream to publish on, created by `Aeron.add_publication`.
 
     Attributes:
-        channel: As it was asked for.
-        stream_id: Within the channel.
-        session_id: Of this publication, within channel and stream.
-        initial_term_id: First term of the stream.
-        term_length: In bytes.
+        channel: The channel as requested.
+        stream_id: Stream id within the channel.
+        session_id: Session id of this publication, within channel and stream.
+        initial_term_id: Id of the first term of the stream.
+        term_length: Length of a term, in bytes.
         mtu_length: Longest datagram payload, in bytes.
         max_payload_length: Longest message that fits one frame, in bytes.
-        max_message_length: Longest message at all, in bytes.
-        local_address: What the socket is bound to, as `host:port`.
-        logs_waits: Whether a wait for a subscriber or for room is logged when it lasts for long.
+        max_message_length: Longest message that can be offered, in bytes.
+        local_address: Address the socket is bound to, as `host:port`; empty for IPC.
+        last_error: Why a receiver last rejected or refused the stream; None if none did.
+        logs_waits: Whether a long wait for a subscriber or for window space is logged.
     """
 
     logs_waits = True
@@ -307,10 +315,10 @@ class PublicationBase(Offering, ABC):
         )
 
     def _start(self, ready: PublicationReady) -> None:
-        """Take what the driver has made; called once, before anybody else has the object.
+        """Set up the publication with what the driver has created, before the caller gets it.
 
         Raises:
-            ClosedError: It has failed since.
+            ClosedError: The publication has failed since the driver created it.
         """
         self._check_open()
         self._ready = ready
@@ -333,7 +341,7 @@ class PublicationBase(Offering, ABC):
 
     @property
     def position(self) -> int:
-        """Return where the next message would start, in bytes.
+        """Return the position at which the next message would start, in bytes.
 
         Raises:
             ClosedError: The publication is closed.
@@ -353,28 +361,32 @@ class PublicationBase(Offering, ABC):
 
     @property
     def available_window(self) -> int:
-        """Return how many bytes may be offered now; negative when the last message ran over."""
+        """Return how many bytes are left up to the limit; negative if the last message passed it.
+
+        Raises:
+            ClosedError: The publication is closed.
+        """
         return self.position_limit - self.position
 
     @property
     def is_connected(self) -> bool:
-        """Return whether a subscriber is there."""
+        """Return whether a subscriber is connected."""
         return not self._is_closed and self._metadata.is_connected == 1
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the publication is closed, by whomever."""
+        """Return whether the publication is closed: by the caller, its client or its driver."""
         return self._is_closed
 
     async def wait_connected(self, timeout: float | None = None) -> None:
-        """Wait until a subscriber is there and there is room for it.
+        """Wait until a subscriber is connected and the window has space.
 
         Args:
-            timeout: Seconds to wait at most; None waits as long as it takes.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             AeronTimeoutError: The timeout passed.
-            ClosedError: The publication was closed, before or meanwhile.
+            ClosedError: The publication was closed, before or during the call.
         """
         await watched_wait(
             self,
@@ -387,14 +399,14 @@ class PublicationBase(Offering, ABC):
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until everything offered has been sent.
 
-        What is lost on the way is still resent while the publication is open or lingers.
+        Datagrams that are then lost are still resent while the publication is open or lingers.
 
         Args:
-            timeout: Seconds to wait at most; None waits as long as it takes.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             AeronTimeoutError: The timeout passed.
-            ClosedError: The publication was closed, before or meanwhile.
+            ClosedError: The publication was closed, before or during the call.
         """
         await watched_wait(
             self,
@@ -405,15 +417,16 @@ class PublicationBase(Offering, ABC):
         )
 
     async def add_destination(self, channel: str | ChannelUri) -> int:
-        """Send to one more receiver, of a channel with `control-mode=manual`; return its id.
+        """Send to one more destination, with `control-mode=manual`; return its id.
 
         Args:
-            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
+            channel: Channel of the destination, such as `aeron:udp?endpoint=127.0.0.1:20121`.
 
         Raises:
-            ChannelUriError: The channel cannot be meant, or is no destination.
-            RegistrationError: The publication's channel takes none, or the name does not resolve.
-            ClosedError: The publication was closed, before or meanwhile.
+            ChannelUriError: The channel is invalid, or cannot be a destination.
+            RegistrationError: The publication's channel takes no destinations, or the name does not
+                resolve.
+            ClosedError: The publication was closed, before or during the call.
         """
         self._check_open()
         return await self._conductor.add_publication_destination(
@@ -421,14 +434,14 @@ class PublicationBase(Offering, ABC):
         )
 
     async def remove_destination(self, destination: str | ChannelUri | int) -> None:
-        """Send to a receiver no more.
+        """Stop sending to a destination.
 
         Args:
-            destination: The channel that was added, or the id that adding it returned.
+            destination: The channel that was added, or the id that `add_destination` returned.
 
         Raises:
-            RegistrationError: It is none of the publication's destinations.
-            ClosedError: The publication was closed, before or meanwhile.
+            RegistrationError: The publication has no such destination.
+            ClosedError: The publication was closed, before or during the call.
         """
         self._check_open()
         await self._conductor.remove_publication_destination(
@@ -439,10 +452,10 @@ class PublicationBase(Offering, ABC):
         )
 
     def close(self) -> None:
-        """Close now; what was offered is still sent. Closing twice is closing once.
+        """Close now; what was offered is still sent. Closing a closed publication does nothing.
 
         Raises:
-            WrongLoopError: The event loop it belongs to is not running here; it stays open.
+            WrongLoopError: Its event loop is not running in this thread; it stays open.
         """
         if not self._is_closed:
             self._check_loop()
@@ -450,10 +463,10 @@ class PublicationBase(Offering, ABC):
             self._conductor.release_publication(self._ready.registration_id)
 
     async def aclose(self) -> None:
-        """Close now; what was offered is still sent. Closing twice is closing once.
+        """Close now; what was offered is still sent. Closing a closed publication does nothing.
 
         Raises:
-            WrongLoopError: It belongs to another event loop; it stays open.
+            WrongLoopError: The publication belongs to another event loop; it stays open.
         """
         self.close()
         await asyncio.sleep(0)
@@ -465,16 +478,16 @@ class PublicationBase(Offering, ABC):
             self._conductor.revoke_publication(self._ready.registration_id)
 
     def _wake(self) -> None:
-        """Let the driver look at what was appended; for claims."""
+        """Wake the driver after a claim was committed or aborted."""
         if not self._is_closed:
             self._wake_sender()
 
-    # What the driver says.
+    # Events of the driver.
 
     def _on_window_changed(self) -> None:
-        """Wake whoever waits for room, one after the other, and for anything else."""
+        """Wake the first waiting offer if the window has changed, and all tasks in other waits."""
         if self._line and not self._is_closed:
-            # Who found no room need not look again because something was sent.
+            # An offer that found no space need not try again only because something was sent.
             news = self._look_around()
             if news != self._news:
                 self._news = news
@@ -482,26 +495,26 @@ class PublicationBase(Offering, ABC):
         self._changed.ring()
 
     def _look_around(self) -> tuple[int, int]:
-        """Return what decides whether an offer finds room, apart from other offers."""
+        """Return what decides, apart from other offers, whether an offer finds space."""
         return self._limit.get(), self._metadata.is_connected
 
     def _on_publication_error(self, error: PublicationErrorFrame) -> None:
-        """Remember why a receiver does not take the stream, and tell of it in the next turn."""
+        """Store why a receiver refuses the stream; call `on_error` in the loop's next turn."""
         did = "rejected" if error.code == ErrorCode.IMAGE_REJECTED else "refused"
         self.last_error = f"a receiver {did} the stream with code {error.code}: {error.message}"
         self._on_window_changed()
         if self._on_error is not None:
-            # Not now: the driver is in the middle of a datagram, and a handler may close anything.
+            # Not now: the driver is processing a datagram, and the handler may close anything.
             asyncio.get_running_loop().call_soon(self._tell_of_error, error)
 
     def _on_publication_failed(self, error: Exception) -> None:
-        """Close without asking the driver: there it is gone already."""
+        """Close without a request to the driver, which has already removed the publication."""
         self._mark_closed(error)
         if self._is_started:
             self._conductor.forget_publication(self._ready.registration_id)
 
     def _on_driver_closed(self, error: Exception | None) -> None:
-        """Close without asking the driver: it is gone."""
+        """Close without a request to the driver, which is closed."""
         self._mark_closed(error)
 
     def _tell_of_error(self, error: PublicationErrorFrame) -> None:
@@ -514,20 +527,20 @@ class PublicationBase(Offering, ABC):
                 {"message": f"error handler of {self!r} failed", "exception": failure}
             )
 
-    # How it waits.
+    # Waiting.
 
     async def _wait_for_room(
         self, attempt: Callable[[], int], result: int, timeout: float | None
     ) -> int:
-        """Wait in line and try when it is our turn, until it works or the timeout passes."""
+        """Wait in line and try whenever this task is woken, until success or the timeout."""
         started_ns = self._conductor.clock.now_ns()
         if not self._line:
-            # What the attempt that has just failed saw: only another state of things is news.
+            # The state in which the attempt has just failed: only another state is worth a new one.
             self._news = self._look_around()
         place = self._line.join(started_ns)
         if self.logs_waits and not self._offer_wait.is_watched:
             self._waits.begin(self._offer_wait)
-        # While anybody waits there is no budget, and so `offer` need look at the line only without.
+        # Without a budget `offer` checks the line; see the invariant of this module.
         self._turn_budget = 0
         try:
             if timeout is None:
@@ -542,7 +555,7 @@ class PublicationBase(Offering, ABC):
             if not self._line:
                 self._turn_budget = self._loop_turn.stride
             elif self.logs_waits and not self._offer_wait.is_watched:
-                # The next in line may have begun to wait after the line was written.
+                # The next in line may have begun to wait after the log line was written.
                 self._waits.begin(self._offer_wait)
 
     async def _attempt_in_line(self, attempt: Callable[[], int], result: int, place: Place) -> int:
@@ -578,7 +591,7 @@ class PublicationBase(Offering, ABC):
         self._changed.ring()
 
     def _check_open(self) -> None:
-        """Raise `ClosedError` where it is closed."""
+        """Raise `ClosedError` if the publication is closed."""
         if self._is_closed:
             self._raise_closed()
 
@@ -610,17 +623,17 @@ class PublicationBase(Offering, ABC):
 
 
 ONE_MESSAGE: Final = (str, bytes, bytearray, memoryview)
-"""What can be iterated over, and is not meant so."""
+"""Types that can be iterated over, but are not several messages."""
 
 BEHIND_OTHERS: Final = int(AppendResult.BACK_PRESSURED)
-"""Why an offer does not even try while others wait: what is full for them is full for it."""
+"""Result of an offer that does not try because others wait: it would find no space either."""
 
 
 class Publication(PublicationBase, ObjectSendStream[Offered]):
-    """A publication that clients of one driver share when they ask for the same channel and stream.
+    """A publication that clients of one driver share if they add the same channel and stream.
 
-    Messages are bytes, any other buffer, or a list or tuple of buffers to be sent as one message.
-    It is a stream of anyio's too, with `send` for `offer`.
+    A message is bytes, any other buffer, or a list or tuple of buffers, which are sent as one. A
+    publication is also an anyio stream, with `send` in place of `offer`.
     """
 
     _appender: Appender
@@ -631,7 +644,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
     async def _offer_waiting(
         self, data: Offered, reserved_value: int, timeout: float | None
     ) -> int:
-        """Offer whatever it takes; see `offer`."""
+        """Offer in all other cases; see `offer`."""
         return await self._append(
             lambda: self._offer(data, reserved_value),
             timeout,
@@ -641,12 +654,12 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
     async def _append(
         self, attempt: Callable[[], int], timeout: float | None, check: Callable[[], object]
     ) -> int:
-        """Append now, or when it is our turn and there is room; return the position.
+        """Append now, or after waiting in line for space; return the position.
 
         Args:
-            attempt: Appends, or says why it did not.
-            timeout: Seconds to wait at most.
-            check: Refuses what the attempt would, before it stands in line.
+            attempt: Appends; returns the position, or a negative `AppendResult`.
+            timeout: Most seconds to wait.
+            check: Raises for arguments that the attempt would refuse, before the task waits.
         """
         timeout = check_timeout(timeout)
         if self._turn_budget <= 0 and await self._is_behind_others():
@@ -667,15 +680,16 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
     ) -> int:
         """Append messages one after the other; return the position after the last.
 
-        Cancelled or timed out, it has appended those before and none after.
+        If the call is cancelled or a timeout passes, the messages before that point have been
+        appended, and none after it.
 
         Args:
-            messages: Taken one at a time, as there is room.
-            timeout: Seconds to wait at most for each.
+            messages: An iterable; the next message is fetched when the one before was appended.
+            timeout: Most seconds to wait for each message.
 
         Raises:
-            OfferTimeoutError: As `offer`; likewise the others.
-            ConfigurationError: It is one message, or nothing to iterate over.
+            OfferTimeoutError: As for `offer`, which also raises the other errors of a message.
+            ConfigurationError: `messages` is one message, or not iterable.
         """
         timeout = check_timeout(timeout)
         if isinstance(messages, ONE_MESSAGE) or not isinstance(messages, Iterable):
@@ -690,13 +704,13 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         return position
 
     async def send(self, item: Offered) -> None:
-        """Append one message as `offer` does; for code that is written for anyio's streams.
+        """Append one message as `offer` does; for code that is written for anyio streams.
 
         Raises:
-            ClosedResourceError: The publication was closed, before or meanwhile.
-            BrokenResourceError: The driver failed; or no subscriber is there, and the publication
-                was told not to wait; or the stream is at its end.
-            MessageTooLongError: The message is longer than the log allows.
+            ClosedResourceError: The publication was closed, before or during the call.
+            BrokenResourceError: The driver failed; or no subscriber is connected, and
+                `on_disconnected` is "raise"; or the stream is at its last position.
+            MessageTooLongError: The message is longer than `max_message_length`.
         """
         await checkpoint_if_cancelled()
         try:
@@ -706,7 +720,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        """Return what `extra` can be asked for; see `AeronAttribute`."""
+        """Return the attributes that `extra` can read; see `AeronAttribute`."""
         return {
             AeronAttribute.channel: lambda: self.channel,
             AeronAttribute.stream_id: lambda: self.stream_id,
@@ -717,26 +731,26 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
     def try_offer(self, data: Offered, *, reserved_value: int = 0) -> int | OfferOutcome:
         """Append one message if that can be done now; return its position, or why not.
 
-        It does not stand in line behind offers that wait.
+        It does not wait in line: it may succeed before offers that wait.
 
         Raises:
             ClosedError: The publication is closed.
-            MessageTooLongError: The message is longer than the log allows.
-            MaxPositionExceededError: The stream is at its end.
+            MessageTooLongError: The message is longer than `max_message_length`.
+            MaxPositionExceededError: The stream is at its last position.
         """
         result = self._offer(data, reserved_value)
         return result if result >= 0 else OfferOutcome(result)
 
     def try_claim(self, length: int) -> BufferClaim | OfferOutcome:
-        """Claim room for one message of `length` bytes if there is some now, or say why not.
+        """Claim space for one message of `length` bytes if there is some now, or return why not.
 
         Args:
-            length: At most `max_payload_length`.
+            length: Length of the message, in bytes; at most `max_payload_length`.
 
         Raises:
             ClosedError: The publication is closed.
             MessageTooLongError: The length exceeds one frame.
-            MaxPositionExceededError: The stream is at its end.
+            MaxPositionExceededError: The stream is at its last position.
         """
         result = self._claim(length)
         return result if isinstance(result, BufferClaim) else OfferOutcome(result)
@@ -747,12 +761,18 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         *,
         timeout: float | None = None,
     ) -> BufferClaim:
-        """Claim room for one message of `length` bytes, waiting for it as `offer` does.
+        """Claim space for one message of `length` bytes, waiting for it as `offer` does.
+
+        Args:
+            length: Length of the message, in bytes; at most `max_payload_length`.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             OfferTimeoutError: The timeout passed; nothing was claimed.
-            ClosedError: The publication was closed, before or meanwhile.
+            ClosedError: The publication was closed, before or during the call.
+            NotConnectedError: No subscriber is connected, and `on_disconnected` is "raise".
             MessageTooLongError: The length exceeds one frame.
+            MaxPositionExceededError: The stream is at its last position.
         """
         timeout = check_timeout(timeout)
         claimed: list[BufferClaim] = []
@@ -779,9 +799,9 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
         self._check_usable()
         appender = self._appender
         while True:
-            # Each time anew: waking the sender may have let it send at once, and the limit rise.
+            # Read the limit each time: a woken sender may have sent at once, and raised the limit.
             limit = self._limit.get()
-            if isinstance(data, list):  # A tuple goes the long way.
+            if isinstance(data, list):  # `offer` joins a tuple.
                 result = appender.offer_vector(data, limit=limit, reserved_value=reserved_value)
             else:
                 result = appender.offer(data, limit=limit, reserved_value=reserved_value)
@@ -790,7 +810,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
                 return result
             if result != AppendResult.ADMIN_ACTION:
                 return self._refused(result)
-            # The term is full and its padding must leave; the next one is there at once.
+            # The term is full: its padding must be sent, and the next attempt uses the next term.
             self._wake_sender()
 
     def _claim(self, length: int) -> BufferClaim | int:
@@ -804,7 +824,7 @@ class Publication(PublicationBase, ObjectSendStream[Offered]):
             self._wake_sender()
 
     async def _is_behind_others(self) -> bool:
-        """Give the loop a turn if it is time and nobody waits, and return whether somebody does."""
+        """Return whether offers wait; if none does and the turn is over, yield to the loop."""
         self._check_usable()
         if not self._line:
             turn = self._loop_turn

@@ -1,7 +1,7 @@
-"""Publications and subscriptions as anyio streams: `send` and `receive`, and what anyio raises.
+"""Publications and subscriptions as anyio streams: attributes and errors.
 
-anyio tells what this side has closed (`ClosedResourceError`) from what the world has broken
-(`BrokenResourceError`); so do we, with the driver as a part of the world.
+anyio distinguishes a stream that its user has closed (`ClosedResourceError`) from one that failed
+for another reason (`BrokenResourceError`), which here includes the driver.
 
 Source: anyio `ObjectSendStream`, `ObjectReceiveStream`.
 """
@@ -23,18 +23,18 @@ from aeron_async.errors import (
 __all__ = ["STREAM_ERRORS", "AeronAttribute", "as_anyio"]
 
 STREAM_ERRORS: Final = (BusyError, ClosedError, MaxPositionExceededError, NotConnectedError)
-"""What anyio has an error of its own for; the others reach the caller of a stream as they are."""
+"""Errors for which anyio has its own; the caller of a stream gets all others unchanged."""
 
 
 @final
 class AeronAttribute(TypedAttributeSet):
-    """What `extra` of a publication or a subscription can be asked for.
+    """The attributes that `extra` of a publication or a subscription can read.
 
     Attributes:
-        channel: As it was asked for.
-        stream_id: Within the channel.
-        session_id: Of the publication; a subscription has none.
-        local_address: What the socket is bound to, as `host:port`.
+        channel: The channel as requested.
+        stream_id: Stream id within the channel.
+        session_id: Session id of the publication; a subscription has none.
+        local_address: Address the socket is bound to, as `host:port`; empty without a socket.
     """
 
     channel: str = typed_attribute()
@@ -44,10 +44,10 @@ class AeronAttribute(TypedAttributeSet):
 
 
 def as_anyio(error: Exception) -> Exception:
-    """Return what anyio expects of a stream in place of one of `STREAM_ERRORS`."""
+    """Return the anyio error for one of `STREAM_ERRORS`."""
     if isinstance(error, BusyError):
         return anyio.BusyResourceError("receiving from")
-    # Behind the error stands what closed it, where that was not its owner.
+    # An error with a cause was closed by that cause, not by its owner.
     if isinstance(error, ClosedError) and error.__cause__ is None:
         return anyio.ClosedResourceError(str(error))
     return anyio.BrokenResourceError(str(error))

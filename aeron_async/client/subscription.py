@@ -1,15 +1,15 @@
-"""Subscriptions: their images, the one task that consumes them, and what it has taken.
+"""Subscriptions: their images, and the one task that consumes them.
 
-Invariant: `SubscriptionBase` announces an image before it can be read, and announces none before
-the caller that added the subscription could have it.
+`async for` over a `Subscription` delivers messages that have arrived without suspending, one small
+object per message, and lets the loop run other tasks after every batch. Asking for the next message
+means that the previous one was taken, and moves the position of its image: a slow loop body slows
+the publisher, and nothing is lost.
 
-`async for` over a `Subscription` walks through what has arrived without suspending, one small
-object a message, and lets the loop run other tasks after every batch. Each step says that the
-message before it has been taken, and moves the position of its image: a slow loop body slows the
-publisher, and nothing is lost.
+Invariant: an image is announced before it can be read, and not before `Aeron.add_subscription` has
+set up the subscription.
 
-Invariant: what a `Subscription` has read beyond the position belongs to one task, and is read again
-when another task takes over.
+Invariant: messages that were read ahead of the position belong to one task; when another task takes
+over, they are read again.
 
 Source: Aeron `Subscription`, `ClientConductor`.
 """
@@ -70,17 +70,17 @@ Kind = TypeVar("Kind")
 
 
 NOTHING: Final[Batch[Any]] = Batch([], None)
-"""Where nothing has been read."""
+"""The empty batch: nothing was read."""
 
 
 class Reading:
-    """Where messages are read.
+    """The part of a subscription that is compiled: `__anext__`, and what it needs.
 
     Attributes:
-        _batch: Messages that have been read, and not all been delivered.
-        _taken: The one delivered last; taken when the next is asked for.
-        _turn_budget: Messages that may be delivered before the loop's turn is looked at again;
-            negative when it is due.
+        _batch: Messages that were read, of which some may not be delivered yet.
+        _taken: The message delivered last; it is taken when the next one is asked for.
+        _turn_budget: Messages that may be delivered before the turn is checked again; negative if
+            the loop must run other tasks now.
         _is_closed: Whether the subscription is closed.
     """
 
@@ -90,16 +90,16 @@ class Reading:
     _is_closed: bool
 
     def _anext_waiting(self) -> Coroutine[Any, Any, Message]:
-        """Return the next message, whatever it takes."""
+        """Return the next message in all other cases: yield to the loop, read more, wait."""
         raise NotImplementedError
 
     async def __anext__(self) -> Message:
-        """Return the next message, waiting for it; the iteration ends when this side closes.
+        """Wait for the next message and return it; iteration ends when the subscription closes.
 
         Raises:
             BusyError: Another task consumes the subscription.
             ClosedError: The driver failed.
-            WrongLoopError: It belongs to another event loop.
+            WrongLoopError: The subscription belongs to another event loop.
         """
         if not self._batch.left or self._turn_budget <= 0 or self._is_closed:
             return await self._anext_waiting()
@@ -108,11 +108,11 @@ class Reading:
             image, position = taken.image, taken.position
             image._take(position)
             if position > image._trigger:  # noqa: SLF001 - twins of one module
-                # The driver has something to say, and cannot before the loop has had its turn.
+                # The driver has work to do, and can do it only when the loop runs other tasks.
                 self._turn_budget = 0
         message: Message | None = self._batch.following()
         if message is None:
-            # Taking rang a bell, and whoever answered it closed the subscription.
+            # Taking rang the doorbell, and what the driver then did closed the subscription.
             return await self._anext_waiting()
         self._turn_budget -= 1
         self._taken = message
@@ -120,7 +120,7 @@ class Reading:
 
 
 def inheriting(kind: type[Kind]) -> type[Kind]:
-    """Return a class that inherits from `Reading`; the compiled twin saves a call by name."""
+    """Return a subclass of `Reading` unchanged; the compiled twin saves it a call by name."""
     return kind
 
 
@@ -134,7 +134,7 @@ ImageHandler = Callable[[Image], object]
 
 @attrs.define(eq=False)
 class SubscriptionEvents:
-    """What the driver says of one subscription: its `SubscriptionListener`."""
+    """The `SubscriptionListener` of one subscription, which the driver calls."""
 
     on_available_image: Callable[[ImageReady], None]
     on_image_progress: Callable[[], None]
@@ -143,15 +143,15 @@ class SubscriptionEvents:
 
 
 class SubscriptionBase(Reading, ABC):
-    """One stream to receive; made by `Aeron.add_subscription`.
+    """One stream to receive, created by `Aeron.add_subscription`.
 
     Attributes:
-        channel: As it was asked for.
-        stream_id: Within the channel.
-        local_address: What the socket is bound to, as `host:port`.
-        last_error: Of a subscription for responses, why nothing answers; None while a session does.
-        logs_waits: Whether a wait without any source is logged when it lasts for long; a server
-            that has no client for hours may not want that.
+        channel: The channel as requested.
+        stream_id: Stream id within the channel.
+        local_address: Address the socket is bound to, as `host:port`; empty without a socket.
+        last_error: For a subscription for responses, why no server answers; None while one does.
+        logs_waits: Whether a long wait without any image is logged; a server that may have no
+            client for hours can switch this off.
     """
 
     logs_waits = True
@@ -179,7 +179,7 @@ class SubscriptionBase(Reading, ABC):
         self._is_started = False
         self._is_closed = False
         self._closed_because: Exception | None = None
-        # Rings when there may be more to read, or an image has come or gone.
+        # Rings when there may be more to read, or an image was added or removed.
         self._progress = Signal()
         self._events: WeakSet[ImageEvents] = WeakSet()
         self._is_for_responses = uri.control_mode is ControlMode.RESPONSE
@@ -196,9 +196,9 @@ class SubscriptionBase(Reading, ABC):
     def _make_image(self, ready: ImageReady) -> Image: ...
 
     def _start(self, ready: SubscriptionReady) -> None:
-        """Take what the driver has made, and announce the images that it has joined already.
+        """Set up the subscription with what the driver has created; announce its first images.
 
-        A handler may close the subscription, and then it is closed when this returns.
+        An image handler may close the subscription; it is then closed when this returns.
         """
         self._ready = ready
         self.local_address: str = ready.local_address
@@ -208,24 +208,24 @@ class SubscriptionBase(Reading, ABC):
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Return the sources there are now, oldest first."""
+        """Return the images there are now, oldest first."""
         return tuple(self._images.values())
 
     @property
     def is_connected(self) -> bool:
-        """Return whether there is any source."""
+        """Return whether there is any image."""
         return bool(self._images)
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the subscription is closed, by whomever."""
+        """Return whether the subscription is closed: by the caller, its client or its driver."""
         return self._is_closed
 
     def image_by_session_id(self, session_id: SupportsIndex) -> Image | None:
-        """Return the source with that session, if there is one.
+        """Return the image with this session id; None if there is none.
 
         Raises:
-            ConfigurationError: It is no whole number, or does not fit signed 32 bits.
+            ConfigurationError: The session id is no whole number, or does not fit signed 32 bits.
         """
         session_id = check_session_id(session_id)
         for image in self._images.values():
@@ -234,28 +234,28 @@ class SubscriptionBase(Reading, ABC):
         return None
 
     async def wait_connected(self, timeout: float | None = None) -> None:
-        """Wait until there is a source.
+        """Wait until there is an image.
 
         Args:
-            timeout: Seconds to wait at most; None waits as long as it takes.
+            timeout: Most seconds to wait; None sets no limit.
 
         Raises:
             AeronTimeoutError: The timeout passed.
-            ClosedError: The subscription was closed, before or meanwhile.
+            ClosedError: The subscription was closed, before or during the call.
         """
         await watched_wait(
             self, self._progress, lambda: bool(self._images), "wait_connected", timeout
         )
 
     def _watch_for_image(self) -> None:
-        """Watch a wait that has no source to wait for; it ends with one, or with the wait."""
+        """Log the current wait if it becomes long; called while there is no image."""
         if self._waits_since_ns is None:
             self._waits_since_ns = self._waits.now_ns()
         if self.logs_waits and not self._image_wait.is_watched:
             self._waits.begin(self._image_wait)
 
     def _waits_since(self) -> int | None:
-        """Return since when a task waits for any source, in nanoseconds; None where none does."""
+        """Return when a task began to wait without any image, in nanoseconds; None if none does."""
         return None if self._images else self._waits_since_ns
 
     def _explain(self) -> Why:
@@ -267,7 +267,7 @@ class SubscriptionBase(Reading, ABC):
         return explain_subscription(stream, seen, is_closed=self._is_closed)
 
     def image_events(self) -> ImageEvents:
-        """Return an iterator over images that come and go, those there already included."""
+        """Return an iterator over images that come and go; it begins with the present images."""
         events = ImageEvents(self._events, self)
         for image in self._images.values():
             events.put(ImageEvent(ImageEventKind.AVAILABLE, image))
@@ -278,15 +278,16 @@ class SubscriptionBase(Reading, ABC):
     # Destinations.
 
     async def add_destination(self, channel: str | ChannelUri) -> int:
-        """Receive at one more place, of a channel with `control-mode=manual`; return its id.
+        """Receive at one more destination, with `control-mode=manual`; return its id.
 
         Args:
-            channel: Such as `aeron:udp?endpoint=127.0.0.1:20121`.
+            channel: Channel of the destination, such as `aeron:udp?endpoint=127.0.0.1:20121`.
 
         Raises:
-            ChannelUriError: The channel cannot be meant, or is no destination.
-            RegistrationError: The subscription's channel takes none, or the socket cannot be had.
-            ClosedError: The subscription was closed, before or meanwhile.
+            ChannelUriError: The channel is invalid, or cannot be a destination.
+            RegistrationError: The subscription's channel takes no destinations, or the socket
+                cannot be opened.
+            ClosedError: The subscription was closed, before or during the call.
         """
         self._check_open()
         return await self._conductor.add_subscription_destination(
@@ -294,14 +295,14 @@ class SubscriptionBase(Reading, ABC):
         )
 
     async def remove_destination(self, destination: str | ChannelUri | int) -> None:
-        """Receive at a place no more.
+        """Stop receiving at a destination.
 
         Args:
-            destination: The channel that was added, or the id that adding it returned.
+            destination: The channel that was added, or the id that `add_destination` returned.
 
         Raises:
-            RegistrationError: It is none of the subscription's destinations.
-            ClosedError: The subscription was closed, before or meanwhile.
+            RegistrationError: The subscription has no such destination.
+            ClosedError: The subscription was closed, before or during the call.
         """
         self._check_open()
         await self._conductor.remove_subscription_destination(
@@ -312,22 +313,22 @@ class SubscriptionBase(Reading, ABC):
         )
 
     async def _reject_image(self, image: Image, reason: str) -> None:
-        """Let an image take nothing more; see `Image.reject`."""
+        """Reject an image; see `Image.reject`."""
         self._check_open()
         await self._conductor.reject_image(image.image_id, check_reason(reason))
 
     @property
     def registration_id(self) -> int:
-        """Return the id that a request for responses names this subscription by."""
+        """Return the id that requests for responses give as `response-correlation-id`."""
         return self._ready.registration_id
 
     # Closing.
 
     def close(self) -> None:
-        """Close now; whoever iterates comes to an end. Closing twice is closing once.
+        """Close now; iterations end. Closing a closed subscription does nothing.
 
         Raises:
-            WrongLoopError: The event loop it belongs to is not running here; it stays open.
+            WrongLoopError: Its event loop is not running in this thread; it stays open.
         """
         if not self._is_closed:
             self._check_loop()
@@ -335,25 +336,30 @@ class SubscriptionBase(Reading, ABC):
             self._conductor.release_subscription(self._ready.registration_id)
 
     async def aclose(self) -> None:
-        """Close now; whoever iterates comes to an end. Closing twice is closing once.
+        """Close now; iterations end. Closing a closed subscription does nothing.
 
         Raises:
-            WrongLoopError: It belongs to another event loop; it stays open.
+            WrongLoopError: The subscription belongs to another event loop; it stays open.
         """
         self.close()
         await asyncio.sleep(0)
 
-    # What the driver says.
+    # Events of the driver.
 
     def _add_image(self, ready: ImageReady) -> None:
-        """Make an image; it is announced, and can be read, from the next turn of the loop on."""
+        """Create an image; it is announced, and can be read, from the loop's next turn on."""
         image = self._unannounced[ready.image_id] = self._make_image(ready)
-        # Before the start there is nobody to tell: the driver answers with images already joined.
+        # Images that the driver joins before the start are announced by `_start`.
         if self._is_started:
             asyncio.get_running_loop().call_soon(self._announce, image)
 
+    def _on_image_progress(self, image_id: int) -> None:
+        """Wake the tasks that wait for a message."""
+        del image_id
+        self._progress.ring()
+
     def _remove_image(self, image_id: int, end: ImageEnd | None = None) -> None:
-        """Let go of an image."""
+        """Remove an image and close it."""
         unannounced = self._unannounced.pop(image_id, None)
         if unannounced is not None:
             unannounced._mark_closed(end)
@@ -365,18 +371,18 @@ class SubscriptionBase(Reading, ABC):
             self._progress.ring()
 
     def _on_unanswered(self, reason: str | None) -> None:
-        """Remember why nothing answers, and tell of it; None where something does again."""
+        """Store why no server answers, and add an event; the reason is None once one answers."""
         self.last_error = reason
         image = next(reversed(self._images.values()), self._last_image)
         if reason is not None and image is not None:
             self._put_event(ImageEventKind.UNANSWERED, image)
 
     def _on_driver_closed(self, error: Exception | None) -> None:
-        """Close without asking the driver: it is gone."""
+        """Close without a request to the driver, which is closed."""
         self._mark_closed(error)
 
     def _announce(self, image: Image) -> None:
-        """Tell of an image, and only then let it be read."""
+        """Announce an image, and only then allow it to be read."""
         if self._unannounced.pop(image.image_id, None) is None:
             return
         self._images[image.image_id] = image
@@ -389,7 +395,7 @@ class SubscriptionBase(Reading, ABC):
         self._progress.ring()
 
     def _retire(self, image: Image, end: ImageEnd | None = None) -> None:
-        """Close an image that was announced, and tell of it in the next turn of the loop."""
+        """Close an announced image; call `on_unavailable_image` in the loop's next turn."""
         if self._batch.image is image:
             self._batch.keep()
         image._mark_closed(end)
@@ -415,7 +421,7 @@ class SubscriptionBase(Reading, ABC):
     def _mark_closed(self, because: Exception | None) -> None:
         self._is_closed = True
         self._closed_because = because
-        # Messages know their image, and it its subscription: a circle that nobody else breaks.
+        # A message refers to its image, and the image to its subscription: break that cycle.
         self._batch = NOTHING
         self._taken = self._last_image = None
         for image in self._unannounced.values():
@@ -430,7 +436,7 @@ class SubscriptionBase(Reading, ABC):
         self._progress.ring()
 
     def _check_open(self) -> None:
-        """Raise `ClosedError` where it is closed."""
+        """Raise `ClosedError` if the subscription is closed."""
         if self._is_closed:
             message = f"the subscription on {self.channel} stream {self.stream_id} is closed"
             raise ClosedError(message) from self._closed_because
@@ -457,22 +463,23 @@ class SubscriptionBase(Reading, ABC):
 
 
 MESSAGES_PER_LIST: Final = 64
-"""Messages in one list of `batches`, if nothing else is asked for."""
+"""Messages in one list of `batches` by default."""
 MESSAGES_PER_BATCH: Final = 1024
-"""Messages that are read ahead at most; after them the loop has a turn in any case."""
+"""Most messages read ahead; after these the loop runs other tasks in any case."""
 
 
 @inheriting
 @final
 class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
-    """One stream to receive; made by `Aeron.add_subscription`.
+    """One stream to receive, created by `Aeron.add_subscription`.
 
-    One task at a time consumes it. While a task that iterates waits, or holds what it was given,
-    another gets `BusyError`: at once if it iterates or polls, and where it calls `anext` itself, as
-    soon as that needs another batch. It may follow when the first is done, or has used `poll` last,
-    for then it holds nothing. Single calls of `anext` may come from any task, one after another.
+    Only one task at a time may consume it. While an iterating task waits for a message, or holds
+    messages, another task gets `BusyError`: at once if it iterates or polls; if it calls `anext`
+    itself, as soon as that needs a new batch. Another task may take over when the first has ended,
+    or has called `poll` last, which leaves it without messages. Single calls of `anext` may come
+    from any task, one after another.
 
-    It is a stream of anyio's too, with `receive` for `anext`.
+    A subscription is also an anyio stream, with `receive` in place of `anext`.
     """
 
     def __init__(
@@ -499,22 +506,22 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
     if TYPE_CHECKING:
 
         async def __anext__(self) -> Message:
-            """Return the next message, waiting for it; the iteration ends when this side closes.
+            """Wait for the next message and return it; iteration ends when the subscription closes.
 
             Raises:
                 BusyError: Another task consumes the subscription.
                 ClosedError: The driver failed.
-                WrongLoopError: It belongs to another event loop.
+                WrongLoopError: The subscription belongs to another event loop.
             """
 
     def poll(self, handler: FragmentHandler, fragment_limit: int = 10) -> int:
-        """Call a handler with fragments that are there, without waiting; return how many.
+        """Call a handler with each available fragment, without waiting; return how many.
 
-        A handler may close the subscription; it is then not called again.
+        The handler may close the subscription; it is then not called again.
 
         Args:
-            handler: Called with the payload, a view that is valid until it returns, and a header
-                that is the same object every time for one image.
+            handler: Called with the payload, a view that is valid until the handler returns, and a
+                header, which is the same object for all fragments of one image.
             fragment_limit: Most fragments to deliver, over all images; 1 or more.
 
         Raises:
@@ -522,7 +529,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 no whole number of 1 or more; nothing was taken.
             BusyError: Another task consumes the subscription.
             ClosedError: The subscription is closed.
-            WrongLoopError: It belongs to another event loop.
+            WrongLoopError: The subscription belongs to another event loop.
         """
         self._check_open()
         if type(fragment_limit) is not int or fragment_limit < 1:
@@ -543,13 +550,13 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return self
 
     async def _anext_waiting(self) -> Message:
-        """Return the next message, whatever it takes; see `__anext__`."""
+        """Return the next message in all other cases; see `__anext__`."""
         if self._batch.left and self._turn_budget <= 0 and not self._is_closed:
             await self._look()
         return await self._deliver(MESSAGES_PER_BATCH)
 
     async def _deliver(self, limit: int, only: Image | None = None) -> Message:
-        """Return the next of the batch, or of another one; see `_next_batch`."""
+        """Return the next message of the batch, or of a new batch; see `_next_batch`."""
         while True:
             batch = self._batch
             if not batch.left or self._is_closed or only not in (None, batch.image):
@@ -564,7 +571,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 return message
 
     async def _look(self) -> None:
-        """Give the loop a turn if it is time, or if the driver waits for it."""
+        """Yield to the loop if the turn is over, or if the driver needs the loop."""
         turn = self._loop_turn
         is_due = self._turn_budget < 0
         is_over = turn.is_over()
@@ -580,13 +587,13 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                 self._taken.image._look_up_trigger()
 
     async def receive(self) -> Message:
-        """Return the next message as `anext` does; for code that is written for anyio's streams.
+        """Return the next message as `anext` does; for code that is written for anyio streams.
 
-        The end of one publication is not the end of the stream: others may come.
+        The end of one publication does not end the iteration: other publications may follow.
 
         Raises:
-            EndOfStream: The subscription was closed meanwhile.
-            ClosedResourceError: It was closed before.
+            EndOfStream: The subscription was closed during the call.
+            ClosedResourceError: The subscription was closed before the call.
             BrokenResourceError: The driver failed.
             BusyResourceError: Another task consumes the subscription.
         """
@@ -601,7 +608,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
 
     @property
     def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
-        """Return what `extra` can be asked for; see `AeronAttribute`."""
+        """Return the attributes that `extra` can read; see `AeronAttribute`."""
         return {
             AeronAttribute.channel: lambda: self.channel,
             AeronAttribute.stream_id: lambda: self.stream_id,
@@ -609,18 +616,20 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         }
 
     def batches(self, limit: int = MESSAGES_PER_LIST) -> AsyncIterator[list[Message]]:
-        """Iterate over what has arrived, a list of up to `limit` messages of one image at a time.
+        """Iterate over lists of messages that have arrived, each list of one image.
 
-        A list counts as taken, and the position moves, when this iterator is asked for the next
-        one. A list whose loop body failed, or that was the last before leaving the loop, has not
-        been taken: whoever reads next gets its messages again. Iterate over single messages where
-        each must come once.
+        A list is taken, and the position moves, when the iterator is asked for the next list. If
+        the loop body raises, or leaves the loop, its list is not taken: the next reader gets the
+        same messages again. To get each message exactly once, iterate over single messages.
+
+        Args:
+            limit: Most messages in one list; 1 or more.
 
         Raises:
             ConfigurationError: The limit is not a whole number of 1 or more.
             BusyError: Another task consumes the subscription.
             ClosedError: The driver failed.
-            WrongLoopError: It belongs to another event loop.
+            WrongLoopError: The subscription belongs to another event loop.
         """
         return self._batches(check_limit(limit, "limit"))
 
@@ -637,7 +646,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._turn_budget -= len(messages)
             last = self._lent = messages[-1]
             yield messages
-            # Somebody else may have read meanwhile, and has then put the list back.
+            # Another task may have read since, and has then put the list back.
             if self._lent is last:
                 self._lent = None
                 last.image._take(last.position)
@@ -649,7 +658,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return await self._deliver(MESSAGES_PER_LIST, image)
 
     def _begin_iteration(self) -> None:
-        """Let this task be the one that consumes; see `Image.__aiter__`.
+        """Make the current task the one that consumes; see `Image.__aiter__`.
 
         Raises:
             BusyError: Another task consumes the subscription.
@@ -659,10 +668,10 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         self._consumer = current_consumer()
 
     def _check_consumer(self) -> None:
-        """Refuse a task while another consumes the subscription.
+        """Refuse the current task while another consumes the subscription.
 
         Raises:
-            BusyError: Another task waits for a message, or holds what it was given.
+            BusyError: Another task waits for a message, or holds messages.
             WrongLoopError: The subscription belongs to another event loop.
         """
         self._check_loop()
@@ -685,7 +694,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         raise BusyError(message)
 
     def _begin_poll(self) -> None:
-        """Take what was delivered last, and put back what was lent or only read ahead.
+        """Take the message delivered last; put back a list of `batches`, and what was read ahead.
 
         Raises:
             BusyError: Another task consumes the subscription.
@@ -709,14 +718,14 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
             self._consumer = None
 
     async def _next_batch(self, limit: int, only: Image | None = None) -> None:
-        """Read more, waiting for it.
+        """Read another batch, waiting for messages.
 
         Args:
             limit: Most messages to read.
-            only: The image to read from; all in turn when not given.
+            only: The image to read from; None reads from all in turn.
 
         Raises:
-            StopAsyncIteration: There is no more to come.
+            StopAsyncIteration: No more messages will come.
         """
         self._begin_poll()
         self._is_waiting = True
@@ -730,7 +739,7 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
                     if batch is not None:
                         self._batch = batch
                         return
-                # Reading nothing may still have passed the padding before the end of a stream.
+                # Reading no message may still have passed padding at the end of a stream.
                 if not self._is_over(only):
                     if self._images:
                         self._waits_since_ns = None
@@ -748,19 +757,19 @@ class Subscription(SubscriptionBase, ObjectReceiveStream[Message]):
         return Image(self, ready)
 
     def _is_over(self, only: Image | None) -> bool:
-        """Return whether nothing more is to come: of one image, or of all."""
+        """Return whether no more messages will come: of one image, or of the subscription."""
         if only is not None and (only.is_closed or only.is_end_of_stream):
             return True
         return self._is_closed
 
     def _rotate(self) -> None:
-        """Let another image be the first, so that none starves the others."""
+        """Begin with another image, so that none starves the others."""
         turn = self._turn
         if len(turn) > 1:
             turn.append(turn.pop(0))
 
 
 def current_consumer() -> ref[asyncio.Task[Any]] | None:
-    """Return the running task, weakly: nobody else may keep it once it is done."""
+    """Return the running task as a weak reference, so that the subscription does not keep it."""
     task = asyncio.current_task()
     return None if task is None else ref(task)

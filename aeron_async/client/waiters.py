@@ -1,22 +1,22 @@
 """Waiting tasks: wake-ups, their order, timeouts, and a log line for each long wait.
 
-Unlike an event, a `Signal` has no state to clear: a task checks first, waits, and checks again.
-Nothing can come between check and wait, for there is no `await` between them.
+Unlike an event, a `Signal` has no state to clear: a task checks its condition, waits, and checks
+again. Nothing can happen between check and wait, because there is no `await` between them.
 
-A `WaitingLine` wakes only the first in line. A task that leaves, for whatever reason, wakes the
-next: success passes down the line, a task that finds nothing stays first and stops it, and no
-wake-up is lost with a task that is cancelled. However many tasks wait, a wake-up that helps none of
-them costs one attempt.
+A `WaitingLine` wakes only the first task in line. A task that leaves, for any reason, wakes the
+next one. So a success passes down the line; a task whose attempt fails stays first, and the tasks
+behind it sleep on; and no wake-up is lost with a cancelled task. However many tasks wait, a wake-up
+that helps none of them costs one attempt.
 
-Invariant: the first task of a `WaitingLine` either has been woken, or has found nothing since the
-last ring.
+Invariant: the first task of a `WaitingLine` either has been woken, or its attempt has failed since
+the last ring.
 
-`WaitWatch` sets its timer when a wait begins and none is set, and does not set it again when it
-finds no wait that is still to be logged: a wait that ends in time costs a look into a dictionary at
-most, and neither an idle client nor one whose waits were all logged has a timer.
+`WaitWatch` sets a timer when a wait begins and no timer is set. It does not set the timer again if
+no wait is left to be logged. So a wait that ends in time costs at most a dictionary look-up, and
+a client without waits to be logged has no timer.
 
-All tasks in one line, such as offers of one publication, are one wait: that of the first. Its log
-line covers every task that began to wait before the line was written.
+All tasks in one line, such as offers of one publication, count as one wait: that of the first task.
+The log line of that wait covers every task that began to wait before it was written.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Signal:
 
 @final
 class Place:
-    """One place in a line, and since when it is taken; in nanoseconds."""
+    """A place in a line, and the time since which a task has it, in nanoseconds."""
 
     __slots__ = ("since_ns",)
 
@@ -91,31 +91,31 @@ class Place:
 
 @final
 class WaitingLine:
-    """A line of tasks of one loop; each joins, waits as often as it must, and leaves."""
+    """A line of tasks of one loop; each joins, waits as often as needed, and leaves."""
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
-        # Not a dict: that one looks for its first entry behind all that have gone before it.
+        # Not a dict: finding its first entry takes a step for each entry removed before it.
         self._waiters: OrderedDict[Place, asyncio.Future[None] | None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def since_ns(self) -> int | None:
-        """Return since when the first in line waits; None where no task does."""
+        """Return when the first task joined the line, in nanoseconds; None if there is none."""
         for place in self._waiters:
             return place.since_ns
         return None
 
     def join(self, now_ns: int = 0) -> Place:
-        """Stand at the end, and return the place; it must be left again."""
+        """Join the line at its end; return the place, which the caller must `leave`."""
         place = Place(now_ns)
         self._waiters[place] = None
         return place
 
     async def wait(self, place: Place) -> None:
-        """Wait to be woken, once."""
+        """Wait until this place is woken."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[place] = waiter
         try:
@@ -124,7 +124,7 @@ class WaitingLine:
             self._waiters[place] = None
 
     def leave(self, place: Place) -> None:
-        """Give a place up; the next one tries if it was the first."""
+        """Leave the line; if the place was the first, wake the next."""
         is_first = next(iter(self._waiters)) is place
         del self._waiters[place]
         if is_first:
@@ -136,7 +136,7 @@ class WaitingLine:
             self._wake(next(iter(self._waiters.values())))
 
     def ring_all(self) -> None:
-        """Wake everybody: there is nothing left to wait for."""
+        """Wake all tasks, because there is nothing left to wait for."""
         for waiter in self._waiters.values():
             self._wake(waiter)
 
@@ -148,35 +148,35 @@ class WaitingLine:
 # Log lines for long waits.
 
 SHORTEST_S: Final = 0.001
-"""Timers that fire a little early are set again for no less."""
+"""Shortest delay of a timer, in seconds, for timers that fire a little early."""
 MAX_LINES: Final = 8
-"""Lines of one client in a second: thousands of publications may wait for one receiver."""
+"""Most log lines of one client per second: many publications may wait for one receiver."""
 
 log: Final = get_logger(__name__)
 
 
 class Waiter(Protocol):
-    """A publication or subscription whose callers wait."""
+    """A publication or subscription in which a caller waits."""
 
     channel: str
     stream_id: int
 
     def _explain(self) -> Why:
-        """Say why it waits."""
+        """Return why it waits."""
         ...
 
 
 class Wait:
-    """One operation of one publication or subscription, while it waits.
+    """One waiting operation of a publication or subscription.
 
     Args:
-        waiter: Whose it is.
-        operation: What the caller called; `offer` of whatever waits for room.
-        since: Returns since when it waits, in nanoseconds; None where it does not.
+        waiter: The publication or subscription.
+        operation: The method the caller called; `offer` for all that wait for window space.
+        since: Returns when the wait began, in nanoseconds; None if there is no wait.
 
     Attributes:
-        is_watched: Whether the watch knows it.
-        told_ns: When it was logged last.
+        is_watched: Whether a `WaitWatch` watches it.
+        told_ns: When it was last logged, in nanoseconds; -1 before.
     """
 
     __slots__ = ("is_watched", "operation", "since", "told_ns", "waiter")
@@ -191,17 +191,17 @@ class Wait:
 
 @final
 class WaitWatch:
-    """The waits of one client.
+    """The waits of one client, and the timer that logs the long ones.
 
     Args:
         loop: The event loop.
-        clock: Reads the time.
-        hint_ns: How long a wait lasts before it is logged; 0 is for ever.
+        clock: Measures the waits.
+        hint_ns: How long a wait lasts before it is logged; 0 logs none.
 
     Attributes:
-        now_ns: Reads the time.
-        hint_ns: As given.
-        line_count: Lines written.
+        now_ns: Reads the clock.
+        hint_ns: How long a wait lasts before it is logged; 0 logs none.
+        line_count: How many waits were logged.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, hint_ns: int) -> None:
@@ -221,7 +221,7 @@ class WaitWatch:
         return self._timer is not None
 
     def begin(self, wait: Wait) -> None:
-        """Watch a wait until it is logged, or `since` returns None; it may begin again then."""
+        """Watch a wait until it is logged, or its `since` returns None; it may begin again."""
         if not self.hint_ns or self._is_closed:
             return
         wait.is_watched = True
@@ -230,13 +230,13 @@ class WaitWatch:
             self._set_timer(self.hint_ns)
 
     def end(self, wait: Wait) -> None:
-        """Watch a wait no more."""
+        """Stop watching a wait."""
         if wait.is_watched:
             wait.is_watched = False
             self._waits.pop(wait, None)
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Stop watching, for good."""
         self._is_closed = True
         self._waits.clear()
         if self._timer is not None:
@@ -273,7 +273,7 @@ class WaitWatch:
                 self._set_timer(next_ns - now_ns)
 
     def _look(self, wait: Wait, now_ns: int) -> int | None:
-        """Log a wait if it is time, or leave it out; return when to look again."""
+        """Log a wait that is due, or only count it; return when to look again, None for never."""
         since_ns = wait.since()
         if since_ns is None:
             self.end(wait)
@@ -290,12 +290,12 @@ class WaitWatch:
             self._tell(wait, now_ns - since_ns)
         else:
             self._left_out_count += 1
-        # A wait that was told of costs nothing more, if it lasts for days.
+        # A wait that was logged costs nothing more, even if it lasts for days.
         self.end(wait)
         return None
 
     def _begin_second(self, second: int) -> None:
-        """Say what the last second had no room for, where another one has begun."""
+        """If a new second has begun, log how many waits were left out in the last one."""
         if second == self._second:
             return
         self._second, self._lines_in_second = second, 0
@@ -304,7 +304,7 @@ class WaitWatch:
             self._left_out_count = 0
 
     def _tell_of_failure(self, error: Exception) -> None:
-        """Say once that a wait could not be explained: others may fail alike, again and again."""
+        """Log that a wait could not be explained; only once, because others may fail too."""
         if not self._has_told_of_failure:
             self._has_told_of_failure = True
             log.error("wait_not_explained", exc_info=error)
@@ -332,7 +332,7 @@ class WaitWatch:
 
 
 def offer_timeout(why: Why, waited_ns: int) -> OfferTimeoutError:
-    """Return the error of an offer that found no room in time."""
+    """Return the error of an offer whose timeout has passed."""
     seen = why.seen
     assert isinstance(seen, PublicationSeen), "a publication was asked"
     return OfferTimeoutError(
@@ -359,7 +359,7 @@ class OpenWaiter(Waiter, Protocol):
     logs_waits: bool
 
     def _check_open(self) -> None:
-        """Raise `ClosedError` where it is closed."""
+        """Raise `ClosedError` if it is closed."""
         ...
 
 
@@ -373,15 +373,15 @@ async def watched_wait(
     """Wait until a condition holds.
 
     Args:
-        waiter: Whose condition it is.
-        changed: Rings when the condition may have come to hold, and when the waiter is closed.
-        condition: Is asked before any waiting too.
-        operation: What the caller called.
-        timeout: Seconds to wait at most; None waits as long as it takes.
+        waiter: The publication or subscription.
+        changed: Rings when the condition may have become true, and when the waiter is closed.
+        condition: Checked before the wait, and after each ring.
+        operation: The method the caller called.
+        timeout: Most seconds to wait; None sets no limit.
 
     Raises:
-        AeronTimeoutError: The timeout passed; its text says why.
-        ClosedError: The waiter was closed, before or while waiting.
+        AeronTimeoutError: The timeout passed; the text says what the call waited for.
+        ClosedError: The waiter was closed, before or during the call.
     """
     timeout = check_timeout(timeout)
     waiter._check_open()

@@ -1,4 +1,8 @@
-"""The reasons why a publication or a subscription waits, and what to change."""
+"""Explanations of why a publication or a subscription waits, and what to change.
+
+A client reads the state of its driver (`PublicationSeen`, `SubscriptionSeen`), and the functions
+here choose the first reason that applies and put it into words.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +34,22 @@ __all__ = [
 ]
 
 MAX_LISTED: Final = 3
-"""Entries of a list that a sentence shows."""
+"""Most entries of a list that a sentence shows."""
 CHANNEL_LENGTH_MAX: Final = 300
-"""In characters: what comes behind the channel says what to change, and lines are cut at an end."""
+"""In characters; a longer channel is cut so that what to change, behind it, is still shown."""
 SHARED_NETWORK: Final = (
     "interface= at both ends names the network that they share, and ttl= reaches across routers"
 )
-"""What to do about a group, at either end."""
+"""What to change for a multicast group, at either end."""
 
 
 def explain_publication(stream: str, seen: PublicationSeen, *, is_closed: bool = False) -> Why:
     """Return why a publication waits.
 
     Args:
-        stream: Channel and stream, as words.
-        seen: What is known of it.
-        is_closed: Whether it is closed.
+        stream: Channel and stream as text; see `stream_named`.
+        seen: State of the publication in the driver.
+        is_closed: Whether the publication is closed.
     """
     if is_closed:
         subject, reason, sight, remedy = "closed", WaitReason.CLOSED, "it is closed", ""
@@ -130,7 +134,7 @@ def _refused(seen: PublicationSeen) -> tuple[WaitReason, str, str] | None:
             f"this very driver refuses the stream: {printable(seen.refusal.reason)}",
             "change that setting of the driver",
         )
-    # An error from before the last receiver that was there says nothing of now.
+    # An error from before the last receiver left says nothing about the present.
     if seen.last_error is not None and seen.last_gone is None:
         return (
             WaitReason.REJECTED,
@@ -182,7 +186,7 @@ def _unanswered(seen: PublicationSeen) -> tuple[WaitReason, str, str]:
         "their way back"
     )
     if seen.interfaces:
-        # The system chooses an interface at each end, and two ends may have chosen two networks.
+        # The system chooses an interface at each end; the two may be in different networks.
         remedy = f"start a subscription of this group, port and stream id; {SHARED_NETWORK}"
     return (
         WaitReason.NO_ANSWER,
@@ -272,7 +276,7 @@ def _nearby_subscriptions(seen: PublicationSeen) -> str:
 
 
 def streams(found: tuple[StreamSeen, ...]) -> str:
-    """Return streams as words."""
+    """Return streams as text."""
     return listed(
         tuple(
             f"stream {each.stream_id}"
@@ -285,23 +289,23 @@ def streams(found: tuple[StreamSeen, ...]) -> str:
 
 
 def stream_named(channel: str, stream_id: int) -> str:
-    """Return a channel and a stream as words; of a channel that is long, its beginning."""
+    """Return a channel and a stream as text; a long channel is cut."""
     return f"{printable(channel, CHANNEL_LENGTH_MAX)} stream {stream_id}"
 
 
 def listed(words: tuple[str, ...]) -> str:
-    """Return the first of some words, foreign ones made safe, and how many more there are."""
+    """Return the first three words, made printable, and whether there are others."""
     text = ", ".join(printable(each, SHORT) for each in words[:MAX_LISTED])
     return f"{text} and others" if len(words) > MAX_LISTED else text
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
-    """Return a number of things as words."""
+    """Return a count with its noun."""
     return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def seconds(duration_ns: int) -> str:
-    """Return a duration as words."""
+    """Return a duration as text, in seconds."""
     return f"{duration_ns / NS_PER_SECOND:.1f} s"
 
 
@@ -312,9 +316,9 @@ def explain_subscription(stream: str, seen: SubscriptionSeen, *, is_closed: bool
     """Return why a subscription waits.
 
     Args:
-        stream: Channel and stream, as words.
-        seen: What is known of it.
-        is_closed: Whether it is closed.
+        stream: Channel and stream as text; see `stream_named`.
+        seen: State of the subscription in the driver.
+        is_closed: Whether the subscription is closed.
     """
     if is_closed:
         subject, reason, sight, remedy = "closed", WaitReason.CLOSED, "it is closed", ""
@@ -386,7 +390,7 @@ def _without_image(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
 
 def _without_response(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
     if seen.last_error is not None:
-        # A server has answered before, so requests name this subscription as they should.
+        # A server has answered before, so the requests name this subscription correctly.
         return (
             WaitReason.NO_RESPONSE_SESSION,
             printable(seen.last_error),
@@ -447,7 +451,7 @@ def _heard(seen: SubscriptionSeen) -> tuple[WaitReason, str, str]:
     heard = "has heard nothing"
     if seen.answered_from:
         server = f"the server at control address {listed(seen.answered_from)}"
-        # It may have been heard, and have ended.
+        # The session may have been heard before, and have ended.
         heard = f"hears nothing of session {seen.session_id}, with which {server} answers"
     elif seen.reports_to:
         heard += f" from a publisher at control address {listed(seen.reports_to)}"
@@ -489,7 +493,7 @@ def _publication_at_control(addresses: tuple[str, ...]) -> str:
 
 
 def are_loopback(addresses: tuple[str, ...]) -> bool:
-    """Return whether addresses are all of this machine alone."""
+    """Return whether all addresses are loopback addresses."""
     return all(each.startswith(("127.", "[::1]")) for each in addresses)
 
 
@@ -512,15 +516,15 @@ def _nearby_publications(seen: SubscriptionSeen) -> str:
 def why(waiter: Waiter) -> Why:
     """Return why a publication or subscription waits: the reason, what was seen, what to change.
 
-    It can be asked at any time; `reason` is `WaitReason.NOTHING` while nothing is in the way. The
-    text, `str()` of it, is what the log says of a wait longer than `waiting_hint_ns`, and what the
-    error of a timeout ends with.
+    `why` may be called at any time; `reason` is `WaitReason.NOTHING` if there is nothing to wait
+    for. `str()` of the result is the text that the log gives for a wait longer than
+    `waiting_hint_ns`, and that ends the text of a timeout error.
 
     Args:
-        waiter: Of this process; from its own event loop.
+        waiter: A publication or subscription of this process; call `why` in its event loop.
 
     Raises:
-        ConfigurationError: It is neither a publication nor a subscription.
+        ConfigurationError: The argument is neither a publication nor a subscription.
     """
     explain = getattr(waiter, "_explain", None)
     if explain is None:
