@@ -1,7 +1,7 @@
 """Aeron for asyncio: reliable, ordered, back-pressured streams, byte-compatible with Aeron.
 
-This module exports everything an application needs; the modules below may change between releases.
-Names are imported on first use, so that a program that only reads recordings or plans a query does
+This module exports the public API; the modules that define it may change between releases. Each
+name is imported on first use, so that a program that only reads recordings, or plans a query, does
 not load the driver.
 """
 

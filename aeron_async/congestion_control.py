@@ -1,7 +1,7 @@
-"""Congestion control API, for custom strategies: the window that a receiver advertises.
+"""Congestion control API, for custom strategies, which choose the receiver window of an image.
 
-The entry points of the group `aeron_async.congestion_control` are factories, as
-`Aeron.add_subscription` and `DriverContext` take them.
+A package can register a strategy as an entry point of the group `aeron_async.congestion_control`.
+The entry point is a factory, as `Aeron.add_subscription` and `DriverContext` accept it.
 
 Source: Aeron `CongestionControl` and its implementations.
 """

@@ -1,7 +1,7 @@
-"""Flow control API, for custom strategies: which receivers set the pace of a publication.
+"""Flow control API, for custom strategies, which decide how far a publication may send.
 
-The entry points of the group `aeron_async.flow_control` are factories, as `Aeron.add_publication`
-and `DriverContext` take them.
+A package can register a strategy as an entry point of the group `aeron_async.flow_control`. The
+entry point is a factory, as `Aeron.add_publication` and `DriverContext` accept it.
 
 Source: Aeron `FlowControl` and its implementations.
 """

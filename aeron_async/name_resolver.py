@@ -1,7 +1,7 @@
 """Name resolver API, for custom resolvers of the host names in channels.
 
-The entry points of the group `aeron_async.name_resolver` are factories, as `DriverContext` takes
-them.
+A package can register a resolver as an entry point of the group `aeron_async.name_resolver`. The
+entry point is a factory, as `DriverContext` accepts it.
 
 Source: Aeron `NameResolver`.
 """

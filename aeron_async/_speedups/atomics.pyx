@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, freethreading_compatible=True
-"""C11 atomics on memory that is shared; `logbuffer/atomics.py` says what each is the twin of."""
+"""Atomic loads and stores on shared memory, in C; twins of the functions in `logbuffer.atomics`."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -18,7 +18,7 @@ cdef extern from *:
     int64_t load_64 "AERON_LOAD"(int64_t *place) noexcept nogil
     void store_32 "AERON_STORE"(int32_t *place, int32_t value) noexcept nogil
     void store_64 "AERON_STORE"(int64_t *place, int64_t value) noexcept nogil
-    # Unsigned, for that is what wraps in C.
+    # Unsigned, because only unsigned integers wrap around in C.
     uint32_t add_32 "AERON_ADD"(uint32_t *place, uint32_t value) noexcept nogil
     uint64_t add_64 "AERON_ADD"(uint64_t *place, uint64_t value) noexcept nogil
     bint swap_32 "AERON_SWAP"(int32_t *place, int32_t *expected, int32_t value) noexcept nogil
@@ -30,7 +30,7 @@ IS_ATOMIC = True
 @cython.no_gc
 @cython.final
 cdef class Word:
-    """One word of a view, held while it is touched."""
+    """One word of a view; holds the view's buffer while the word is accessed."""
 
     cdef Py_buffer view
     cdef bint is_held
@@ -48,7 +48,7 @@ cdef class Word:
         if not 0 <= index < self.view.len // size:
             raise IndexError(f"no word {index} in a view of {self.view.len // size}")
         self.place = <char *>self.view.buf + index * size
-        # Such a word is not loaded or stored whole on every processor; the twin cannot know.
+        # Not every processor loads or stores such a word in one piece; the twin cannot check this.
         if <size_t>self.place % <size_t>size:
             raise ValueError(f"a word of {size} bytes at an address that is no multiple of {size}")
 
@@ -58,48 +58,48 @@ cdef class Word:
 
 
 def load_acquire_32(view, Py_ssize_t index):
-    """Return a 32-bit word; nothing that is read after it was read before it."""
+    """Return a 32-bit word; later loads are not moved before this one."""
     cdef Word word = Word(view, index, 4, 0)
     return load_32(<int32_t *>word.place)
 
 
 def load_acquire_64(view, Py_ssize_t index):
-    """Return a 64-bit word; nothing that is read after it was read before it."""
+    """Return a 64-bit word; see `load_acquire_32`."""
     cdef Word word = Word(view, index, 8, 0)
     return load_64(<int64_t *>word.place)
 
 
 def store_release_32(view, Py_ssize_t index, int32_t value):
-    """Store a 32-bit word; whoever sees it sees all that was stored before."""
+    """Store a 32-bit word; a reader that sees it also sees all earlier stores."""
     cdef Word word = Word(view, index, 4, PyBUF_WRITABLE)
     store_32(<int32_t *>word.place, value)
 
 
 def store_release_64(view, Py_ssize_t index, int64_t value):
-    """Store a 64-bit word; whoever sees it sees all that was stored before."""
+    """Store a 64-bit word; see `store_release_32`."""
     cdef Word word = Word(view, index, 8, PyBUF_WRITABLE)
     store_64(<int64_t *>word.place, value)
 
 
 def fetch_add_32(view, Py_ssize_t index, int64_t delta):
-    """Add to a 32-bit word, wrapping, and return what it was."""
+    """Add to a 32-bit word, with wrap-around; return its old value."""
     cdef Word word = Word(view, index, 4, PyBUF_WRITABLE)
     return <int32_t>add_32(<uint32_t *>word.place, <uint32_t>delta)
 
 
 def fetch_add_64(view, Py_ssize_t index, int64_t delta):
-    """Add to a 64-bit word, wrapping, and return what it was."""
+    """Add to a 64-bit word, with wrap-around; return its old value."""
     cdef Word word = Word(view, index, 8, PyBUF_WRITABLE)
     return <int64_t>add_64(<uint64_t *>word.place, <uint64_t>delta)
 
 
 def compare_and_swap_32(view, Py_ssize_t index, int32_t expected, int32_t value):
-    """Store a 32-bit word if it is what was expected; return whether it was."""
+    """Store a 32-bit word if its value is `expected`; return whether it was."""
     cdef Word word = Word(view, index, 4, PyBUF_WRITABLE)
     return swap_32(<int32_t *>word.place, &expected, value)
 
 
 def compare_and_swap_64(view, Py_ssize_t index, int64_t expected, int64_t value):
-    """Store a 64-bit word if it is what was expected; return whether it was."""
+    """Store a 64-bit word if its value is `expected`; return whether it was."""
     cdef Word word = Word(view, index, 8, PyBUF_WRITABLE)
     return swap_64(<int64_t *>word.place, &expected, value)

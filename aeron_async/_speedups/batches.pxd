@@ -1,4 +1,4 @@
-"""What hands out messages, for the compiled half of a subscription."""
+"""Declaration of `Batch`, for the compiled part of a subscription."""
 
 from libc.stdint cimport int64_t
 

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Messages of one source, made when they are handed out; twin of `logbuffer/message.py`.
+"""Messages of one source, created when they are handed out; twin of `Batch` in `logbuffer.message`.
 
-A message that is made when it is asked for lives in memory that is still in the processor's cache,
-and is freed there before the next one is made. A thousand made at once live nowhere near.
+A message that is created when it is asked for uses memory that is still in the processor's cache,
+because the message before it has just been freed. A thousand messages created at once do not fit
+there.
 """
 
 cimport cython
@@ -27,11 +28,15 @@ cdef inline int64_t align(int64_t length) noexcept nogil:
     return (length + 31) & ~(<int64_t>31)
 
 
-# The collector would clear the owner of a buffer and forget to release it.
+# The garbage collector would clear the owner of the buffer without releasing the buffer.
 @cython.no_gc
 @cython.final
 cdef class Batch:
-    """Messages of one source, in their order; see `batch.Batch`."""
+    """Messages of one source, in order; twin of `logbuffer.message.Batch`.
+
+    The messages stay in the log, which is held as a buffer, until they are handed out or until
+    `keep`; only a batch made from a list holds messages.
+    """
 
     def __init__(self, list messages not None, image):
         if self.messages is not None or self.is_open:
@@ -62,13 +67,13 @@ cdef class Batch:
             message = <Message?>self.messages[len(self.messages) - self.left]
             self.left -= 1
             return message
-        # First of all: this may run the collector, and with it anything, such as closing what this
-        # batch is of.
+        # Before all else, because this may run the garbage collector, and so any code: that may
+        # close the image, which calls `keep`.
         message = Message.__new__(Message)
         if self.messages is not None:
             return self.hand_out()
-        # All this was looked at when the batch was opened, and may yet have changed since: the
-        # memory may be shared with other processes.
+        # `open_batch` has checked these frames. Check them again: they may have changed since if
+        # the memory is shared with other processes.
         while self.is_open and self.offset < self.end:
             frame = <char *>self.view.buf + self.offset
             frame_length = load_acquire_32(<int32_t *>frame)
@@ -96,11 +101,11 @@ cdef class Batch:
         return None
 
     def following(self):
-        """Return the next message; None where there is none any more."""
+        """Return the next message; None if there is none left."""
         return self.hand_out()
 
     def rest(self):
-        """Return all that are still to be handed out, and be empty."""
+        """Return all messages that are left, and empty the batch."""
         cdef list found = []
         cdef Message message = self.hand_out()
         while message is not None:
@@ -109,7 +114,7 @@ cdef class Batch:
         return found
 
     def keep(self):
-        """Look at the log no more: it is about to go."""
+        """Copy what is still in the log, which is about to be freed."""
         if self.is_open:
             self.messages = self.rest()
             self.left = len(self.messages)
@@ -117,7 +122,10 @@ cdef class Batch:
 
 def open_batch(term, words, longs, int64_t offset, int64_t end, int64_t begin_position,
                int64_t limit, image not None):
-    """Return the messages that are there, and the offset behind them; see `batch.open_batch`."""
+    """Return the unfragmented messages that are there, and the offset behind them.
+
+    Twin of `logbuffer.message.open_batch`.
+    """
     cdef Batch batch = Batch.__new__(Batch)
     cdef char *frame
     cdef int32_t frame_length, word

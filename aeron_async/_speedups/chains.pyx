@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, freethreading_compatible=True
-"""Headers checked against one another, compiled; twin of `chains`.
+"""A scan of frame headers that must follow one another; twin of `logbuffer.scanner.scan_chain`.
 
-What it is given came from a disk and may be anything: it is never followed out of its buffer.
+The frames come from a disk and may have any content: the scan never leaves their buffer.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -17,7 +17,10 @@ DEF PADDING = 0
 
 def scan_chain(object words, int64_t limit, *, int64_t term_offset, int64_t term_id,
                int64_t stream_id, int64_t term_length):
-    """Return how many bytes of whole frames there are, and the padding behind them."""
+    """Return how many bytes of whole frames there are, and the padding behind them.
+
+    Twin of `logbuffer.scanner.scan_chain`.
+    """
     cdef Py_buffer view
     cdef int32_t header[6]
     cdef int64_t available = 0

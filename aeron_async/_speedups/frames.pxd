@@ -1,4 +1,4 @@
-"""What the compiled modules share: the write half of a log, in C."""
+"""Declarations of `FrameWriter` and `Message`, for the other compiled modules."""
 
 from libc.stdint cimport int32_t, int64_t
 

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The loops that touch every frame, compiled; `logbuffer` says what each is the twin of.
+"""Compiled twins of the loops that touch every frame; the twins in Python are in `logbuffer`.
 
-Every function checks what it was given before it touches memory: what a peer sent can make it
-return early, and nothing else. Frame lengths are stored with release and loaded with acquire
-semantics, so that no reader on any processor sees a length before what lies behind it.
+Every function checks its arguments before it accesses memory: what a peer sent can make it return
+early, and can do nothing else. Frame lengths are stored with release and loaded with acquire
+semantics, so that a reader on another processor never sees a length before the rest of the frame.
 """
 
 cimport cython
@@ -38,7 +38,7 @@ DEF ACTIVE_TERM_COUNT_INDEX = 6
 DEF METADATA_LENGTH = 4096
 
 cdef int64_t REFUSED = -100
-"""Not now, or not here: the caller takes the long way, which knows why and what to say."""
+"""The fast path cannot append: the caller uses the appender, which finds and reports the reason."""
 
 
 cdef inline int64_t align(int64_t length) noexcept nogil:
@@ -46,7 +46,7 @@ cdef inline int64_t align(int64_t length) noexcept nogil:
 
 
 cdef inline int32_t peek_32(const char *place) noexcept nogil:
-    """Return a word of what a peer sent, which may begin at any address."""
+    """Return a 32-bit word of a peer's data, at any address, aligned or not."""
     cdef int32_t value
     memcpy(&value, place, 4)
     return value
@@ -57,7 +57,7 @@ cdef inline void put_32(char *place, int32_t value) noexcept nogil:
 
 
 cdef inline bint is_slot(Py_buffer *view, int64_t offset) noexcept nogil:
-    """Return whether a frame could begin, or a view end, there."""
+    """Return whether an offset is aligned and in the view, or at its end."""
     return 0 <= offset <= view.len and not offset & 31 and not <size_t>view.buf & 7
 
 
@@ -65,7 +65,7 @@ cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t 
                              int32_t stream_id, int32_t term_id, int64_t reserved_value,
                              const char *data, int32_t length) noexcept nogil:
     cdef int32_t *words = <int32_t *>frame
-    # Negative while it is being filled: a reader that comes by stops here.
+    # Negative while the frame is being filled, so that a reader stops here.
     store_release_32(words, -(length + HEADER))
     words[1] = word
     words[2] = offset
@@ -77,21 +77,21 @@ cdef inline void write_frame(char *frame, int32_t word, int32_t offset, int32_t 
     store_release_32(words, length + HEADER)
 
 
-# The collector would clear the owners of the buffers and forget to release them.
+# The garbage collector would clear the owners of the buffers without releasing the buffers.
 @cython.no_gc
 @cython.final
 cdef class FrameWriter:
-    """Appends messages where that takes no more than room in the active term.
+    """Appends messages that fit the active term; the fast path of `Appender.offer`.
 
-    Holds the memory of the log until `detach`: a view that is exported keeps it mapped.
+    Holds the memory of the log until `detach`: an exported view keeps it mapped.
 
     Args:
-        log: A `LogBuffers` of a publication.
+        log: The `LogBuffers` of a publication.
         max_payload_length: Longest message that fits one frame, in bytes.
-        max_message_length: Longest message at all, in bytes.
+        max_message_length: Longest message that can be offered, in bytes.
 
     Raises:
-        ValueError: The log is none, a length is none, or the writer was made before.
+        ValueError: The log or a length is invalid, or `__init__` was called before.
     """
 
     def __cinit__(self):
@@ -123,7 +123,7 @@ cdef class FrameWriter:
         self._stream_id = stream_id
         self._max_payload_length = max_payload_length
         self._max_message_length = max_message_length
-        # Last, for this is what lets `write` go ahead.
+        # Last, because `write` refuses while this is NULL.
         self._words = <int32_t *>self._views[3].buf
         self._tails = <int64_t *>self._views[3].buf
 
@@ -149,7 +149,7 @@ cdef class FrameWriter:
         self.release()
 
     def detach(self):
-        """Touch the memory no more; offers are refused from now on."""
+        """Release the memory of the log; offers are refused from now on."""
         self.release()
 
     cdef void release(self) noexcept:
@@ -161,9 +161,9 @@ cdef class FrameWriter:
             PyBuffer_Release(&self._views[index])
 
     def offer(self, data, int64_t limit, reserved_value):
-        """Append one message; return its end position, or a negative number to go the long way."""
+        """Append one message; return its end position, or a negative number for the slow path."""
         if type(reserved_value) is not int:
-            # A number in C would be cut from it: 1 from 1.5, and from True.
+            # The conversion to C would accept it, and make 1 of 1.5, and of True.
             return REFUSED
         try:
             return self.write_object(data, limit, reserved_value)
@@ -181,7 +181,7 @@ cdef class FrameWriter:
         try:
             PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         except (BufferError, ValueError):
-            # Its bytes do not lie side by side; numpy says so by the second.
+            # The buffer is not contiguous; numpy raises `ValueError` then.
             return REFUSED
         position = self.write(<const char *>view.buf, view.len, limit, reserved_value)
         PyBuffer_Release(&view)
@@ -203,7 +203,7 @@ cdef class FrameWriter:
         if <uint32_t>(term_id - self._initial_term_id - count) != 0:
             return REFUSED
         offset = tail & 0xFFFF_FFFF
-        # Other processes may write the tail: one that is beyond the term is refused with the size.
+        # Other processes may write the tail; one beyond the term is refused below, with the size.
         if count < 0 or offset & 31:
             return REFUSED
         position = (count << self._bits) + offset
@@ -236,7 +236,7 @@ cdef class FrameWriter:
 @cython.final
 @cython.freelist(512)
 cdef class Message:
-    """One message, reassembled; twin of the class in `logbuffer/message.py`."""
+    """One complete message; twin of `logbuffer.message.Message`."""
 
     def __init__(self, bytes data not None, int64_t position, int64_t reserved_value, image):
         self.data = data
@@ -246,12 +246,12 @@ cdef class Message:
 
     @property
     def session_id(self):
-        """Return the session of the publication it came from."""
+        """Return the session id of the publication it came from."""
         return self.image.session_id
 
     @property
     def stream_id(self):
-        """Return the stream it came on."""
+        """Return the stream id it came on."""
         return self.image.stream_id
 
     def __bytes__(self):
@@ -274,7 +274,7 @@ cdef inline Py_buffer *take(object data, Py_buffer *view) except NULL:
 
 cdef int64_t measure(char *term, int64_t offset, int64_t end, int64_t longest,
                      int64_t *length) noexcept nogil:
-    """Return the offset behind the message whose fragments begin here, 0 where it is not whole."""
+    """Return the offset behind the message whose fragments begin here; 0 if it is not complete."""
     cdef int32_t frame_length, word
     cdef int32_t expected = BEGIN_BIT
     cdef int64_t following
@@ -300,10 +300,10 @@ cdef int64_t measure(char *term, int64_t offset, int64_t end, int64_t longest,
 
 
 cdef void gather(const char *term, int64_t offset, int64_t end, char *to, int64_t length) noexcept nogil:
-    """Copy the payload of the frames that were measured."""
+    """Copy the payloads of the frames that `measure` has counted."""
     cdef int64_t piece
     while length > 0 and offset < end:
-        # Other processes may write the log: by now it may have become another length.
+        # Other processes may write the log: the length may have changed since.
         piece = <int64_t>(<int32_t *>(term + offset))[0] - HEADER
         if piece < 0:
             break
@@ -317,7 +317,7 @@ cdef void gather(const char *term, int64_t offset, int64_t end, char *to, int64_
 
 def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t begin_position,
                int64_t limit, list out not None, image=None, int64_t longest=0):
-    """Read messages that are there whole; twin of `kernel.reading.read_whole`."""
+    """Read complete messages; twin of `logbuffer.message.read_whole`."""
     cdef Py_buffer view
     cdef char *frame
     cdef int32_t frame_length, word
@@ -340,14 +340,14 @@ def read_whole(object term, words, longs, int64_t offset, int64_t end, int64_t b
             word = (<int32_t *>frame)[1]
             if word >> 16:
                 if word & FLAGS_BITS == FLAGS_BITS:
-                    # A length below that of a header is none that anybody writes.
+                    # A length below that of a header is damaged: treat the payload as empty.
                     data = PyBytes_FromStringAndSize(frame + HEADER, max(0, frame_length - HEADER))
                 else:
                     following = measure(<char *>view.buf, offset, end, longest, &length)
                     if not following:
                         break
                     data = PyBytes_FromStringAndSize(NULL, length)
-                    # One object for all that are empty must not be written to.
+                    # All empty bytes are one shared object, which must not be written to.
                     if length:
                         gather(<char *>view.buf, offset, following, PyBytes_AS_STRING(data), length)
                 if image is None:
@@ -392,7 +392,7 @@ cdef int64_t scan(char *term, int64_t length, int64_t offset, int64_t limit,
 
 
 def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
-    """Return how much may go into one datagram; twin of `logbuffer.scanner.scan_for_send`."""
+    """Return how many bytes one datagram may hold; twin of `logbuffer.scanner.scan_for_send`."""
     cdef Py_buffer view
     cdef int64_t available, padding
     take(term, &view)
@@ -406,17 +406,17 @@ def scan_for_send(object term, words, int64_t offset, *, int64_t limit):
 
 
 DEF RUN_SLOTS = 2048
-"""Frame starts that a run may have: 64 KiB in units of 32 bytes."""
+"""Places where a frame of a run can start: 64 KiB in units of 32 bytes."""
 DEF BLOCK_BITS = 12
 DEF LOOK_COUNT = 3
 DEF MORE = 21
 DEF MORE_OF = 20
 DEF CALL_COST = 5
-"""What a call to the system costs, counted in datagrams of an average length."""
+"""Cost of a system call, in datagrams of average length."""
 
 
 cdef int64_t mark_ends(char *start, uint8_t *is_end, int64_t slot, int64_t slots) noexcept nogil:
-    """Mark where frames end, from a frame's start on; return where it stopped."""
+    """Mark the ends of whole data frames, from the start of a frame on; return the last end."""
     cdef int64_t each
     for each in range(slot + 1, slots + 1):
         is_end[each] = 0
@@ -432,7 +432,7 @@ cdef int64_t mark_ends(char *start, uint8_t *is_end, int64_t slot, int64_t slots
 
 
 cdef int64_t find_full(uint8_t *is_end, int64_t slots, int64_t most, int16_t *full_ends) noexcept nogil:
-    """Write where datagrams end into which the next frame would not fit; return how many."""
+    """Write the ends of the datagrams into which the next frame would not fit; return how many."""
     cdef int64_t begin = 0
     cdef int64_t end = 0
     cdef int64_t count = 0
@@ -452,7 +452,7 @@ cdef int64_t find_full(uint8_t *is_end, int64_t slots, int64_t most, int16_t *fu
 
 cdef int64_t longer_run(char *start, int64_t reach, int64_t segment, int64_t total, int64_t count,
                         int64_t mtu_length, int64_t max_count, int64_t *found_count) noexcept nogil:
-    """Return a length that cuts frames of mixed sizes into a longer run; see `scanning`."""
+    """Return a datagram length that gives mixed frames a longer run; see `logbuffer.scanner`."""
     cdef uint8_t is_end[RUN_SLOTS + 1]
     cdef int16_t full_ends[RUN_SLOTS + 1]
     cdef int64_t slots = min(reach >> 5, RUN_SLOTS)
@@ -490,7 +490,7 @@ cdef int64_t longer_run(char *start, int64_t reach, int64_t segment, int64_t tot
 cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
                       int64_t run_length, int64_t mtu_length, int64_t max_count, int64_t *cut,
                       int64_t *padding) noexcept nogil:
-    """Return the length of a run; see `scanning.scan_run`."""
+    """Return the bytes of one run; twin of `logbuffer.scanner.scan_run`."""
     cdef int64_t total, following, count, behind, better
     cdef int64_t segment = scan(base, length, offset, min(limit, run_length, mtu_length), padding)
     cut[0] = segment
@@ -519,7 +519,7 @@ cdef int64_t scan_run(char *base, int64_t length, int64_t offset, int64_t limit,
 
 def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_t mtu_length,
               int64_t run_length, int64_t max_count, int64_t cost):
-    """Say how to cut what may be sent into runs; twin of `kernel.scanning.scan_runs`."""
+    """Cut what may be sent into consecutive runs; twin of `logbuffer.scanner.scan_runs`."""
     cdef Py_buffer view
     cdef Py_buffer ends
     cdef int64_t length, segment
@@ -551,7 +551,7 @@ def scan_runs(object term, words, int64_t offset, cuts, *, int64_t limit, int64_
 
 
 def mark_starts(positions, int64_t following, int64_t position, cuts, int64_t length):
-    """Note where the first datagram of each block begins; twin of `kernel.scanning.mark_starts`."""
+    """Record where the first datagram of each block begins; twin of `scanner.mark_starts`."""
     cdef Py_buffer view
     cdef Py_buffer ends
     cdef int64_t *known
@@ -591,7 +591,7 @@ cdef struct Ids:
 
 
 cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) noexcept nogil:
-    """Return whether a datagram is whole frames of data that belong there."""
+    """Return whether a datagram consists of whole data frames that belong at an offset."""
     cdef int64_t walked = 0
     cdef int32_t frame_length
     if (
@@ -617,7 +617,7 @@ cdef bint is_next(const char *packet, int64_t length, int64_t offset, Ids *ids) 
 
 cdef int64_t place(const char *data, int64_t data_length, int64_t start, const char *cuts,
                    int64_t cut_count, char *term, int64_t offset, int64_t limit) noexcept nogil:
-    """Place what follows one another, from `start` on; what runs claim beyond the data is none."""
+    """Place consecutive datagrams from `start` on; a run ends at the latest where the data ends."""
     cdef Ids ids
     cdef int64_t placed = 0
     cdef int64_t each, end, segment, length
@@ -651,7 +651,7 @@ cdef int64_t place(const char *data, int64_t data_length, int64_t start, const c
 
 def place_runs(object data, cuts, int64_t index, int64_t start, object term, words, int64_t offset,
                *, int64_t limit):
-    """Place runs of datagrams that follow one another; twin of `kernel.placing.place_runs`."""
+    """Place consecutive runs of datagrams in a hole; twin of `logbuffer.placing.place_runs`."""
     cdef Py_buffer source
     cdef Py_buffer ends
     cdef Py_buffer view
@@ -677,7 +677,7 @@ def place_runs(object data, cuts, int64_t index, int64_t start, object term, wor
 
 
 def skip_whole(object words, int64_t offset, int64_t limit):
-    """Return the offset up to which frames follow one another; twin of `rebuilder.skip_whole`."""
+    """Return the offset up to which frames are complete; twin of `logbuffer.placing.skip_whole`."""
     cdef Py_buffer view
     cdef int32_t frame_length
     cdef int64_t following

@@ -1,11 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""What a client does for every message, compiled; `client` says what each is the twin of.
+"""Compiled twins of what a client does for every message: `offer`, `__anext__`, and what they use.
 
-A coroutine costs more than all that an offer does when there is room, and more than handing out a
-message that is there. So `offer` and `__anext__` return a `Step`, which does it when it is awaited
-and drives the coroutine of the twin when something has to be waited for. It has the methods of a
-coroutine, and does nothing before it is awaited, as a coroutine would not.
+The twins in Python are in `client` and `logbuffer`.
+
+Creating a coroutine costs more than an offer that finds space, and more than delivering a message
+that has arrived. So `offer` and `__anext__` return a `Step`, which does the work when it is
+awaited, and runs the twin's coroutine only if it must wait. A step has the methods of a coroutine
+and, like a coroutine, does nothing before it is awaited.
 """
 
 cimport cython
@@ -29,7 +31,7 @@ cdef extern from *:
     #define AERON_PATH_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define AERON_PATH_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 
-    /* What `await` calls from Python 3.12 on; before, and in tasks, it is `am_send`. */
+    /* Called by `await` from Python 3.12 on. Tasks, and `await` before 3.12, call `am_send`. */
     static PyObject *aeron_next(PyObject *self) {
         PyObject *result = NULL, *stop;
         if (Py_TYPE(self)->tp_as_async->am_send(self, Py_None, &result) != PYGEN_RETURN)
@@ -42,16 +44,16 @@ cdef extern from *:
         }
         return NULL;
     }
-    /* Cython has no name for the first slot, without which every result travels as an exception,
-       and raises from the second one with a traceback, which costs more than an offer. */
+    /* Cython cannot fill the first slot, without which every result is raised as an exception. Its
+       own function for the second slot adds a traceback, which costs more than an offer. */
     static void aeron_set_send(void *type, sendfunc send) {
         ((PyTypeObject *)type)->tp_as_async->am_send = send;
         ((PyTypeObject *)type)->tp_iternext = aeron_next;
         PyType_Modified((PyTypeObject *)type);
     }
 
-    /* A class in Python that inherits a method of a compiled one calls it by name; this lets it
-       have the function. */
+    /* A Python class that inherits `__anext__` from a compiled class calls it by name; this puts
+       the compiled function into the slot of the Python class. */
     static void aeron_inherit_next(void *from, PyObject *to) {
         if (((PyTypeObject *)to)->tp_as_async != NULL)
             ((PyTypeObject *)to)->tp_as_async->am_anext =
@@ -76,14 +78,14 @@ cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept nogil
 
 cdef enum:
-    # First, so that a step that nobody filled is one that is over.
+    # First, so that a step that was not set up is a closed one.
     CLOSED
     CREATED
     RUNNING
     SUSPENDED
 
 
-# The collector would clear the owner of a buffer and forget to release it.
+# The garbage collector would clear the owner of the buffer without releasing the buffer.
 @cython.no_gc
 @cython.final
 cdef class Cell:
@@ -111,7 +113,7 @@ cdef class Cell:
             PyBuffer_Release(&self.view)
 
     def release(self, why):
-        """Touch the word no more: by now it may be another's."""
+        """Stop using the word, which may belong to another counter by now."""
         self.why = why
         self.let_go()
 
@@ -130,7 +132,7 @@ cdef int64_t forks = 0
 
 
 def note_fork():
-    """Count one: called in the child."""
+    """Count one fork; called in the child."""
     global forks
     forks += 1
 
@@ -140,7 +142,7 @@ os.register_at_fork(after_in_child=note_fork)
 
 @cython.final
 cdef class HomeLoop:
-    """The event loop that an object belongs to, told from others for every message."""
+    """The event loop that an object belongs to; checked for every message."""
 
     cdef readonly object loop
     cdef object is_running
@@ -157,10 +159,10 @@ cdef class HomeLoop:
         return PyThread_get_thread_ident() == self.thread_id and forks == self.forks
 
     cdef bint is_running_here(self) except -1:
-        """Return whether the loop runs here; may run Python, and with it anything."""
-        # The loop is asked for every offer. Asked once a turn, it would let an offer pass that comes
-        # just after its end; `asyncio._get_running_loop` takes ten times as long where it asks the
-        # system for the process id (Python 3.11).
+        """Return whether the loop runs here; may run Python code, which may change anything."""
+        # This is called for every offer. If it were called once a turn, an offer just after the end
+        # of the loop would pass. `asyncio._get_running_loop` takes ten times as long where it asks
+        # the system for the process id (Python 3.11).
         if not self.is_this_thread():
             return False
         return self.is_running()
@@ -172,7 +174,7 @@ cdef class HomeLoop:
 
 @cython.final
 cdef class Doorbell:
-    """Tells an agent once that there is something to look at, until it has looked."""
+    """Wakes an agent once when there is something to do, until the agent has cleared the flag."""
 
     cdef public bint is_rung
     cdef public object answer
@@ -181,7 +183,7 @@ cdef class Doorbell:
         self.answer = None
 
     cpdef ring(self):
-        """Let the agent look, unless it is going to anyhow."""
+        """Wake the agent, unless it was woken already and has not yet looked."""
         if not self.is_rung:
             self.is_rung = True
             if self.answer is not None:
@@ -189,22 +191,22 @@ cdef class Doorbell:
 
 
 cdef bint is_seconds(object timeout) except -1:
-    """Return whether a timeout is plainly one; what is not is looked at by `check_timeout`."""
+    """Return whether a timeout is certainly valid; `check_timeout` examines all others."""
     if type(timeout) is float:
         return 0 <= <double>timeout <= 1e9
     return type(timeout) is int and 0 <= timeout <= 1_000_000_000
 
 
-# Making, freeing and telling the collector of one for every message would cost more than all that an
-# offer does. So the owner keeps the last one that was done at once, for the next message, unless its
-# caller holds it; the free list is for those that are made together. One that is not over is its
-# caller's alone: when it is dropped it is warned of, or collected with the task that its coroutine
-# leads back to, as a coroutine would be.
+# Creating a step for every message, freeing it, and registering it with the garbage collector would
+# cost more than an offer. So the owner keeps the last step that was done at once, and uses it for
+# the next message unless the caller still holds it; the free list is for steps that exist at the
+# same time. Only the caller holds a step that is not done: if the caller drops it, Python warns, or
+# collects the step with the task that its coroutine refers to, as for a coroutine.
 @cython.final
 @cython.freelist(16)
 @cython.auto_pickle(False)
 cdef class Step:
-    """An offer, or the next message, that was asked for; it is done when it is awaited."""
+    """An awaitable offer, or an awaitable next message; the work is done when it is awaited."""
 
     cdef int state
     cdef bint is_offer
@@ -212,19 +214,19 @@ cdef class Step:
     cdef object data
     cdef object reserved_value
     cdef object timeout
-    # What does it the long way; None until it is needed.
+    # The coroutine of the twin; None until it is needed.
     cdef object coroutine
 
     def __init__(self):
         raise TypeError("steps are made by offering and by iterating")
 
     def __dealloc__(self):
-        # The coroutine, if there is one, warns of itself.
+        # If there is a coroutine, Python warns of that.
         if self.state == CREATED and self.coroutine is None:
             warn_never_awaited(self.is_offer)
 
     cdef object try_at_once(self):
-        """Return the result; None where something has to be waited for."""
+        """Return the result; None if the twin's coroutine must do it."""
         cdef int64_t position
         if not self.is_offer:
             return (<Reading>self.owner).try_at_once()
@@ -234,7 +236,7 @@ cdef class Step:
         return None if position < 0 else position
 
     cdef object delegate(self):
-        """Return the coroutine that does it the long way."""
+        """Return the twin's coroutine, created on the first call."""
         if self.coroutine is None:
             if self.is_offer:
                 self.coroutine = self.owner._offer_waiting(
@@ -244,16 +246,16 @@ cdef class Step:
         return self.coroutine
 
     cdef int begin(self) except -1:
-        """Refuse to run where a coroutine would refuse."""
+        """Raise the error that a coroutine would raise if it cannot run."""
         if self.state == RUNNING:
             raise ValueError("coroutine already executing")
-        # The owner is gone where the collector has cleared a cycle that this was part of.
+        # The owner is None if the garbage collector has cleared a cycle that contained this step.
         if self.state == CLOSED or self.owner is None:
             raise RuntimeError("cannot reuse already awaited coroutine")
         return 0
 
     cdef void hand_back(self) noexcept:
-        """Let the owner use this for the next message, and hold nothing until then."""
+        """Return this step to its owner for the next message; hold no references until then."""
         owner = self.owner
         if self.is_offer:
             (<Offering>owner).spare = self
@@ -277,11 +279,11 @@ cdef class Step:
         return self
 
     def __next__(self):
-        # Makes the slot that `aeron_next` fills.
+        # Makes Cython create the slot into which `aeron_next` goes.
         return self.send(None)
 
     def send(self, value):
-        """Run until something has to be waited for."""
+        """Run until the step must wait."""
         cdef PyObject *result = NULL
         cdef PySendResult outcome = send_step(self, value, &result)
         found = <object>result
@@ -291,7 +293,7 @@ cdef class Step:
         return found
 
     def throw(self, *error):
-        """Raise an error where it waits."""
+        """Raise an error in the coroutine, where it waits."""
         self.begin()
         coroutine = self.delegate()
         self.state = RUNNING
@@ -304,14 +306,14 @@ cdef class Step:
         return found
 
     def close(self):
-        """Give up."""
+        """Close the step, and its coroutine if there is one."""
         if self.state == RUNNING:
             raise ValueError("coroutine already executing")
         if self.coroutine is not None:
             try:
                 self.coroutine.close()
             finally:
-                # One that yields instead of ending is not over.
+                # A coroutine that yields instead of ending is not closed.
                 if self.coroutine.cr_frame is None:
                     self.close_for_good()
         else:
@@ -325,7 +327,7 @@ cdef class Step:
     def __name__(self):
         return "offer" if self.is_offer else "__anext__"
 
-    # Who asks for these wants to see a coroutine.
+    # Attributes of coroutines, read from the twin's coroutine.
 
     @property
     def cr_running(self):
@@ -354,9 +356,9 @@ cdef class Step:
 
 
 cdef PySendResult send_step(Step self, object value, PyObject **result) except PYGEN_ERROR:
-    """Run until something has to be waited for; what `am_send` is."""
+    """Run until the step must wait; the function in the slot `am_send`."""
     cdef PySendResult outcome
-    # Callers look at it after an error, too.
+    # Callers read the result after an error, too.
     result[0] = NULL
     self.begin()
     if self.state == CREATED:
@@ -388,18 +390,18 @@ cdef PySendResult send_step(Step self, object value, PyObject **result) except P
 
 
 cdef void warn_never_awaited(bint is_offer) noexcept:
-    """Warn as of a coroutine that is dropped; a warning that is an error is unraisable."""
+    """Warn as for a coroutine that was never awaited."""
     name = "Publication.offer" if is_offer else "Subscription.__anext__"
     PyErr_WarnEx(RuntimeWarning, f"coroutine '{name}' was never awaited".encode(), 1)
 
 
 cdef inline bint is_held(Step spare) noexcept:
-    """Return whether a task, or a variable, still holds a step that was handed back."""
+    """Return whether a task or a variable still refers to a step that was handed back."""
     return Py_REFCNT(spare) > 1
 
 
 cdef class Offering:
-    """Where messages are offered; see `paths.Offering`."""
+    """The compiled part of a publication; twin of `client.publication.Offering`."""
 
     cdef FrameWriter writer
     cdef Cell limit
@@ -421,10 +423,10 @@ cdef class Offering:
         self.writer = None
         self.limit = None
 
-    # Bound as a function in Python would be, it costs more to call.
+    # A call costs more if the method is bound as a Python function is.
     @cython.binding(False)
     def offer(self, data, *, reserved_value=0, timeout=None):
-        """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for room; return its position."""
+        """offer($self, data, *, reserved_value=0, timeout=None)\n--\n\nAppend one message, waiting for a subscriber and for window space; return its position."""
         cdef Step offer = self.spare
         self.spare = None
         if offer is None or is_held(offer):
@@ -443,7 +445,7 @@ cdef class Offering:
         cdef FrameWriter writer
         if self._turn_budget <= 0 or self._home is None:
             return -1
-        # This may run Python, and with it anything: all that is used is looked at after it.
+        # This may run Python code, which may change anything: check all that is used after it.
         if not self._home.is_running_here():
             return -1
         if reserved_value is not 0:
@@ -457,7 +459,7 @@ cdef class Offering:
             return -1
         if self.limit is None or self.limit.place is NULL:
             return -1
-        # Asking an object for its buffer may run Python too.
+        # Getting the buffer of an object may run Python code, too.
         writer = self.writer
         position = writer.write_object(data, load_acquire(self.limit.place), reserved)
         if position < 0:
@@ -468,7 +470,7 @@ cdef class Offering:
 
 
 cdef class Taking:
-    """How far a source has been taken; see `paths.Taking`."""
+    """The compiled part of an image; twin of `client.image.Taking`."""
 
     cdef public int64_t _position
     cdef public int64_t _trigger
@@ -489,7 +491,7 @@ cdef class Taking:
         if position > self._trigger and not self._doorbell.is_rung:
             self._doorbell.ring()
             if not self._doorbell.is_rung:
-                # Answered at once: the driver has said what was to be said, and waits for the next.
+                # The driver has answered at once, and has moved its trigger.
                 self._move_trigger()
 
 
@@ -497,7 +499,7 @@ NOTHING = Batch([], None)
 
 
 cdef class Reading:
-    """Where messages are read; see `paths.Reading`."""
+    """The compiled part of a subscription; twin of `client.subscription.Reading`."""
 
     cdef Step spare
     cdef public Batch _batch
@@ -510,7 +512,7 @@ cdef class Reading:
         self._batch = NOTHING
 
     def __anext__(self):
-        """Return the next message, waiting for it; the iteration ends when this side closes."""
+        """Wait for the next message and return it; iteration ends when the subscription closes."""
         cdef Step following = self.spare
         self.spare = None
         if following is None or is_held(following):
@@ -536,7 +538,7 @@ cdef class Reading:
                 return None
             source = <Taking>taken.image
             position = taken.position
-            # As `_take` does, with all that may raise or is rare left to it.
+            # The usual case of `_take`; cases that are rare, or may raise, are left to `_take`.
             if (source._cell is not None and source._cell.place is not NULL
                     and position <= source._trigger):
                 if position > source._position and not source._is_closed:
@@ -545,9 +547,10 @@ cdef class Reading:
             else:
                 source._take(position)
                 if position > source._trigger:
-                    # The driver has something to say, and cannot before the loop has had its turn.
+                    # The driver has work to do, and can do it only when the loop runs other tasks.
                     self._turn_budget = 0
-        # Taking may have rung a bell, and whoever answered it may have closed the subscription.
+        # Taking may have rung the doorbell, and what the driver then did may have closed the
+        # subscription.
         if self._batch is None or self._is_closed:
             return None
         batch = self._batch
@@ -560,7 +563,7 @@ cdef class Reading:
 
 
 def inheriting(kind):
-    """Return a class that inherits from `Reading`, for which that costs nothing from now on."""
+    """Return a subclass of `Reading`, whose `__anext__` is from now on called without its name."""
     if kind.__anext__ is Reading.__anext__:
         inherit_next(<void *>Reading, kind)
     return kind

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Many calls to the system for one of the interpreter: datagrams received and sent, compiled.
+"""Datagrams received and sent in C: many system calls for one call from Python.
 
-What it receives goes to memory that it was given, and what the system says of its lengths is
-checked against that memory before it is believed.
+The reader receives into memory that its caller provides; lengths that the system reports are
+checked against that memory before they are used.
 """
 
 cimport cython
@@ -30,13 +30,14 @@ cdef extern from "<time.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     """
-    /* Of the Linux headers; nothing else tells of these, and nowhere else do they mean another. */
+    /* Values of the Linux headers: not every C library defines them, and no other system uses
+       these numbers for anything else. */
     #define AERON_SOL_UDP 17
     #define AERON_UDP_SEGMENT 103
     #define AERON_UDP_GRO 104
     #define AERON_SO_RXQ_OVFL 40
     #define AERON_SO_TIMESTAMPNS 35
-    /* Room for a time, a segment length and a count, and for headers of any machine. */
+    /* Room for a timestamp, a segment length and a drop count, with headers of any machine. */
     typedef union { struct cmsghdr first; char room[128]; } aeron_notes;
     typedef union { struct sockaddr_storage storage; } aeron_address;
     """
@@ -73,16 +74,16 @@ cdef extern from "<sys/socket.h>" nogil:
     int SO_TIMESTAMPNS "AERON_SO_TIMESTAMPNS"
 
 DEF RUNS_MAX = 64
-"""Runs that one call receives at most."""
+"""Most runs that one call receives."""
 DEF ADDRESS_LENGTH = 28
-"""Bytes of an address that count: all of an IPv6 one, which is the longest of UDP."""
+"""Bytes of an address that are compared: the length of an IPv6 address, the longest for UDP."""
 DEF ADDRESSES_MAX = 256
-"""Addresses kept in mind; a flood from more makes each as dear as new ones."""
+"""Most addresses in the cache; with more sources, each address may have to be decoded again."""
 DEF DATAGRAM_LENGTH_MAX = 65_536
 DEF RUN_LENGTH_MAX = 65_507
-"""What one datagram over IPv4 can carry, in bytes; IPv6 could have 20 more."""
+"""Longest payload of one datagram over IPv4, in bytes; IPv6 would allow 20 more."""
 DEF SEGMENT_COUNT_MAX = 64
-"""Linux 6.9 and later take 128 at once; every one before takes these."""
+"""Most datagrams in one run that every Linux accepts; Linux 6.9 and later accept 128."""
 DEF DATAGRAMS_PER_COUNT = 4
 DEF LENGTH_PER_COUNT = 8_192
 
@@ -97,15 +98,16 @@ cdef struct Source:
 @cython.no_gc
 @cython.final
 cdef class RunReader:
-    """Receives runs of datagrams; twin of `driver.media.run_reader.RunReader`.
+    """Receives runs of datagrams; does what `driver.media.socket_transport.RunReader` does.
 
     Args:
-        memory: Where they go: whole datagrams of the longest length, at least one.
-        cuts: Where it says how they are to be cut: 32-bit words, two for each of 64 runs.
-        decode: Makes a host and port of an address as the system has it.
+        memory: Receives the datagrams; has space for at least one of the greatest length.
+        cuts: Receives the end of each run and the length of its datagrams: 32-bit words, two for
+            each of 64 runs.
+        decode: Returns the host and port of an address in the system's format.
 
     Raises:
-        ValueError: Either memory is too short.
+        ValueError: `memory` or `cuts` is too short.
     """
 
     cdef readonly list groups
@@ -152,7 +154,10 @@ cdef class RunReader:
             PyBuffer_Release(&self.cuts)
 
     def read(self, sock, int64_t count_left):
-        """Receive what is there, as far as the count and the memory allow; return the count used."""
+        """Receive what is there, as far as count and memory allow; return how much count that used.
+
+        See `driver.media.socket_transport.RunReader.read` for what a run counts.
+        """
         cdef int64_t count
         cdef int fd
         if self.decode is None:
@@ -168,7 +173,7 @@ cdef class RunReader:
         return count
 
     cdef list group(self):
-        """Return what each source sent: the data, the cuts, and its address."""
+        """Return for each source its data, the cuts of its runs, and its address."""
         cdef list groups = []
         cdef Source *source
         cdef int index, end_run
@@ -204,7 +209,7 @@ cdef class RunReader:
         self.run_count = self.source_count = self.failure = 0
         self.filled = 0
         self.dropped = self.epoch_ns = -1
-        # A time is of the one datagram that comes behind it.
+        # A timestamp belongs to a single datagram: stop after a datagram that has one.
         while (used < count_left and self.run_count < RUNS_MAX and self.epoch_ns < 0
                 and self.filled + DATAGRAM_LENGTH_MAX <= self.memory.len):
             memset(&message, 0, sizeof(message))
@@ -229,7 +234,7 @@ cdef class RunReader:
         return used
 
     cdef int32_t heed(self, msghdr *message) noexcept nogil:
-        """Take what the system says beside a datagram; return the segment length, 0 for none."""
+        """Read the control messages of a datagram; return the segment length, 0 for none."""
         cdef cmsghdr *note = CMSG_FIRSTHDR(message)
         cdef int32_t segment = 0
         cdef uint32_t dropped
@@ -241,7 +246,8 @@ cdef class RunReader:
             elif note.cmsg_level == SOL_SOCKET and note.cmsg_type == SO_RXQ_OVFL:
                 if note.cmsg_len == CMSG_LEN(sizeof(dropped)):
                     memcpy(&dropped, CMSG_DATA(note), sizeof(dropped))
-                    # Two processors may queue datagrams in another order than they read the count.
+                    # Two processors may queue datagrams in another order than they read the count,
+                    # so keep the highest.
                     if self.dropped < 0 or <int32_t>(dropped - <uint32_t>self.dropped) > 0:
                         self.dropped = dropped
             elif note.cmsg_level == SOL_SOCKET and note.cmsg_type == SO_TIMESTAMPNS:
@@ -249,12 +255,12 @@ cdef class RunReader:
                     memcpy(&time, CMSG_DATA(note), sizeof(time))
                     self.epoch_ns = time.tv_sec * 1_000_000_000 + time.tv_nsec
             note = CMSG_NXTHDR(message, note)
-        # A run whose lengths are in doubt is one datagram, and repaired as that.
+        # Without a certain segment length, treat the run as one datagram; resends repair it.
         return 0 if message.msg_flags & MSG_CTRUNC else segment
 
     cdef int64_t note(self, aeron_address *address, unsigned int address_length, int64_t length,
                       int32_t segment) noexcept nogil:
-        """Put a run behind the others; return what it counts."""
+        """Add a run behind the others; return what it counts."""
         cdef Source *source = &self.sources[max(0, self.source_count - 1)]
         cdef int32_t *cut = <int32_t *>self.cuts.buf + 2 * self.run_count
         cdef int64_t long_count = max(1, length // LENGTH_PER_COUNT)
@@ -285,7 +291,7 @@ cdef int32_t word_at(const char *words, int64_t index) noexcept nogil:
 
 
 cdef int send_run(int fd, char *data, int64_t length, int64_t segment) noexcept nogil:
-    """Send a run in one call; return 0, or why it did not leave."""
+    """Send a run in one system call; return 0, or the error number."""
     cdef aeron_notes notes
     cdef iovec piece
     cdef msghdr message
@@ -312,21 +318,21 @@ cdef int send_run(int fd, char *data, int64_t length, int64_t segment) noexcept 
 
 
 def send_segmented(sock, data, cuts, int64_t index, int64_t start):
-    """Send runs to the peer of a connected socket, up to one that must go another way.
+    """Send runs to the peer of a connected socket; stop at a run that must be sent otherwise.
 
-    Such a run is one that the system refused, or would not take at once.
+    That is a run that is too long or malformed for one system call, or that the system refused.
 
     Args:
-        sock: A non-blocking socket of a system that cuts runs.
-        data: The datagrams, one behind the other.
-        cuts: Of each run where it ends in the data, and the length of its datagrams in bytes; only
-            its last may be shorter.
-        index: Of the run to begin with, in `cuts`; even.
-        start: Where that begins in the data.
+        sock: A connected, non-blocking socket of a system that cuts runs into datagrams.
+        data: The datagrams, one after the other.
+        cuts: For each run, its end in `data` and the length of its datagrams, in bytes; only the
+            last datagram of a run may be shorter.
+        index: Index in `cuts` of the first run; even.
+        start: Offset in `data` of that run.
 
     Returns:
-        Where the first run begins that did not leave, its index, and the number of the error that
-        the system had of it; 0 if it was not tried.
+        Offset in `data` of the first run that was not sent, its index in `cuts`, and the error
+        number that the system gave for it; 0 if there was no attempt.
     """
     cdef Py_buffer view
     cdef Py_buffer ends

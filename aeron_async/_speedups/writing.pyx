@@ -1,17 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Blocks of frames written to files in a thread that the interpreter knows nothing of.
+"""Blocks of frames, written to files by a C thread that does not use the Python interpreter.
 
-A thread of the interpreter would wait for its turn before it writes and once more afterwards, up to
-5 ms each time while the event loop is busy. This one never has a turn: it takes blocks out of a
-ring, writes them in their order, and says so by a byte in a pipe.
+A Python thread would wait for the interpreter lock before each write and once more after it, up to
+5 ms each time while the event loop is busy. This thread never takes that lock: it takes blocks from
+a ring, writes them in order, and reports progress with a byte in a pipe.
 
-The system keeps what was written in memory, and where that is dear, as on a virtual machine whose
-host has it to find first, fetching memory takes many times what copying takes. There the memory of
-what lies well behind is given back, and used again for what comes.
+The system caches what was written in memory. On some machines new memory is expensive: on a virtual
+machine whose host must provide it first, that takes many times as long as the copying. There the
+writer drops the cached pages that lie far behind the last block, and the system uses them again for
+the next blocks.
 
-A block is believed when the length of its first frame is there, so that is written last, as
-`archive.disk.recording_writer` does it, which is the twin of this.
+A block counts as written when the length of its first frame is in the file, so that length is
+written last. The twin `archive.disk.recording_writer` does the same.
 """
 
 cimport cython
@@ -94,16 +95,17 @@ cdef extern from "<pthread.h>" nogil:
 DEF LENGTH_SIZE = 4
 DEF SLOTS = 16
 DEF STEP = 4 << 20
-"""Bytes between two looks at what they cost."""
+"""Bytes written between two measurements of their cost."""
 DEF KEPT = 32 << 20
-"""Bytes behind the last that stay in memory: whoever follows reads them there.
+"""Bytes before the last one that stay cached, for readers that follow the recording.
 
-All of a recording whose files are much shorter than this stays there: two of them are looked at.
+A recording whose files are much shorter than this stays cached as a whole, because the writer drops
+only pages of the current file and of the one before it.
 """
 DEF REACH = 256 << 20
-"""Bytes before those that are asked for again: the disk may not have had them the first time."""
+"""Bytes dropped in one call; most repeat earlier calls, before which the disk did not have them."""
 DEF DEAR_NS = 1
-"""Processor time of a byte, in nanoseconds, from which memory is dear: copying takes a quarter."""
+"""Processor time per byte, in nanoseconds, above which memory is expensive; a copy takes 0.25."""
 
 
 cdef struct Order:
@@ -137,7 +139,7 @@ cdef struct Wake:
 
 
 cdef int64_t processor_ns() noexcept nogil:
-    """Return how much processor time this thread has had."""
+    """Return the processor time of this thread, in nanoseconds."""
     cdef timespec time
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
     return time.tv_sec * 1_000_000_000 + time.tv_nsec
@@ -150,14 +152,14 @@ cdef void give_back_before(int file, int64_t offset) noexcept nogil:
 
 
 cdef void heed(Wake *wake, Order *order) noexcept nogil:
-    """Look now and then at what writing costs, and give memory back where it is dear."""
+    """Measure from time to time what writing costs; drop cached pages if memory is expensive."""
     cdef int64_t used_ns, before
     if wake.file < 0 or order.offset < wake.end:
-        # The next file; the one before is closed elsewhere, and not yet done with here.
+        # A new file. The caller closes the previous one, of which pages may still be dropped here.
         if wake.file_before >= 0:
             close(wake.file_before)
         wake.file_before, wake.end_before = wake.file, wake.end
-        # Whatever program this process starts must not hold a file that was removed.
+        # A program that this process starts must not keep a removed file open.
         wake.file = fcntl(order.file, F_DUPFD_CLOEXEC, 0)
     wake.end = order.offset + order.length
     wake.count += order.length
@@ -173,14 +175,14 @@ cdef void heed(Wake *wake, Order *order) noexcept nogil:
         give_back_before(wake.file, wake.end - KEPT)
         give_back_before(wake.file_before, wake.end_before - max(0, KEPT - wake.end))
     if wake.file_before >= 0 and wake.end >= 2 * KEPT:
-        # It may have been removed, and would take room on the disk while it is open.
+        # The file may have been removed, and takes up disk space while it is open.
         close(wake.file_before)
         wake.file_before = -1
     wake.count = 0
 
 
 cdef int put(int file, const char *data, int64_t length, int64_t offset) noexcept nogil:
-    """Write all of it, however often that takes; return 0, or why not."""
+    """Write all bytes, with as many calls as needed; return 0, or the error number."""
     cdef ssize_t written
     while length > 0:
         written = pwrite(file, data, length, offset)
@@ -197,7 +199,7 @@ cdef int put(int file, const char *data, int64_t length, int64_t offset) noexcep
 
 
 cdef int wait_for_disk(Order *order) noexcept nogil:
-    """Return when what was written is there, if that is wanted; 0, or why it is not."""
+    """Wait until the disk has what was written, unless `sync_level` is 0; return 0 or the error."""
     cdef int result = 0
     if order.sync_level > 1:
         result = fsync(order.file)
@@ -207,7 +209,7 @@ cdef int wait_for_disk(Order *order) noexcept nogil:
 
 
 cdef int carry_out(Order *order) noexcept nogil:
-    """Write a block: first all behind the first length, and then that; return 0, or why not."""
+    """Write a block: first all behind the first length, then that length; return 0 or the error."""
     cdef int failure = put(order.file, order.data + LENGTH_SIZE, order.length - LENGTH_SIZE,
                            order.offset + LENGTH_SIZE)
     if failure == 0:
@@ -220,7 +222,7 @@ cdef int carry_out(Order *order) noexcept nogil:
 
 
 cdef void *serve(void *given) noexcept nogil:
-    """Carry orders out until one fails, or there are no more and none will come."""
+    """Carry out orders until one fails, or until the ring is empty and closing."""
     cdef Ring *ring = <Ring *>given
     cdef Order order
     cdef int failure
@@ -250,7 +252,7 @@ cdef void *serve(void *given) noexcept nogil:
         ring.is_rung = True
         if rings:
             pthread_mutex_unlock(&ring.mutex)
-            # A bell that is full has been rung.
+            # If the pipe is full, its reader will wake in any case.
             write(ring.bell, b"!", 1)
             pthread_mutex_lock(&ring.mutex)
     pthread_mutex_unlock(&ring.mutex)
@@ -261,17 +263,17 @@ cdef void *serve(void *given) noexcept nogil:
     return NULL
 
 
-# The collector would clear the owner of a buffer and forget to release it.
+# The garbage collector would clear the owner of the buffer without releasing the buffer.
 @cython.no_gc
 @cython.final
 cdef class BlockWriter:
-    """Writes blocks in a thread of its own, one after the other; see the module.
+    """Writes blocks in its own thread, one after the other; see the module.
 
     Args:
-        bell: Where a byte is written when something was done, a descriptor that never blocks.
+        bell: Non-blocking file descriptor; receives a byte when an order was carried out or failed.
 
     Raises:
-        OSError: No thread can be had.
+        OSError: The thread cannot be created.
     """
 
     cdef Ring ring
@@ -289,7 +291,7 @@ cdef class BlockWriter:
         pthread_cond_init(&self.ring.changed, NULL)
         self.ring.bell = bell
         self.process = getpid()
-        # Signals are the interpreter's; its handlers belong to its threads.
+        # The thread blocks all signals: Python's handlers must run in Python's threads.
         sigfillset(&every)
         pthread_sigmask(SIG_SETMASK, &every, &before)
         failure = pthread_create(&self.thread, NULL, serve, &self.ring)
@@ -301,27 +303,28 @@ cdef class BlockWriter:
     def __dealloc__(self):
         self.end()
         if self.process == getpid():
-            # In a forked one somebody would wait there for ever, and be waited for.
+            # In a forked process, destroying would wait for a thread that does not exist there.
             pthread_cond_destroy(&self.ring.changed)
             pthread_mutex_destroy(&self.ring.mutex)
 
     @property
     def in_flight(self):
-        """Return how many blocks have been begun and not collected."""
+        """Return how many blocks were begun and not yet collected."""
         return self.ring.begun - self.collected
 
     def begin(self, int file, block not None, int64_t offset, int sync_level):
-        """Let a block be written; its memory is held until it is collected.
+        """Order a block to be written; its memory is held until the block is collected.
 
         Args:
-            file: A descriptor, open until the block is collected.
+            file: File descriptor, which stays open until the block is collected.
             block: Whole frames.
-            offset: In the file.
-            sync_level: 0, 1 or 2: whether the disk is waited for, before and after the first length.
+            offset: Offset in the file, in bytes.
+            sync_level: 0 does not wait for the disk; 1 waits for the data, and 2 also for the
+                metadata, before and after the first length is written.
 
         Raises:
-            ValueError: There is no room, see `in_flight`; the block is shorter than a length; the
-                thread has ended, or is another process's.
+            ValueError: 16 blocks are in flight; the block is shorter than a length, or the offset
+                is negative; the thread has ended, or belongs to another process.
         """
         cdef Order *order
         cdef Py_buffer *view
@@ -345,10 +348,10 @@ cdef class BlockWriter:
         pthread_mutex_unlock(&self.ring.mutex)
 
     def collect(self):
-        """Return how many more blocks have been written, and why the next will never be.
+        """Return how many blocks were written since the last call, and the error number or 0.
 
-        The second is the number of an error, 0 while there is none. Memory of blocks that have been
-        written is held no more. A process that was forked hears of nothing.
+        After an error no further block is written. The memory of written blocks is released. In a
+        forked process both results are 0.
         """
         cdef int64_t done
         cdef int failure
@@ -366,9 +369,9 @@ cdef class BlockWriter:
         return count, failure
 
     def close(self):
-        """Wait until all that was begun is done or has failed; closing twice is closing once.
+        """Wait until all blocks are written or one has failed. When closed, do nothing.
 
-        What was done meanwhile is still to be collected. Memory of what failed is held no more.
+        Blocks that were written must still be collected. The memory of all others is released.
         """
         self.stop()
         while self.held > self.ring.done:
@@ -376,7 +379,7 @@ cdef class BlockWriter:
             PyBuffer_Release(&self.views[self.held % SLOTS])
 
     cdef bint has_thread(self) noexcept:
-        # A process that was forked has the memory, and none of the threads.
+        # A forked process has the memory of its parent, but not its threads.
         return self.is_running and self.process == getpid()
 
     cdef void stop(self) noexcept:
@@ -392,7 +395,7 @@ cdef class BlockWriter:
             pthread_join(thread, NULL)
 
     cdef void end(self) noexcept:
-        """Hold no memory any more."""
+        """Stop the thread, and release the memory of all blocks."""
         self.stop()
         while self.collected < self.held:
             PyBuffer_Release(&self.views[self.collected % SLOTS])

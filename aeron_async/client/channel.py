@@ -1,11 +1,12 @@
-"""Channels by their mode, and the options that each mode takes.
+"""Functions that build channels, one for each mode, and flow control values for them.
 
-A URI says a mode by parameters that stand together in it. Here each mode is a method of `Channel`,
-which takes the parameters that belong to the mode and refuses the others. `Fc` makes the values of
-one parameter, `fc`.
+In a channel URI, the mode follows from which parameters are given together. Here each mode is a
+method of `Channel`, which accepts the parameters of that mode and refuses the others. `Fc` builds
+the values of one parameter, `fc`.
 
-Parameters have the names of their keys, with `_` for `-`; the page of channel parameters says what
-each does. Lengths are bytes, or texts such as "64k"; times are nanoseconds, or texts such as "5s".
+Options have the names of the URI's parameters, with `_` for `-`; the reference of channel
+parameters describes each. A length is a number of bytes, or text such as "64k"; a time is a number
+of nanoseconds, or text such as "5s".
 
 Source: Aeron `ChannelUriStringBuilder`, `ChannelUriStringBuilder.taggedFlowControl` and its
 neighbours.
@@ -57,7 +58,7 @@ __all__ = [
 
 
 class Named(TypedDict, total=False):
-    """What says which stream is meant, and how people call it."""
+    """Options that identify and name a stream."""
 
     session_id: int | TagReference | str
     tags: Tags | str
@@ -65,7 +66,7 @@ class Named(TypedDict, total=False):
 
 
 class Untethered(TypedDict, total=False):
-    """When a slow subscriber is left behind, and comes back."""
+    """When a stream continues without a slow subscriber, and when that one may join again."""
 
     untethered_window_limit_timeout: int | str
     untethered_linger_timeout: int | str
@@ -73,7 +74,7 @@ class Untethered(TypedDict, total=False):
 
 
 class Sockets(TypedDict, total=False):
-    """What both sides say of their sockets and their memory."""
+    """Options of both sides for sockets and memory."""
 
     so_sndbuf: int | str
     so_rcvbuf: int | str
@@ -82,7 +83,7 @@ class Sockets(TypedDict, total=False):
 
 
 class Terms(TypedDict, total=False):
-    """What a publication says of its log."""
+    """Options of a publication for its log."""
 
     mtu: int | str
     term_length: int | str
@@ -95,7 +96,7 @@ class Terms(TypedDict, total=False):
 
 
 class Sending(TypedDict, total=False):
-    """What a publication says of its sending."""
+    """Options of a publication for sending."""
 
     eos: bool
     ssc: bool
@@ -104,7 +105,7 @@ class Sending(TypedDict, total=False):
 
 
 class Receiving(TypedDict, total=False):
-    """What a subscription says."""
+    """Options of a subscription."""
 
     reliable: bool
     rejoin: bool
@@ -119,11 +120,11 @@ class Receiving(TypedDict, total=False):
 
 
 class UnicastOptions(Named, Untethered, Sockets, Terms, Sending, Receiving, total=False):
-    """For `Channel.udp`, which serves both sides."""
+    """Options of `Channel.udp`, for both sides."""
 
 
 class GroupOptions(Named, Untethered, Sockets, Terms, Sending, Receiving, total=False):
-    """For `Channel.multicast`, which serves both sides."""
+    """Options of `Channel.multicast`, for both sides."""
 
     ttl: int | str
     fc: FlowControlOptions | str
@@ -131,7 +132,7 @@ class GroupOptions(Named, Untethered, Sockets, Terms, Sending, Receiving, total=
 
 
 class PublicationOptions(Named, Untethered, Sockets, Terms, Sending, total=False):
-    """For `Channel.mdc_publisher`."""
+    """Options of `Channel.mdc_publisher`."""
 
     ttl: int | str
     fc: FlowControlOptions | str
@@ -139,13 +140,13 @@ class PublicationOptions(Named, Untethered, Sockets, Terms, Sending, total=False
 
 
 class SubscriptionOptions(Named, Untethered, Sockets, Receiving, total=False):
-    """For `Channel.mdc_subscriber` and `Channel.mds`."""
+    """Options of `Channel.mdc_subscriber` and `Channel.mds`."""
 
     ttl: int | str
 
 
 class ResponsePublicationOptions(Named, Untethered, Sockets, Terms, total=False):
-    """For `Channel.response` of a server."""
+    """Options of `Channel.response` for a server."""
 
     eos: bool
     ssc: bool
@@ -153,11 +154,11 @@ class ResponsePublicationOptions(Named, Untethered, Sockets, Terms, total=False)
 
 
 class ResponseSubscriptionOptions(Named, Untethered, Sockets, Receiving, total=False):
-    """For `Channel.response` of a client."""
+    """Options of `Channel.response` for a client."""
 
 
 class IpcOptions(Named, Untethered, Terms, total=False):
-    """For `Channel.ipc`, which serves both sides."""
+    """Options of `Channel.ipc`, for both sides."""
 
     sparse: bool
     tether: bool
@@ -165,7 +166,7 @@ class IpcOptions(Named, Untethered, Terms, total=False):
 
 
 class SpyOptions(Named, Untethered, total=False):
-    """For `Channel.spy`."""
+    """Options of `Channel.spy`."""
 
     tether: bool
 
@@ -177,7 +178,7 @@ SENDS: Final = frozenset({Role.PUBLICATION})
 RECEIVES: Final = frozenset({Role.SUBSCRIPTION})
 ADDRESS_KEYS: Final = frozenset({"endpoint", "interface", "control", "control-mode"})
 GROUP_KEYS: Final = frozenset({"ttl", "fc", "max-resend"})
-"""Parameters for which there must be several receivers."""
+"""Parameters that apply only with several receivers."""
 IPC_KEYS: Final = frozenset(
     {
         *("alias", "tags", "mtu", "term-length", "init-term-id", "term-id", "term-offset"),
@@ -187,12 +188,12 @@ IPC_KEYS: Final = frozenset(
         "untethered-resting-timeout",
     }
 )
-"""Parameters that mean something where nothing is sent."""
+"""Parameters that apply to IPC."""
 
 
 @final
 class Channel:
-    """Makes channels; each method is a mode, and gives a value that prints as its URI."""
+    """Builds channels; each method is a mode and returns a value whose `str` is the channel URI."""
 
     @staticmethod
     def udp(
@@ -202,19 +203,19 @@ class Channel:
         control: str | Address | None = None,
         **options: Unpack[UnicastOptions],
     ) -> ChannelUri:
-        """Return a channel from any number of publishers to one receiver.
+        """Return a unicast channel, from any number of publishers to one receiver.
 
-        It serves as a destination of a publication or a subscription, too.
+        The channel can also be a destination of a publication or a subscription.
 
         Args:
-            endpoint: Where the subscription binds and the publication sends, as `host:port`.
-            interface: Of the publication, to send from.
-            control: Of the publication, to send from: an address with its port. Of a subscription,
-                where it reports to, instead of where the data comes from.
-            options: Anything else that a unicast channel may say.
+            endpoint: Where the subscription binds and the publication sends to, as `host:port`.
+            interface: For a publication: the interface to send from.
+            control: For a publication: the address and port to send from. For a subscription: where
+                to send status messages, instead of the source address of the data.
+            options: Other parameters of a unicast channel.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or does not go with unicast.
+            ChannelUriError: A value is invalid, or does not apply to unicast.
         """
         addresses = {"endpoint": endpoint, "interface": interface, "control": control}
         uri = _build("udp", BOTH, addresses, options, without=GROUP_KEYS)
@@ -230,16 +231,17 @@ class Channel:
         interface: str | InterfaceSpec | None = None,
         **options: Unpack[GroupOptions],
     ) -> ChannelUri:
-        """Return a channel from any number of publishers to whoever joins the group.
+        """Return a multicast channel, from any number of publishers to all receivers of the group.
 
         Args:
             group: Address and port of the group; its last byte is odd, as in `224.20.30.39:20121`.
-            interface: Where to join and to send; the best multicast interface when not given.
-            options: Anything else that a multicast channel may say, such as `ttl`: how many
-                routers a datagram may pass.
+            interface: Interface to join on and to send from; if not given, the best multicast
+                interface.
+            options: Other parameters of a multicast channel, such as `ttl`: how many routers a
+                datagram may pass.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or does not go with multicast.
+            ChannelUriError: A value is invalid, or does not apply to multicast.
         """
         addresses = {"endpoint": group, "interface": interface}
         uri = _build("multicast", BOTH, addresses, options)
@@ -254,16 +256,17 @@ class Channel:
         mode: Literal["dynamic", "manual"] = "dynamic",
         **options: Unpack[PublicationOptions],
     ) -> ChannelUri:
-        """Return a channel for a publication that sends to each of its receivers one by one.
+        """Return a multi-destination channel for a publication, which sends to each receiver.
 
         Args:
-            control: Where receivers report to, and data is sent from. A manual one can do without.
-            mode: "dynamic" sends to every receiver that reports; "manual" to the destinations that
-                `add_destination` names.
-            options: Anything else that a publication to a group may say.
+            control: Address that receivers send status messages to, and that data is sent from;
+                optional with mode "manual".
+            mode: "dynamic" sends to every receiver that sends status messages; "manual" sends to
+                the destinations that the application adds with `add_destination`.
+            options: Other parameters of a publication with several receivers.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or does not go with the mode.
+            ChannelUriError: A value is invalid, or does not apply to the mode.
         """
         if mode not in {"dynamic", "manual"}:
             _refuse("mdc_publisher", f"mode={mode!r} must be 'dynamic' or 'manual'")
@@ -280,15 +283,15 @@ class Channel:
     ) -> ChannelUri:
         """Return a channel for a subscription to a publication with a dynamic control address.
 
-        It serves as a destination of a subscription, too.
+        The channel can also be a destination of a subscription.
 
         Args:
-            endpoint: Where to bind; port 0 lets the system choose.
-            control: Of the publication.
-            options: Anything else that a subscription may say.
+            endpoint: Address to bind to; with port 0 the system chooses the port.
+            control: Control address of the publication.
+            options: Other parameters of a subscription.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or is for publications.
+            ChannelUriError: A value is invalid, or applies only to publications.
         """
         addresses = {
             "endpoint": endpoint,
@@ -301,32 +304,33 @@ class Channel:
     def mds(**options: Unpack[SubscriptionOptions]) -> ChannelUri:
         """Return a channel for a subscription that receives at several destinations.
 
-        Those are given to `add_destination`: `Channel.udp`, `multicast` or `mdc_subscriber`.
+        The application adds each destination with `add_destination`; its channel is made by
+        `Channel.udp`, `multicast` or `mdc_subscriber`.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or is for publications.
+            ChannelUriError: A value is invalid, or applies only to publications.
         """
         return _build("mds", RECEIVES, {"control_mode": ControlMode.MANUAL}, options)
 
     @staticmethod
     def ipc(**options: Unpack[IpcOptions]) -> ChannelUri:
-        """Return a channel within one driver, where nothing is sent.
+        """Return an IPC channel: within one driver, in shared memory, without datagrams.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or is for networks.
+            ChannelUriError: A value is invalid, or applies only to networks.
         """
         return _build("ipc", BOTH, {}, options, only=IPC_KEYS, media=Media.IPC)
 
     @staticmethod
     def spy(channel: str | ChannelUri, **options: Unpack[SpyOptions]) -> ChannelUri:
-        """Return a channel for a subscription that reads a publication of its own driver.
+        """Return a channel for a spy: a subscription that reads a publication of its own driver.
 
         Args:
-            channel: Of the publication.
-            options: What a spy may say; it goes before what the channel says.
+            channel: Channel of the publication.
+            options: Parameters of a spy; they take precedence over those of the channel.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or the channel is none of the network.
+            ChannelUriError: A value is invalid, or the channel is not UDP.
         """
         given = dict(options)
         _check_options("spy", frozenset({Role.SPY}), {}, given, ADDRESS_KEYS)
@@ -360,20 +364,20 @@ class Channel:
         correlation_id: int | str | None = None,
         **options: Any,
     ) -> ChannelUri:
-        """Return a channel for answers that reach only the client that asked.
+        """Return a channel for responses, which reach only the client that sent the request.
 
-        With `endpoint` it is for the client's subscription; the `registration_id` of that goes into
-        the `response_correlation_id` of the channel of its requests. With `correlation_id` it is
-        for the server's publication.
+        With `endpoint` the channel is for the client's subscription; its `registration_id` must be
+        the `response_correlation_id` of the client's request channel. With `correlation_id` the
+        channel is for the server's publication.
 
         Args:
-            control: Where the server answers from; both sides say it.
-            endpoint: Where the client binds; port 0 lets the system choose.
-            correlation_id: That of the image of the requests, or "prototype".
-            options: What else that side may say, as in `mdc_subscriber` and `mdc_publisher`.
+            control: Address from which the server responds; the same for both sides.
+            endpoint: Address the client binds to; with port 0 the system chooses the port.
+            correlation_id: The `correlation_id` of the image of the requests, or "prototype".
+            options: Other parameters of that side, as in `mdc_subscriber` and `mdc_publisher`.
 
         Raises:
-            ChannelUriError: A value cannot be meant, or is for the other side.
+            ChannelUriError: A value is invalid, or applies only to the other side.
         """
         if (endpoint is None) == (correlation_id is None):
             _refuse(
@@ -401,7 +405,7 @@ def _build(
     only: frozenset[str] | None = None,
     media: Media = Media.UDP,
 ) -> ChannelUri:
-    """Return the channel of a mode, checked in the roles that it can have."""
+    """Return the channel of a mode; it must be valid in at least one of the mode's roles."""
     given = {name: value for name, value in addresses.items() if value is not None}
     _check_options(mode, roles, given, options, ADDRESS_KEYS | without, only)
     uri = ChannelUri.from_parameters(media, **given, **options)
@@ -425,7 +429,7 @@ def _check_options(
     without: frozenset[str],
     only: frozenset[str] | None = None,
 ) -> None:
-    """Refuse options that say something else than the mode, or something to nobody."""
+    """Refuse options that contradict the mode, or that apply to none of its roles."""
     taken = {find_parameter(name).key for name in given}
     for name, value in options.items():
         parameter = find_parameter(name)
@@ -446,17 +450,21 @@ PARAMETER: Final = parameter_for_key("fc")
 
 @final
 class Fc:
-    """Makes the value of `fc` in a channel: `Channel.multicast(group, fc=Fc.tagged(101, size=2))`.
+    """Builds `fc` values, as in `Channel.multicast(group, fc=Fc.tagged(101, size=2))`.
 
-    In each of them `rrwm` is how many default receiver windows one NAK may bring, 4 by default.
+    In each value `rrwm` is how many default receiver windows are resent at most for one NAK; 4 by
+    default.
     """
 
     @staticmethod
     def max(*, rrwm: int | None = None) -> FlowControlOptions:
-        """Return the pace of the fastest: nobody is waited for.
+        """Return flow control by the fastest receiver, which waits for no slower one.
+
+        Args:
+            rrwm: How many default receiver windows are resent at most for one NAK.
 
         Raises:
-            ChannelUriError: A value out of range.
+            ChannelUriError: A value is out of range.
         """
         return _options(FlowControlStrategy.MAX, rrwm=rrwm)
 
@@ -464,15 +472,15 @@ class Fc:
     def min(
         *, size: int | None = None, timeout: int | str | None = None, rrwm: int | None = None
     ) -> FlowControlOptions:
-        """Return the pace of the slowest: everybody is waited for.
+        """Return flow control by the slowest of all receivers.
 
         Args:
-            size: How many receivers must be there for the publication to be connected.
+            size: How many receivers there must be for the publication to be connected.
             timeout: How long a silent receiver is still waited for, in nanoseconds or as "5s".
-            rrwm: How many default receiver windows one NAK may bring.
+            rrwm: How many default receiver windows are resent at most for one NAK.
 
         Raises:
-            ChannelUriError: A value out of range.
+            ChannelUriError: A value is out of range.
         """
         return _options(FlowControlStrategy.MIN, size=size, timeout=timeout, rrwm=rrwm)
 
@@ -484,22 +492,27 @@ class Fc:
         timeout: int | str | None = None,
         rrwm: int | None = None,
     ) -> FlowControlOptions:
-        """Return the pace of the slowest that says `gtag=TAG`: only those are waited for.
+        """Return flow control by the slowest receiver whose channel has `gtag=TAG`.
 
         Args:
-            tag: Signed 64 bits; that of the driver's settings when not given.
-            size: How many of them must be there for the publication to be connected.
-            timeout: How long a silent one is still waited for, in nanoseconds or as "5s".
-            rrwm: How many default receiver windows one NAK may bring.
+            tag: Signed 64 bits; if not given, the driver's setting.
+            size: How many such receivers there must be for the publication to be connected.
+            timeout: How long such a receiver is still waited for while silent, in nanoseconds or
+                as "5s".
+            rrwm: How many default receiver windows are resent at most for one NAK.
 
         Raises:
-            ChannelUriError: A value out of range.
+            ChannelUriError: A value is out of range.
         """
         return _options(FlowControlStrategy.TAGGED, tag=tag, size=size, timeout=timeout, rrwm=rrwm)
 
     @staticmethod
     def named(name: str, *options: str) -> FlowControlOptions:
-        """Return a strategy that a package has registered, with options of its own.
+        """Return a flow control strategy that a package has registered, with its own options.
+
+        Args:
+            name: Name of the entry point in the group `aeron_async.flow_control`.
+            options: Options of the strategy, as text.
 
         Raises:
             ChannelUriError: The name or an option cannot be written in a channel.
