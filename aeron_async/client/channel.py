@@ -314,7 +314,7 @@ class Channel:
 
     @staticmethod
     def ipc(**options: Unpack[IpcOptions]) -> ChannelUri:
-        """Return an IPC channel: within one driver, in shared memory, without datagrams.
+        """Return an IPC channel, which stays within one driver and sends no datagrams.
 
         Raises:
             ChannelUriError: A value is invalid, or applies only to networks.

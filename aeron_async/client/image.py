@@ -270,9 +270,8 @@ class Image(Taking):
             fragment_limit: Most fragments to deliver; 1 or more.
 
         Raises:
-            ConfigurationError: The handler cannot be called, is an `async def` or returned a
-                coroutine, or the limit is no whole number of 1 or more. The fragment of that call
-                was not taken.
+            ConfigurationError: The handler cannot be called or is an `async def`, or the limit is
+                no whole number of 1 or more; the refused call of the handler took no fragment.
             BusyError: Another task consumes the subscription.
             WrongLoopError: The subscription belongs to another event loop.
         """

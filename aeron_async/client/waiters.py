@@ -257,7 +257,7 @@ class WaitWatch:
             for wait in list(self._waits):
                 try:
                     due_ns = self._look(wait, now_ns)
-                except Exception as error:  # noqa: BLE001 - it is told; other waits are still to be
+                except Exception as error:  # noqa: BLE001 - it is logged; other waits remain
                     self.end(wait)
                     failure = failure or error
                     continue
@@ -315,7 +315,7 @@ class WaitWatch:
         try:
             why = wait.waiter._explain()
             cause, text = why.reason.name.lower(), str(why)
-        except Exception as error:  # noqa: BLE001 - it is told; the wait itself is still news
+        except Exception as error:  # noqa: BLE001 - it is logged; so is the wait itself
             self._tell_of_failure(error)
         log.warning(
             "wait_lasted_long",
