@@ -299,7 +299,7 @@ class Image(Taking):
                 # The fragment is not taken: the coroutine that should take it was not awaited.
                 raise HandlerNotAwaitedError(position - (len(payload) + 63 & -32))
             if self._is_closed:
-                # The log is about to be unmapped, and the reader would look at the next frame.
+                # The log is about to be freed, and the reader would look at the next frame.
                 raise ImageClosedByHandlerError
 
         try:
@@ -410,7 +410,7 @@ class Image(Taking):
         self._reader = TermReader(self._log, self._position)
 
     def _mark_closed(self, end: ImageEnd | None = None) -> None:
-        """Close the image and stop using its log, which is about to be unmapped.
+        """Close the image and stop using its log, which is about to be freed.
 
         Args:
             end: Why and where it ended, if the driver knows.
