@@ -353,11 +353,6 @@ class SubscriptionBase(Reading, ABC):
         if self._is_started:
             asyncio.get_running_loop().call_soon(self._announce, image)
 
-    def _on_image_progress(self, image_id: int) -> None:
-        """Wake the tasks that wait for a message."""
-        del image_id
-        self._progress.ring()
-
     def _remove_image(self, image_id: int, end: ImageEnd | None = None) -> None:
         """Remove an image and close it."""
         unannounced = self._unannounced.pop(image_id, None)
