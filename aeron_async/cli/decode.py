@@ -252,7 +252,7 @@ def decode(
     """Show the Aeron frames of a packet capture, and a summary of each stream.
 
     Args:
-        file: Capture in the classic pcap format, as `tcpdump -w` writes; a pipe is /dev/stdin.
+        file: Capture of tcpdump or Wireshark, pcap or pcapng; a pipe is /dev/stdin.
         stream: Only frames of this stream id.
         session: Only frames of this session id.
         port: Only datagrams from or to this UDP port.

@@ -1,4 +1,4 @@
-"""Packet captures made by hand: every kind of link, and everything that can be wrong with one."""
+"""Captures made by hand, pcap and pcapng: every kind of link, everything that can be wrong."""
 
 from __future__ import annotations
 
@@ -68,3 +68,89 @@ def pcap(
         for index, packet in enumerate(packets)
     )
     return pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65_535, link) + records
+
+
+def block(
+    kind: int,
+    body: bytes,
+    *,
+    order: str = "<",
+    length: int | None = None,
+    repeated: int | None = None,
+) -> bytes:
+    """Return a block of pcapng; its lengths are true unless given."""
+    padded = body + bytes(-len(body) % 4)
+    length = len(padded) + 12 if length is None else length
+    repeated = length if repeated is None else repeated
+    return pack(f"{order}II", kind, length) + padded + pack(f"{order}I", repeated)
+
+
+def options(*each: tuple[int, bytes], order: str = "<") -> bytes:
+    """Return the options of a block, with their end if there are any."""
+    listed = b"".join(
+        pack(f"{order}HH", code, len(value)) + value + bytes(-len(value) % 4)
+        for code, value in each
+    )
+    return listed + bytes(4) if each else b""
+
+
+def section(*, order: str = "<", version: int = 1, comment: bytes = b"") -> bytes:
+    """Return the header of a section whose length is not said."""
+    body = pack(f"{order}IHHq", 0x1A2B3C4D, version, 0, -1)
+    comments = ((1, comment),) if comment else ()
+    return block(0x0A0D0D0A, body + options(*comments, order=order), order=order)
+
+
+def interface(
+    link: int = 1,
+    *each: tuple[int, bytes],
+    order: str = "<",
+    snap_length: int = 0,
+) -> bytes:
+    """Return the description of an interface, with options."""
+    body = pack(f"{order}HHI", link, 0, snap_length)
+    return block(1, body + options(*each, order=order), order=order)
+
+
+def enhanced(
+    packet: bytes,
+    *,
+    number: int = 0,
+    ticks: int = 1_000_000_000,
+    order: str = "<",
+    comment: bytes = b"",
+    length: int | None = None,
+) -> bytes:
+    """Return an enhanced packet block; the captured length is true unless given."""
+    length = len(packet) if length is None else length
+    fields = pack(f"{order}IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF, length, len(packet))
+    comments = ((1, comment),) if comment else ()
+    body = fields + packet + bytes(-len(packet) % 4) + options(*comments, order=order)
+    return block(6, body, order=order)
+
+
+def obsolete(
+    packet: bytes, *, number: int = 0, ticks: int = 1_000_000_000, order: str = "<"
+) -> bytes:
+    """Return an obsolete packet block."""
+    halves = (ticks >> 32, ticks & 0xFFFFFFFF)
+    fields = pack(f"{order}HHIIII", number, 7, *halves, len(packet), len(packet))
+    return block(2, fields + packet, order=order)
+
+
+def simple(packet: bytes, *, length: int | None = None, order: str = "<") -> bytes:
+    """Return a simple packet block; the original length is true unless given."""
+    length = len(packet) if length is None else length
+    return block(3, pack(f"{order}I", length) + packet, order=order)
+
+
+def pcapng(*packets: bytes, link: int = 1, order: str = "<", ticks: int = 1_000_000_000) -> bytes:
+    """Return a capture of the packets by one interface, a microsecond apart."""
+    return (
+        section(order=order)
+        + interface(link, order=order)
+        + b"".join(
+            enhanced(packet, ticks=ticks + index, order=order)
+            for index, packet in enumerate(packets)
+        )
+    )

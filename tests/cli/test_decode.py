@@ -18,9 +18,10 @@ from aeron_async.protocol.nak import Nak
 from aeron_async.protocol.setup import Setup
 from aeron_async.protocol.status_message import StatusMessage
 from tests.captures import capture_names, captures_dir, captures_path, frame_counts
-from tests.cli.pcaps import ethernet, ipv4, pcap
+from tests.cli.pcaps import ethernet, ipv4, pcap, pcapng
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TERM_LENGTH = 65_536
@@ -281,11 +282,26 @@ def test_an_empty_capture_is_fine(decoder: Decoder) -> None:
     assert decoder.lines()[-1] == "  frames: none"
 
 
-def test_a_truncated_capture_fails_after_what_could_be_read(
+def test_a_capture_of_pcapng_decodes_as_one_of_pcap(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    path = tmp_path / "x.capture"
+    packet = ethernet(ipv4(setup()))
+    outputs = []
+    for content in (pcap(packet, fraction=250), pcapng(packet, ticks=1_000_000_250)):
+        path.write_bytes(content)
+        assert main(["decode", "--json", str(path)]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert '"kind": "SETUP"' in outputs[0]
+
+
+@pytest.mark.parametrize("make", [pcap, pcapng])
+def test_a_truncated_capture_fails_after_what_could_be_read(
+    make: Callable[..., bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "cut.pcap"
-    path.write_bytes(pcap(ethernet(ipv4(setup())), ethernet(ipv4(setup())))[:-10])
+    path.write_bytes(make(ethernet(ipv4(setup())), ethernet(ipv4(setup())))[:-10])
     assert main(["decode", str(path)]) == 1
     captured = capsys.readouterr()
     assert "SETUP 1" in captured.out
@@ -293,10 +309,11 @@ def test_a_truncated_capture_fails_after_what_could_be_read(
     assert "at offset" in captured.err
 
 
-def test_standard_input_is_read_as_it_comes() -> None:
+@pytest.mark.parametrize("make", [pcap, pcapng])
+def test_standard_input_is_read_as_it_comes(make: Callable[..., bytes]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "aeron_async", "decode", "/dev/stdin", "--json"],
-        input=pcap(ethernet(ipv4(setup()))),
+        input=make(ethernet(ipv4(setup()))),
         capture_output=True,
         check=True,
     )

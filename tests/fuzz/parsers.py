@@ -5,7 +5,12 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
-from aeron_async.cli.pcap import RECORD_HEADER_LENGTH, CaptureError, CaptureReader
+from aeron_async.cli.pcap import (
+    BLOCK_LENGTH_MAX,
+    RECORD_HEADER_LENGTH,
+    CaptureError,
+    CaptureReader,
+)
 from aeron_async.errors import ConfigurationError, ProtocolError
 from aeron_async.protocol.address import Address, InterfaceSpec, multicast_control_address
 from aeron_async.protocol.channel_uri import ChannelUri
@@ -176,10 +181,23 @@ def read_interface(text: str) -> None:
     assert interface.host is not None or interface.ip is None
 
 
+class CaptureFile(BytesIO):
+    """A file that fails a reader that asks for more at once than the longest block has."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return at most `size` bytes, which must have a limit."""
+        assert size is not None
+        assert 0 <= size <= BLOCK_LENGTH_MAX
+        return super().read(size)
+
+
 def capture(data: bytes) -> None:
-    """Read a capture to its end, or to where it makes no sense."""
+    """Read a capture to its end, or to where it makes no sense.
+
+    Its records and blocks of packets are of 16 bytes at least.
+    """
     try:
-        reader = CaptureReader(BytesIO(data), "capture.pcap")
+        reader = CaptureReader(CaptureFile(data), "capture.pcap")
     except CaptureError:
         return
     found = 0

@@ -26,7 +26,19 @@ from aeron_async.protocol.header import HEADER, FrameType
 from aeron_async.protocol.parameters import PARAMETERS
 from tests.archive.disk.streams import described, frame
 from tests.captures import capture_names, read_capture
-from tests.cli.pcaps import ethernet, ipv4, ipv6, pcap
+from tests.cli.pcaps import (
+    block,
+    enhanced,
+    ethernet,
+    interface,
+    ipv4,
+    ipv6,
+    obsolete,
+    pcap,
+    pcapng,
+    section,
+    simple,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,6 +150,18 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         pcap(ethernet(ipv4(payload)), ethernet(ipv6(payload), kind=0x86DD, tags=(0x8100,))),
     )
     yield "pcap", pcap(ipv6(payload, extensions=((0, bytes(6)),)), link=101, order=">", is_ns=True)
+    yield "pcap", pcapng(ethernet(ipv4(payload)), ethernet(ipv4(payload)))
+    yield (
+        "pcap",
+        section()
+        + interface(101, (2, b"eth0"), (9, b"\x09"), (14, bytes(8)), snap_length=65_535)
+        + block(5, bytes(8))
+        + simple(ipv4(payload))
+        + section(order=">", comment=b"second")
+        + interface(101, (9, b"\x8a"), order=">")
+        + obsolete(ipv4(payload), order=">")
+        + enhanced(ipv6(payload), comment=b"last", order=">"),
+    )
     for target, scripts in (("receiver", RECEIVER), ("sender", SENDER), ("log", LOG)):
         for script in scripts:
             yield target, bytes.fromhex(script)
