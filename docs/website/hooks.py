@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 from html import escape
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,12 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def reference(package: str) -> str:
     """Return the page of one package: every public name, for mkdocstrings to fill in."""
-    names = import_module(package).__all__
+    source = ROOT.joinpath(*package.split("."), "__init__.py").read_text()
+    (names,) = [
+        ast.literal_eval(statement.value)
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+    ]
     return "\n\n".join([f"# {package}", *(f"::: {package}.{name}" for name in names)])
 
 
