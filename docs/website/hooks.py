@@ -26,6 +26,7 @@ PACKAGES = (
     "aeron_async.testing",
     "aeron_async.spark",
 )
+COLORS = (Path(__file__).parent / "diagrams.css").read_text()
 LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 
 
@@ -98,5 +99,15 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 def drawing(source: str, _language: str, css_class: str, *_: object, **__: object) -> str:
     """Return a diagram as the SVG that Mermaid makes of it, with ids of its own."""
     name = f"diagram-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
-    svg = mermaidx.render(source).svg().replace("my-svg", name)
-    return f'<figure class="{escape(css_class)}">{svg}</figure>'
+    diagram = mermaidx.render(merged(source), config={"themeCSS": COLORS})
+    return f'<figure class="{escape(css_class)}">{diagram.svg().replace("my-svg", name)}</figure>'
+
+
+def merged(source: str) -> str:
+    """Return a diagram with one arrow from state to state, where Mermaid draws labels on labels."""
+    lines: dict[str, str] = {}
+    for line in source.splitlines():
+        arrow, _, event = line.partition(": ")
+        is_again = " --> " in arrow and arrow in lines
+        lines[arrow] = f"{lines[arrow]}<br>{event}" if is_again else line
+    return "\n".join(lines.values())
