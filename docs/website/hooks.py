@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mermaidx
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ PACKAGES = (
     "aeron_async.spark",
 )
 COLORS = (Path(__file__).parent / "diagrams.css").read_text()
+FETCHED = re.compile(r"""(?:\bsrc=|<link\b[^>]*\bhref=|url\()["']?((?:https?:)?//[^"'\s>]+)""")
 LINK = re.compile(r"\[([^]]+)\]\(([^)]+)\)")
 
 
@@ -96,6 +98,15 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     return markdown
 
 
+def on_post_page(output: str, *, page: Page, **_: object) -> str:
+    """Refuse a page that makes a browser fetch anything from elsewhere."""
+    fetched = FETCHED.findall(output)
+    if fetched:
+        message = f"{page.file.src_uri} has a browser fetch {', '.join(fetched)}"
+        raise PluginError(message)
+    return output
+
+
 def drawing(source: str, _language: str, css_class: str, *_: object, **__: object) -> str:
     """Return a diagram as the SVG that Mermaid makes of it, with ids of its own."""
     name = f"diagram-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
@@ -105,9 +116,14 @@ def drawing(source: str, _language: str, css_class: str, *_: object, **__: objec
 
 def merged(source: str) -> str:
     """Return a diagram with one arrow from state to state, where Mermaid draws labels on labels."""
-    lines: dict[str, str] = {}
+    lines: list[str] = []
+    places: dict[str, int] = {}
     for line in source.splitlines():
         arrow, _, event = line.partition(": ")
-        is_again = " --> " in arrow and arrow in lines
-        lines[arrow] = f"{lines[arrow]}<br>{event}" if is_again else line
-    return "\n".join(lines.values())
+        if arrow in places:
+            lines[places[arrow]] += f"<br>{event}"
+            continue
+        if event and " --> " in arrow:
+            places[arrow] = len(lines)
+        lines.append(line)
+    return "\n".join(lines)

@@ -51,6 +51,10 @@ class AsTyped(Extension):
 
     def on_class(self, *, cls: Class, **_: object) -> None:
         """Show the constructor that attrs makes, and none whose arguments are not described."""
+        if any(str(base).endswith("Enum") for base in cls.bases):
+            for member in cls.members.values():
+                # A member is shown even if its name says all.
+                member.docstring = member.docstring or Docstring("", parent=member)
         if is_made(cls):
             cls.set_member("__init__", constructor(cls))
         elif "__init__" in cls.members and "Args:" not in documentation(cls):
