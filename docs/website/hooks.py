@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import mermaidx
+import mermaidx  # type: ignore[import-untyped]
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 

@@ -26,7 +26,8 @@ from griffe import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIELD: Final = {"attrs.field", "attr.field"}
+    from griffe import ObjectNode
+
 MADE: Final = ("attrs.frozen", "attrs.define", "NamedTuple")
 SETTINGS: Final = ("aeron_async.driver.core.environment.", "aeron_async.archive.context.")
 """The modules whose functions declare a setting: its name, its default and a sentence."""
@@ -37,24 +38,25 @@ UNSAID: Final = {"inferable": "None", "port_range": "(0, 0)"}
 class AsTyped(Extension):
     """Read branches as type checkers do, describe settings, and give classes their constructors."""
 
-    def on_module_node(self, *, node: ast.AST, **_: object) -> None:
+    def on_module_node(self, *, node: ast.AST | ObjectNode, **_: Any) -> None:
         """Leave out what a type checker does not see."""
         if isinstance(node, ast.Module):
             node.body = list(typed(node.body))
 
-    def on_attribute(self, *, attr: Attribute, **_: object) -> None:
+    def on_attribute(self, *, attr: Attribute, **_: Any) -> None:
         """Describe a setting with the sentence of its declaration."""
-        declared = declaration(attr)
-        if declared is not None:
-            attr.docstring = Docstring(ast.literal_eval(str(declared[-1])), parent=attr)
+        call = attr.value
+        if isinstance(call, ExprCall) and call.canonical_path.startswith(SETTINGS):
+            sentence = str(by_position(call)[-1])
+            attr.docstring = Docstring(ast.literal_eval(sentence), parent=attr)
             attr.value = default_of(attr)
 
-    def on_class(self, *, cls: Class, **_: object) -> None:
+    def on_class(self, *, cls: Class, **_: Any) -> None:
         """Show the constructor that attrs makes, and none whose arguments are not described."""
         if any(str(base).endswith("Enum") for base in cls.bases):
+            # A member is shown even if its name says all.
             for member in cls.members.values():
-                # A member is shown even if its name says all.
-                member.docstring = member.docstring or Docstring("", parent=member)
+                member.docstring = member.docstring or Docstring("")
         if is_made(cls):
             cls.set_member("__init__", constructor(cls))
         elif "__init__" in cls.members and "Args:" not in documentation(cls):
@@ -116,34 +118,27 @@ def fields(cls: Class) -> list[Attribute]:
 
 def default_of(field: Attribute) -> str | Expr | None:
     """Return what a field holds that is not given."""
-    declared = declaration(field)
-    if declared is not None:
-        _, *default, _ = declared
-        return default[0] if default else UNSAID[str(field.value.function)]
-    if not is_call(field, FIELD):
-        return field.value
+    call = field.value
+    if not isinstance(call, ExprCall):
+        return call
+    if call.canonical_path.startswith(SETTINGS):
+        _, *default, _ = by_position(call)
+        return default[0] if default else UNSAID[str(call.function)]
+    if call.canonical_path != "attrs.field":
+        return call
     given = keywords(field)
-    if "factory" in given:
-        return f"{given['factory']}()"
-    return given.get("default")
+    return f"{given['factory']}()" if "factory" in given else given.get("default")
 
 
-def declaration(field: Attribute) -> list[Any] | None:
-    """Return the arguments in order that declare a setting; None of another field."""
-    if isinstance(field.value, ExprCall) and field.value.canonical_path.startswith(SETTINGS):
-        return [each for each in field.value.arguments if not isinstance(each, ExprKeyword)]
-    return None
+def by_position(call: ExprCall) -> list[str | Expr]:
+    """Return the arguments of a call that have no name."""
+    return [each for each in call.arguments if not isinstance(each, ExprKeyword)]
 
 
-def keywords(field: Attribute) -> dict[str, Any]:
-    """Return the arguments by name of `attrs.field`."""
-    if not is_call(field, FIELD):
+def keywords(field: Attribute) -> dict[str, str | Expr]:
+    """Return the arguments by name of the call that makes a field."""
+    if not isinstance(field.value, ExprCall):
         return {}
     return {
         each.name: each.value for each in field.value.arguments if isinstance(each, ExprKeyword)
     }
-
-
-def is_call(field: Attribute, functions: set[str]) -> bool:
-    """Return whether a field is made by a call of one of these functions."""
-    return isinstance(field.value, ExprCall) and field.value.canonical_path in functions
