@@ -1,7 +1,6 @@
 """The commands of clients to a driver, their results, and the driver's events.
 
-A client uses nothing else of the driver, so a driver in another process could replace the embedded
-one.
+Beside these a client uses the driver's conductor, its context and `MediaDriver`, nothing else.
 
 Source: Aeron `aeron.command`: AddPublication, PublicationReady, ImageReady and their neighbours.
 """
