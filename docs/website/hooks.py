@@ -90,12 +90,13 @@ def reference(package: str) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Point links to and from the changelog at where it is on the site."""
+    """Point links to and from the changelog at where it is on the site, and make no others."""
     if page.file.src_uri == "index.md":
         return markdown.replace("](../CHANGELOG.md)", f"]({CHANGELOG})")
     if page.file.src_uri == CHANGELOG:
         return markdown.replace("](docs/", "](")
-    return markdown
+    # `host[:port][/prefix]` is a grammar, though mkdocstrings would take it for a reference.
+    return markdown.replace("][/", r"]\[/")
 
 
 def on_post_page(output: str, *, page: Page, **_: object) -> str:
