@@ -125,14 +125,14 @@ class ByteOrder:
     """The fields of pcapng blocks in one byte order."""
 
     def __init__(self, order: str) -> None:
-        self.block = Struct(f"{order}II")
-        self.version = Struct(f"{order}H")
-        self.interface = Struct(f"{order}HxxI")
-        self.option = Struct(f"{order}HH")
-        self.time_offset = Struct(f"{order}q")
-        self.enhanced = Struct(f"{order}IIII")
-        self.obsolete = Struct(f"{order}HxxIII")
-        self.length = Struct(f"{order}I")
+        self.block: Struct = Struct(f"{order}II")
+        self.version: Struct = Struct(f"{order}H")
+        self.interface: Struct = Struct(f"{order}HxxI")
+        self.option: Struct = Struct(f"{order}HH")
+        self.time_offset: Struct = Struct(f"{order}q")
+        self.enhanced: Struct = Struct(f"{order}IIII")
+        self.obsolete: Struct = Struct(f"{order}HxxIII")
+        self.length: Struct = Struct(f"{order}I")
 
 
 BYTE_ORDERS: Final[Mapping[bytes, ByteOrder]] = {
