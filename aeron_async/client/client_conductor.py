@@ -61,13 +61,11 @@ class ClientConductor:
 
     Attributes:
         driver: The media driver that the client uses.
-        home: The event loop that the client was started in.
         waits: Logs long waits of the publications and subscriptions.
         is_closed: Whether the client is closed: by the caller or by its driver.
         closed_because: The error that closed the driver, if one did.
     """
 
-    home: HomeLoop
     waits: WaitWatch
 
     def __init__(self, driver: MediaDriver) -> None:
@@ -75,6 +73,7 @@ class ClientConductor:
         self.is_closed: bool = False
         self.closed_because: Exception | None = None
         self._client_id: int | None = None
+        self._home: HomeLoop | None = None
         # By registration id, in the order of adding, so that the order of closing is deterministic.
         self._publications: dict[int, ClientResource] = {}
         self._subscriptions: dict[int, ClientResource] = {}
@@ -94,8 +93,18 @@ class ClientConductor:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """Return the event loop that the client was started in; None before the start."""
-        home = getattr(self, "home", None)
-        return None if home is None else home.loop
+        return None if self._home is None else self._home.loop
+
+    @property
+    def home(self) -> HomeLoop:
+        """Return what tells that event loop from others.
+
+        Raises:
+            ClosedError: The client is not started.
+        """
+        if self._home is None:
+            raise ClosedError(NOT_STARTED)
+        return self._home
 
     @property
     def client_id(self) -> int:
@@ -119,8 +128,8 @@ class ClientConductor:
         if self._client_id is not None or self.is_closed:
             message = "a client starts once: connect another"
             raise ClosedError(message)
-        self.home = HomeLoop(asyncio.get_running_loop())
-        self.waits = WaitWatch(self.home.loop, self.clock, self.driver.context.waiting_hint_ns)
+        home = self._home = HomeLoop(asyncio.get_running_loop())
+        self.waits = WaitWatch(home.loop, self.clock, self.driver.context.waiting_hint_ns)
         if is_driver_owned:
             await self.driver.start()
         self._client_id = self.driver.conductor.add_client(self)
@@ -133,7 +142,7 @@ class ClientConductor:
         """
         if self.is_closed:
             return
-        home: HomeLoop | None = getattr(self, "home", None)
+        home = self._home
         if home is not None and not home.is_here():
             message = "the client was started in another event loop: close it there"
             raise WrongLoopError(message)

@@ -360,8 +360,6 @@ def _full_ends(ends: list[int], mtu_length: int) -> list[int]:
     return full_ends
 
 
-FRAME_HEADER: Final = 32
-KIND_SHIFT: Final = 16
 VERSION_BITS: Final = 0xFF
 DATA: Final = 1
 PADDING: Final = 0
@@ -393,11 +391,11 @@ def scan_chain(
     """
     limit = min(limit, len(words) << 2)
     available = 0
-    while available + FRAME_HEADER <= limit:
+    while available + HEADER <= limit:
         index = available >> 2
         frame_length, kind, offset = words[index], words[index + 1], words[index + 2]
         if (
-            frame_length < FRAME_HEADER
+            frame_length < HEADER
             or kind & VERSION_BITS
             or offset != term_offset + available
             or words[index + 4] != stream_id
@@ -407,9 +405,9 @@ def scan_chain(
         aligned = (frame_length + 31) & -32
         if aligned > term_length - offset:
             break
-        if kind >> KIND_SHIFT == PADDING:
-            return available + FRAME_HEADER, aligned - FRAME_HEADER
-        if kind >> KIND_SHIFT != DATA or aligned > limit - available:
+        if kind >> TYPE_SHIFT == PADDING:
+            return available + HEADER, aligned - HEADER
+        if kind >> TYPE_SHIFT != DATA or aligned > limit - available:
             break
         available += aligned
     return available, 0

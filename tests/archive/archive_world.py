@@ -125,7 +125,7 @@ class ArchiveWorld:
                     )
                 except (OSError, ArchiveBusyError):
                     # The disk, or the sign of life of the one before.
-                    await asyncio.sleep(1)
+                    await self.world.sleep(1)
                     continue
                 break
             try:
@@ -211,7 +211,7 @@ class ArchiveWorld:
             self.shop_publication = publication
             while not self.is_ending:
                 await self.ledger.offer(publication, life)
-                await asyncio.sleep(self.random.random() / 10)
+                await self.world.sleep(self.random.random() / 10)
             await asyncio.get_running_loop().create_future()
 
     # Recording.
@@ -228,7 +228,7 @@ class ArchiveWorld:
                     )
                 except OSError:
                     self.failure_count += 1
-            await asyncio.sleep(0.2)
+            await self.world.sleep(0.2)
 
     async def watch(self, archive: LocalArchive) -> None:
         """Note up to where recordings have been written: that must stay."""
@@ -236,7 +236,7 @@ class ArchiveWorld:
             for recording_id, session in archive.recording_sessions.items():
                 known = self.ledger.written.get(recording_id, 0)
                 self.ledger.written[recording_id] = max(known, session.position)
-            await asyncio.sleep(0.05)
+            await self.world.sleep(0.05)
 
     async def keep(self, aeron: Aeron, archive: LocalArchive) -> None:
         """Record streams of this machine, one after the other: new ones, and longer ones."""
@@ -247,7 +247,7 @@ class ArchiveWorld:
             except (ArchiveError, OSError) as error:
                 self.tolerate(error, since)
                 await self.stop_kept(archive)
-            await asyncio.sleep(self.random.random() / 5)
+            await self.world.sleep(self.random.random() / 5)
 
     async def stop_kept(self, archive: LocalArchive) -> None:
         """Record no more of what was left when the disk failed."""
@@ -282,7 +282,7 @@ class ArchiveWorld:
                     for _ in range(self.random.randrange(40)):
                         await self.ledger.offer(publication, life)
                         if self.random.random() < 1 / 4:
-                            await asyncio.sleep(self.random.random() / 100)
+                            await self.world.sleep(self.random.random() / 100)
                 await archive.stop_recording(IPC, stream_id)
                 session_id, position = publication.session_id, publication.position
         except TimeoutError:
@@ -330,7 +330,7 @@ class ArchiveWorld:
     async def reckon(self) -> None:
         """Without troubles, everything arrives, and all that ever did is still there."""
         await self.until(self.is_shop_recording)
-        await asyncio.sleep(0.3)
+        await self.world.sleep(0.3)
         self.is_ending = True
         await self.until(self.is_shop_recorded)
         archive = self.archive
@@ -341,7 +341,7 @@ class ArchiveWorld:
             await archive.stop_recording(SHOP, SHOP_STREAM)
         await self.until(lambda: not archive.recording_sessions)
         # An end that the disk has refused is written again after a second.
-        await asyncio.sleep(1.5)
+        await self.world.sleep(1.5)
         await self.ledger.check(archive)
         publication = self.shop_publication
         assert publication is not None
@@ -376,4 +376,4 @@ class ArchiveWorld:
         async with asyncio.timeout(SETTLED_S):
             while not is_so():
                 self.world.failures.raise_untold()
-                await asyncio.sleep(0.05)
+                await self.world.sleep(0.05)
