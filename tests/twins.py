@@ -29,7 +29,7 @@ IN_PYTHON: Final = {
     "logbuffer.message": ("Batch", "Message", "open_batch", "read_whole"),
     "logbuffer.placing": ("place_runs", "skip_whole"),
     "logbuffer.scanner": ("mark_starts", "scan_chain", "scan_for_send", "scan_runs"),
-    "logbuffer.wake_flag": ("Doorbell",),
+    "logbuffer.wake_flag": ("WakeFlag",),
     "counters": ("Cell",),
     "client.home_loop": ("HomeLoop",),
     "client.image": ("Taking",),

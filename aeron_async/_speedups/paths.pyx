@@ -173,21 +173,21 @@ cdef class HomeLoop:
 
 
 @cython.final
-cdef class Doorbell:
+cdef class WakeFlag:
     """Wakes an agent once when there is something to do, until the agent has cleared the flag."""
 
-    cdef public bint is_rung
-    cdef public object answer
+    cdef public bint is_set
+    cdef public object callback
 
     def __init__(self):
-        self.answer = None
+        self.callback = None
 
-    cpdef ring(self):
+    cpdef set(self):
         """Wake the agent, unless it was woken already and has not yet looked."""
-        if not self.is_rung:
-            self.is_rung = True
-            if self.answer is not None:
-                self.answer()
+        if not self.is_set:
+            self.is_set = True
+            if self.callback is not None:
+                self.callback()
 
 
 cdef bint is_seconds(object timeout) except -1:
@@ -406,7 +406,7 @@ cdef class Offering:
     cdef FrameWriter writer
     cdef Cell limit
     cdef Step spare
-    cdef public Doorbell _doorbell
+    cdef public WakeFlag _wake_flag
     cdef public int64_t _turn_budget
     cdef public bint _is_closed
     cdef public HomeLoop _home
@@ -414,10 +414,10 @@ cdef class Offering:
     def __cinit__(self):
         self._turn_budget = 0
 
-    def _attach(self, FrameWriter writer, Cell limit, Doorbell doorbell):
+    def _attach(self, FrameWriter writer, Cell limit, WakeFlag wake_flag):
         self.writer = writer
         self.limit = limit
-        self._doorbell = doorbell
+        self._wake_flag = wake_flag
 
     def _detach(self):
         self.writer = None
@@ -455,7 +455,7 @@ cdef class Offering:
                 reserved = reserved_value
             except OverflowError:
                 return -1
-        if self._is_closed or self.writer is None or self._doorbell is None:
+        if self._is_closed or self.writer is None or self._wake_flag is None:
             return -1
         if self.limit is None or self.limit.place is NULL:
             return -1
@@ -465,7 +465,7 @@ cdef class Offering:
         if position < 0:
             return -1
         self._turn_budget -= 1
-        self._doorbell.ring()
+        self._wake_flag.set()
         return position
 
 
@@ -476,11 +476,11 @@ cdef class Taking:
     cdef public int64_t _trigger
     cdef public bint _is_closed
     cdef public Cell _cell
-    cdef public Doorbell _doorbell
+    cdef public WakeFlag _wake_flag
 
-    def _attach(self, Cell cell, Doorbell doorbell):
+    def _attach(self, Cell cell, WakeFlag wake_flag):
         self._cell = cell
-        self._doorbell = doorbell
+        self._wake_flag = wake_flag
 
     cpdef _take(self, int64_t position):
         """Move the position: the application has taken everything before it."""
@@ -488,9 +488,9 @@ cdef class Taking:
             return
         self._position = position
         self._cell[0] = position
-        if position > self._trigger and not self._doorbell.is_rung:
-            self._doorbell.ring()
-            if not self._doorbell.is_rung:
+        if position > self._trigger and not self._wake_flag.is_set:
+            self._wake_flag.set()
+            if not self._wake_flag.is_set:
                 # The driver has answered at once, and has moved its trigger.
                 self._move_trigger()
 
@@ -549,7 +549,7 @@ cdef class Reading:
                 if position > source._trigger:
                     # The driver has work to do, and can do it only when the loop runs other tasks.
                     self._turn_budget = 0
-        # Taking may have rung the doorbell, and what the driver then did may have closed the
+        # Taking may have set the wake flag, and what the driver then did may have closed the
         # subscription.
         if self._batch is None or self._is_closed:
             return None

@@ -26,7 +26,7 @@ from aeron_async.logbuffer.frame import FLAGS_SHIFT, HEADER, TYPE_SHIFT
 from aeron_async.logbuffer.message import Batch, open_batch, read_whole
 from aeron_async.logbuffer.message import Message as LogMessage
 from aeron_async.logbuffer.position import max_message_length
-from aeron_async.logbuffer.wake_flag import Doorbell
+from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.protocol.header import DataFlags
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class ReplaySource(Taking):
         # Nothing waits for the position of a replay.
         self._trigger = NEVER
         self._is_closed = False
-        self._attach(Cell(memoryview(bytearray(8)).cast("q")), Doorbell())
+        self._attach(Cell(memoryview(bytearray(8)).cast("q")), WakeFlag())
 
     @property
     def position(self) -> int:

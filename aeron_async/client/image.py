@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from aeron_async.client.subscription import Subscription, SubscriptionBase
     from aeron_async.driver.commands import ImageReady
-    from aeron_async.logbuffer.wake_flag import Doorbell
+    from aeron_async.logbuffer.wake_flag import WakeFlag
 
 __all__ = [
     "FragmentHeader",
@@ -72,10 +72,10 @@ class Taking:
     _trigger: int
     _is_closed: bool
 
-    def _attach(self, cell: Any, doorbell: Doorbell) -> None:
-        """Set the word of the position counter, and the doorbell that wakes the driver."""
+    def _attach(self, cell: Any, wake_flag: WakeFlag) -> None:
+        """Set the word of the position counter, and the flag that wakes the driver."""
         self._cell = cell
-        self._doorbell = doorbell
+        self._wake_flag = wake_flag
 
     def _take(self, position: int) -> None:
         """Move the position: the application has taken everything before it."""
@@ -84,8 +84,8 @@ class Taking:
         self._position = position
         self._cell[0] = position
         if position > self._trigger:
-            self._doorbell.ring()
-            if not self._doorbell.is_rung:
+            self._wake_flag.set()
+            if not self._wake_flag.is_set:
                 # The driver has answered at once, and has moved its trigger.
                 self._move_trigger()
 
@@ -209,8 +209,8 @@ class Image(Taking):
         self._header = FragmentHeader(self)
         self._position = ready.join_position
         # The first read sets the trigger.
-        self._trigger = self._rung_position = -1
-        self._attach(ready.position.cell, ready.doorbell)
+        self._trigger = self._told_position = -1
+        self._attach(ready.position.cell, ready.wake_flag)
         self._is_closed = self._is_revoked = False
         self.end: ImageEnd | None = None
         self._end_of_stream_position = END_OF_STREAM_UNKNOWN
@@ -388,9 +388,9 @@ class Image(Taking):
         position = self._position
         # Once for a position: a driver that waits for another reader would answer by waking this
         # one, which would notify it again, and so on without end.
-        if position > self._port.consumption_trigger and position != self._rung_position:
-            self._rung_position = position
-            self._doorbell.ring()
+        if position > self._port.consumption_trigger and position != self._told_position:
+            self._told_position = position
+            self._wake_flag.set()
         self._move_trigger()
 
     def _move_trigger(self) -> None:

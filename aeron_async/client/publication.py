@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.driver.commands import PublicationReady
     from aeron_async.logbuffer.appender import Appender, Claim
-    from aeron_async.logbuffer.wake_flag import Doorbell
+    from aeron_async.logbuffer.wake_flag import WakeFlag
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import Why
 
@@ -95,8 +95,8 @@ class Offering:
     _is_closed: bool
     _home: HomeLoop
 
-    def _attach(self, writer: Any, limit: Any, doorbell: Doorbell) -> None:
-        """Give the compiled offer its writer, its limit and its doorbell; this one needs none."""
+    def _attach(self, writer: Any, limit: Any, wake_flag: WakeFlag) -> None:
+        """Give the compiled offer its writer, its limit and its wake flag; this one needs none."""
 
     def _detach(self) -> None:
         """Release what `_attach` has taken."""
@@ -326,8 +326,8 @@ class PublicationBase(Offering, ABC):
         self._is_started = True
         self._limit: Counter = ready.publisher_limit
         self._metadata = ready.log.metadata
-        self._wake_sender = ready.doorbell.ring
-        self._attach(self._appender.writer, self._limit.cell, ready.doorbell)
+        self._wake_sender = ready.wake_flag.set
+        self._attach(self._appender.writer, self._limit.cell, ready.wake_flag)
         self.session_id: int = ready.session_id
         self.initial_term_id: int = ready.log.initial_term_id
         self.term_length: int = ready.log.term_length

@@ -112,7 +112,7 @@ class Reading:
                 self._turn_budget = 0
         message: Message | None = self._batch.following()
         if message is None:
-            # Taking rang the doorbell, and what the driver then did closed the subscription.
+            # Taking set the wake flag, and what the driver then did closed the subscription.
             return await self._anext_waiting()
         self._turn_budget -= 1
         self._taken = message

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aeron_async.counters import Counter
     from aeron_async.logbuffer.log_buffers import LogBuffers
-    from aeron_async.logbuffer.wake_flag import Doorbell
+    from aeron_async.logbuffer.wake_flag import WakeFlag
     from aeron_async.protocol.channel_uri import ChannelUri
     from aeron_async.waits import PublicationSeen, SubscriptionSeen
 
@@ -160,7 +160,7 @@ class PublicationReady:
         local_address: The bound address of the endpoint, as `host:port`; empty for IPC.
         sender_position: Up to where the stream has been sent, in bytes.
         is_exclusive: Whether no other request shares it.
-        doorbell: To be rung after something was appended.
+        wake_flag: To be set after something was appended.
         slowest_receiver: Returns the receiver that sets the limit, if known.
         seen: Returns the driver's state of it, to explain why it waits.
     """
@@ -176,7 +176,7 @@ class PublicationReady:
     channel_status: Counter | None
     local_address: str
     is_exclusive: bool
-    doorbell: Doorbell
+    wake_flag: WakeFlag
     slowest_receiver: Callable[[], str | None]
     seen: Callable[[], PublicationSeen]
 
@@ -214,7 +214,7 @@ class ImageReady:
             of the same driver.
         port: Gives the positions up to which to read, and at which to notify the driver.
         hold: Counts how often the stream has continued without this subscription.
-        doorbell: To be rung beyond `port.consumption_trigger`; the driver then polls the stream.
+        wake_flag: To be set beyond `port.consumption_trigger`; the driver then polls the stream.
     """
 
     image_id: int
@@ -226,4 +226,4 @@ class ImageReady:
     source_identity: str
     port: ImagePort
     hold: ImageHold
-    doorbell: Doorbell
+    wake_flag: WakeFlag

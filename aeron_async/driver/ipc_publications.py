@@ -278,7 +278,7 @@ class IpcPublications:
         self, registration_id: int, uri: ChannelUri, publication: IpcPublication
     ) -> PublicationReady:
         counters = publication.counters
-        publication.doorbell.answer = partial(self._sender.on_offer, publication)
+        publication.wake_flag.callback = partial(self._sender.on_offer, publication)
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,
@@ -292,7 +292,7 @@ class IpcPublications:
             channel_status=None,
             local_address="",
             is_exclusive=publication.params.is_exclusive,
-            doorbell=publication.doorbell,
+            wake_flag=publication.wake_flag,
             slowest_receiver=lambda: None,
             seen=partial(self._subscriptions.sightings.of_ipc_publication, publication, uri),
         )

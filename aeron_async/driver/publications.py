@@ -432,7 +432,7 @@ class Publications:
         channel: UdpChannel,
         endpoint: SendChannelEndpoint,
     ) -> PublicationReady:
-        publication.doorbell.answer = partial(self._sender.on_offer, publication)
+        publication.wake_flag.callback = partial(self._sender.on_offer, publication)
         return PublicationReady(
             registration_id=registration_id,
             original_registration_id=publication.registration_id,
@@ -445,7 +445,7 @@ class Publications:
             channel_status=endpoint.status,
             local_address=endpoint.local_address,
             is_exclusive=publication.params.is_exclusive,
-            doorbell=publication.doorbell,
+            wake_flag=publication.wake_flag,
             slowest_receiver=publication.flow_control.slowest_receiver,
             seen=partial(
                 self._subscriptions.sightings.of_network_publication, publication, endpoint

@@ -2,7 +2,7 @@
 
 Datagrams are placed as they arrive. The work that follows is done after everything that the socket
 had was read, so one batch causes one status message and one wake-up of the readers. What readers
-have consumed is reported when they ring the doorbell. This agent does the timed work; if it is
+have consumed is reported when they set the wake flag. This agent does the timed work; if it is
 late, it does all of the work.
 
 Source: Aeron `Receiver`.

@@ -186,11 +186,11 @@ class Readers:
         """Give an image to the client of a subscription that has joined or rejoined."""
         if isinstance(source, PublicationImage):
             source_identity = format_address(source.source)
-            source.doorbell.answer = partial(self._receiver.on_consumed, source)
+            source.wake_flag.callback = partial(self._receiver.on_consumed, source)
         else:
             assert isinstance(source, SubscribablePublication), "there is no third kind of stream"
             source_identity = LOCAL_SOURCE_IDENTITY
-            source.doorbell.answer = partial(self._sender.on_offer, source)
+            source.wake_flag.callback = partial(self._sender.on_offer, source)
         self._links[subscriber.subscription_id].listener.on_available_image(
             ImageReady(
                 image_id=source.registration_id,
@@ -202,7 +202,7 @@ class Readers:
                 source_identity=source_identity,
                 port=source,
                 hold=subscriber,
-                doorbell=source.doorbell,
+                wake_flag=source.wake_flag,
             )
         )
 

@@ -11,31 +11,31 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Doorbell",
+    "WakeFlag",
 ]
 
 
-class Doorbell:
+class WakeFlag:
     """Wakes an agent once when there is something to do, until the agent has cleared the flag.
 
     Attributes:
-        is_rung: Set by `ring`; the agent clears it before it looks for work.
-        answer: Called by `ring`; None while there is nothing to wake.
+        is_set: Set by `set`; the agent clears it before it looks for work.
+        callback: Called by `set`; None while there is nothing to wake.
     """
 
-    __slots__ = ("answer", "is_rung")
+    __slots__ = ("callback", "is_set")
 
     def __init__(self) -> None:
-        self.is_rung: bool = False
-        self.answer: Callable[[], object] | None = None
+        self.is_set: bool = False
+        self.callback: Callable[[], object] | None = None
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Wake the agent, unless it was woken already and has not yet looked."""
-        if not self.is_rung:
-            self.is_rung = True
-            if self.answer is not None:
-                self.answer()
+        if not self.is_set:
+            self.is_set = True
+            if self.callback is not None:
+                self.callback()
 
 
 if not TYPE_CHECKING and WHY_PURE is None:
-    from aeron_async._speedups.paths import Doorbell
+    from aeron_async._speedups.paths import WakeFlag

@@ -80,7 +80,7 @@ def test_from_the_deadline_on_an_image_is_polled() -> None:
 
 def test_a_reader_that_has_rung_the_end_of_the_stream_and_a_failure_want_a_poll() -> None:
     rig = resting()
-    rig.image.doorbell.is_rung = True
+    rig.image.wake_flag.is_set = True
     assert not rig.image.try_show(2 * MS)
     rig = resting()
     rig.feed(heartbeat(0, EOS), 2 * MS)
@@ -121,14 +121,14 @@ STEP = TERM_LENGTH // 8
 
 def test_what_was_read_is_reported_without_a_poll() -> None:
     rig = resting()
-    rig.image.doorbell.is_rung = True
+    rig.image.wake_flag.is_set = True
     rig.consume_to(STEP)
     assert rig.image.try_report(2 * MS)
     assert sms(rig) == [], "not more than a quarter"
     rig.consume_to(STEP + 32)
     assert rig.image.try_report(2 * MS)
     assert sms(rig) == [STEP + 32]
-    assert not rig.image.doorbell.is_rung
+    assert not rig.image.wake_flag.is_set
     assert rig.image.consumption_trigger == 2 * STEP + 32
     assert rig.image._intake._feedback.overrun_threshold == STEP + 32 + TERM_LENGTH // 2
     rig.image.poll(201 * MS)

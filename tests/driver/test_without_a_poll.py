@@ -39,11 +39,11 @@ def send(rig: PublicationRig, now_ns: int) -> tuple[bool, list[int]]:
 
 def test_a_lone_offer_leaves_and_is_counted_without_a_poll() -> None:
     rig = connected()
-    rig.publication.doorbell.is_rung = True
+    rig.publication.wake_flag.is_set = True
     changes, sent = rig.window_changes, rig.counts[SystemCounterId.BYTES_SENT]
     rig.offer(MESSAGE)
     assert send(rig, 11 * MS) == (True, [FRAME])
-    assert not rig.publication.doorbell.is_rung
+    assert not rig.publication.wake_flag.is_set
     assert rig.publication.sender_position == FRAME
     assert rig.counters.sender_position.get() == rig.counters.publisher_position.get() == FRAME
     assert rig.counts[SystemCounterId.BYTES_SENT] == sent + FRAME
@@ -113,7 +113,7 @@ def test_after_a_lone_offer_the_heartbeat_waits_for_it() -> None:
 
 def test_who_was_offered_to_or_is_at_its_end_is_polled_and_not_only_heard_of() -> None:
     rig = connected()
-    rig.publication.doorbell.is_rung = True
+    rig.publication.wake_flag.is_set = True
     assert beat(rig, 110 * MS) == (0, 0)
     rig = connected()
     rig.publication.release(11 * MS)

@@ -80,7 +80,7 @@ def make_publication(kernel: Any) -> Any:
                 limit[0] = NO_LIMIT
                 lengths = {"max_payload_length": MAX_PAYLOAD, "max_message_length": 8_192}
                 writer = kernel.FrameWriter(self.log, **lengths)
-                self._attach(writer, limit, kernel.Doorbell())
+                self._attach(writer, limit, kernel.WakeFlag())
 
         def _offer(self, data: Any, reserved_value: int) -> int:
             return self.append(data, reserved_value) if self.room.look() else -1
@@ -114,7 +114,7 @@ def make_subscription(kernel: Any) -> Any:
             self._position = 0
             self._trigger = NO_LIMIT
             self._is_closed = False
-            self._attach(kernel.Cell(memoryview(bytearray(8)).cast("q")), kernel.Doorbell())
+            self._attach(kernel.Cell(memoryview(bytearray(8)).cast("q")), kernel.WakeFlag())
 
     source = Source()
 

@@ -17,8 +17,8 @@ def source_of(kernel: Any) -> Any:
             self._position = self.moved_count = 0
             self._trigger = 100
             self._is_closed = False
-            self.bell = kernel.Doorbell()
-            self._attach(kernel.Cell(memoryview(bytearray(8)).cast("q")), self.bell)
+            self.flag = kernel.WakeFlag()
+            self._attach(kernel.Cell(memoryview(bytearray(8)).cast("q")), self.flag)
 
         def _move_trigger(self) -> None:
             self.moved_count += 1
@@ -32,27 +32,27 @@ def source(request: pytest.FixtureRequest) -> Any:
     return source_of(request.param())
 
 
-def test_beyond_its_trigger_a_bell_is_rung_once(source: Any) -> None:
-    rung = []
-    source.bell.answer = lambda: rung.append(source._position)
+def test_beyond_its_trigger_its_flag_is_set_once(source: Any) -> None:
+    told = []
+    source.flag.callback = lambda: told.append(source._position)
     for position in (50, 100, 101, 150, 250):
         source._take(position)
-    assert rung == [101]
-    assert source.bell.is_rung
+    assert told == [101]
+    assert source.flag.is_set
     assert source.moved_count == 0, "who waits for the answer looks the trigger up by itself"
 
 
-def test_a_bell_that_is_answered_at_once_moves_the_trigger(source: Any) -> None:
-    rung = []
+def test_a_flag_whose_callback_runs_at_once_moves_the_trigger(source: Any) -> None:
+    told = []
 
     def answer() -> None:
-        rung.append(source._position)
-        source.bell.is_rung = False
+        told.append(source._position)
+        source.flag.is_set = False
 
-    source.bell.answer = answer
+    source.flag.callback = answer
     for position in (50, 101, 150, 200, 201, 250, 301):
         source._take(position)
-    assert rung == [101, 201, 301]
+    assert told == [101, 201, 301]
     assert source.moved_count == 3
     assert source._trigger == 400
 
@@ -64,12 +64,12 @@ def test_what_was_taken_is_not_taken_again_nor_after_the_end(source: Any) -> Non
     source._is_closed = True
     source._take(500)
     assert source._position == 80
-    assert not source.bell.is_rung
+    assert not source.flag.is_set
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_a_bell_that_nobody_answers_stays_rung(twin: Any) -> None:
-    bell = twin().Doorbell()
-    bell.ring()
-    bell.ring()
-    assert bell.is_rung
+def test_a_flag_with_nothing_to_wake_stays_set(twin: Any) -> None:
+    flag = twin().WakeFlag()
+    flag.set()
+    flag.set()
+    assert flag.is_set

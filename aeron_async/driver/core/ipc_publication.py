@@ -238,7 +238,7 @@ class IpcPublication(SubscribablePublication):
         To be called whenever something was appended, and whenever a subscriber has passed the
         consumption trigger.
         """
-        self.doorbell.is_rung = False
+        self.wake_flag.is_set = False
         if self.state is PublicationState.DONE:
             return NEVER_NS
         self._update_window()

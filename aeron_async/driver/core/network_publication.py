@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from aeron_async.driver.core.system_counters import SystemCounters
     from aeron_async.driver.core.timestamps import SendTimestamps
     from aeron_async.logbuffer.log_buffers import LogBuffers
-    from aeron_async.logbuffer.wake_flag import Doorbell
+    from aeron_async.logbuffer.wake_flag import WakeFlag
     from aeron_async.logs import LogBudget
     from aeron_async.protocol.error import ErrorFrame
     from aeron_async.protocol.nak import Nak
@@ -277,22 +277,22 @@ class QuietSender:
 
     Args:
         sender: Sends the datagrams.
-        doorbell: The publisher sets it when it has offered something.
+        wake_flag: The publisher sets it when it has offered something.
         counters: The publication's counters.
         on_sent: Called after data was sent.
     """
 
-    __slots__ = ("_counters", "_doorbell", "_on_sent", "_position", "_sender", "_until_ns")
+    __slots__ = ("_counters", "_on_sent", "_position", "_sender", "_until_ns", "_wake_flag")
 
     def __init__(
         self,
         sender: StreamSender,
-        doorbell: Doorbell,
+        wake_flag: WakeFlag,
         counters: PublicationCounters,
         on_sent: Callable[[], None],
     ) -> None:
         self._sender = sender
-        self._doorbell = doorbell
+        self._wake_flag = wake_flag
         self._counters = counters
         self._on_sent = on_sent
         self._until_ns = self._position = 0
@@ -318,7 +318,7 @@ class QuietSender:
         is_quiet = now_ns < self._until_ns and sender.position <= self._position
         if not (is_quiet and sender.send_alone(now_ns)):
             return False
-        self._doorbell.is_rung = False
+        self._wake_flag.is_set = False
         self._counters.publisher_position.set(sender.position)
         self._on_sent()
         return True
@@ -326,7 +326,7 @@ class QuietSender:
     def try_beat(self, now_ns: int) -> int:
         """Send a heartbeat if one is due, and return the next deadline."""
         until_ns = self._until_ns
-        if now_ns >= until_ns or self._doorbell.is_rung:
+        if now_ns >= until_ns or self._wake_flag.is_set:
             return 0
         sender = self._sender
         if now_ns >= sender.heartbeat_deadline_ns:
@@ -576,7 +576,7 @@ class NetworkPublication(SubscribablePublication):
         sender = self._sender
         self.quiet: QuietSender | None
         self.quiet = self._quiet = QuietSender(
-            sender, self.doorbell, self.counters, self._on_window_changed
+            sender, self.wake_flag, self.counters, self._on_window_changed
         )
         rtt_replier = RttReplier(sender.send, context, system_counters)
         self.on_rttm: Callable[[RttMeasurement, int], None] = rtt_replier.on_rttm
@@ -733,7 +733,7 @@ class NetworkPublication(SubscribablePublication):
         Raises:
             Exception: What the flow control raised, in this poll or since the last one.
         """
-        self.doorbell.is_rung = False
+        self.wake_flag.is_set = False
         self._quiet.end()
         if self.state is PublicationState.DONE:
             return NEVER_NS

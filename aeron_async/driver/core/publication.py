@@ -32,7 +32,7 @@ from aeron_async.driver.core.subscriber_position import (
 )
 from aeron_async.driver.core.system_counters import SystemCounterId
 from aeron_async.logbuffer.log_buffers import producer_position
-from aeron_async.logbuffer.wake_flag import Doorbell
+from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.logs import get_logger, within
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class SubscribablePublication(ABC):
         failure: The error that failed it; the next poll raises it.
         window_listeners: What is told, in this order, that the window may have changed. They only
             wake tasks and agents: no call of theirs comes back into the publication.
-        doorbell: Publishers and readers set it; the poll clears it.
+        wake_flag: Publishers and readers set it; the poll clears it.
         polled_ns: When it was last polled.
         has_sent_burst: Whether that poll sent more than one datagram.
         quiet: The fast paths that need no poll, if it has any.
@@ -257,7 +257,7 @@ class SubscribablePublication(ABC):
         self.start: StartPosition = StartPosition.of(log, position)
         self.subscribers: SubscriberPositions = SubscriberPositions()
         self.window_listeners: list[WindowListener] = []
-        self.doorbell: Doorbell = Doorbell()
+        self.wake_flag: WakeFlag = WakeFlag()
         self.polled_ns = 0
         self.has_sent_burst = False
         self.consumption_trigger: int = position

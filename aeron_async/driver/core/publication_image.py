@@ -36,7 +36,7 @@ from aeron_async.logbuffer.metadata import END_OF_STREAM_UNKNOWN
 from aeron_async.logbuffer.placing import place_runs, skip_whole
 from aeron_async.logbuffer.position import PARTITION_COUNT, compute_position, partition_index
 from aeron_async.logbuffer.rebuilder import insert
-from aeron_async.logbuffer.wake_flag import Doorbell
+from aeron_async.logbuffer.wake_flag import WakeFlag
 from aeron_async.protocol.datagram import HEARTBEAT, INVALID, check_data
 from aeron_async.protocol.header import DataFlags, wrap_int32
 
@@ -587,7 +587,7 @@ class PublicationImage:
         self.counters = counters
         self.rebuild_position: int = join_position
         self.subscribers: SubscriberPositions = SubscriberPositions()
-        self.doorbell: Doorbell = Doorbell()
+        self.wake_flag: WakeFlag = WakeFlag()
         self._listener = listener
         self._untethered = UntetheredCheck(self, listener)
         self._congestion_control = congestion_control
@@ -719,7 +719,7 @@ class PublicationImage:
         Raises:
             Exception: What the congestion control raised, in this poll or since the last one.
         """
-        self.doorbell.is_rung = False
+        self.wake_flag.is_set = False
         self._calm_until_ns = 0
         failure, self.failure = self.failure, None
         if failure is not None:
@@ -739,7 +739,7 @@ class PublicationImage:
     @held_at
     def try_show(self, now_ns: int) -> bool:
         """Show readers what arrived in order; return False where `poll` must do the work."""
-        if now_ns >= self._calm_until_ns or self.failure is not None or self.doorbell.is_rung:
+        if now_ns >= self._calm_until_ns or self.failure is not None or self.wake_flag.is_set:
             return False
         position = self._intake.whole_position()
         if position > self.rebuild_position:
@@ -757,7 +757,7 @@ class PublicationImage:
         if self.subscribers.untethered or not (is_calm and self._consumption.report(now_ns)):
             return False
         self.consumption_trigger = self._feedback.consumption_trigger
-        self.doorbell.is_rung = False
+        self.wake_flag.is_set = False
         return True
 
     def fail(self, now_ns: int) -> None:

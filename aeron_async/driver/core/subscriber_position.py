@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aeron_async.counters import Counter
     from aeron_async.logbuffer.log_buffers import LogBuffers
     from aeron_async.logbuffer.metadata import LogMetadata
-    from aeron_async.logbuffer.wake_flag import Doorbell
+    from aeron_async.logbuffer.wake_flag import WakeFlag
 
 __all__ = [
     "TRANSITIONS",
@@ -232,7 +232,7 @@ class Subscribable(Protocol):
     stream_id: int
     log: LogBuffers
     subscribers: SubscriberPositions
-    doorbell: Doorbell
+    wake_flag: WakeFlag
 
     @property
     def rebuild_position(self) -> int:
